@@ -30,7 +30,7 @@ pub struct Turn {
 /// Returns all turns of `cases` test cases, in order.
 pub fn sequence(cases: usize, iterations: u32, order: Order, seed: u64) -> Vec<Turn> {
     match order {
-        Order::Interleaved => blocks(cases, iterations as usize, seed)
+        Order::Interleaved | Order::Together => blocks(cases, iterations as usize, seed)
             .zip(1..)
             .flat_map(|(block, iteration)| {
                 block.into_iter().map(move |case| Turn { case, iteration })

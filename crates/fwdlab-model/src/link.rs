@@ -202,6 +202,12 @@ impl FromStr for LinkSpeed {
     }
 }
 
+impl serde::Serialize for LinkSpeed {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 typed!(LinkSpeed, Numbers::No, "the speed of a link, such as \"1G\"", {
     "description": "The speed of a link on the wire: \"1G\", \"2.5G\", \"100M\"",
     "type": "string"

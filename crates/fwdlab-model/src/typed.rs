@@ -89,8 +89,9 @@ macro_rules! typed {
 pub(crate) use typed;
 
 /// One value, or a list of them.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Several<T>(pub Vec<T>);
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
+#[serde(transparent)]
+pub struct Several<T>(pub Vec<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Several<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

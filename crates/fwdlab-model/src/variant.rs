@@ -176,6 +176,22 @@ impl FromStr for Modifiers {
     }
 }
 
+impl Serialize for Modifiers {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let typed = |modifier: &Modifier| match modifier {
+            Modifier::Updates { interval_s } => format!("updates={}ms", 1e3 * interval_s),
+            other => other.to_string(),
+        };
+        match self.0.is_empty() {
+            true => serializer.serialize_str("none"),
+            false => {
+                let all: Vec<String> = self.0.iter().map(typed).collect();
+                serializer.serialize_str(&all.join(","))
+            }
+        }
+    }
+}
+
 typed!(Modifiers, Numbers::No, "modifiers in quotes, such as \"broadcast\"", {
     "description": "Modifiers of RFC 2544 §11, separated by commas: none, broadcast, management, filters=1, filters=25, \
      updates, updates=10s, all",

@@ -1,8 +1,8 @@
 //! Carries out a plan: measures every test case for the planned number of iterations, in randomised
 //! blocks, each on a test bed of its own.
 //!
-//! If a test case of a campaign fails, its reason is recorded and the campaign continues; a command
-//! ends. Every trial is kept with its test case and its iteration, together with the campaign file
+//! If a test case fails, its reason is recorded and the campaign continues, unless it ends with the
+//! first failure. Every trial is kept with its test case and its iteration, together with the campaign file
 //! and the files of its configurations. [`super::conduct`] takes the turns. Start with [`start`].
 
 use std::collections::BTreeMap;
@@ -93,8 +93,13 @@ pub(super) fn prepared(
     let first = campaign.streams(&campaign.cases[0])?;
     let common = plan.common(first, &campaign.cases[0]);
     common.site.heed(control);
-    let kind = (plan.command.as_ref()).map_or("campaign", |command| command.kind);
-    let mut info = Run::head(&common, &campaign.name, kind, plan.as_values(), runs);
+    let mut info = Run::head(
+        &common,
+        &campaign.name,
+        &plan.host.kind,
+        plan.values(),
+        runs,
+    );
     if let Some(dut) = &plan.dut {
         info.facts.engine = format!("sim: {dut}");
         info.facts.driver = None;
@@ -159,7 +164,7 @@ pub(super) struct Running<'a> {
     pub failures: BTreeMap<(usize, u32), Failure>,
     /// Warnings about the loads.
     pub warnings: Vec<String>,
-    /// Outcomes of a suite, of all its test cases.
+    /// Outcomes of all test cases that are measured together.
     pub found: Vec<Outcome>,
     /// The A/A control, if the procedure has one.
     pub compared: Option<Comparison>,
@@ -256,15 +261,19 @@ impl Running<'_> {
             self.gate = (self.gate.take()).map(|gate| gate.judge_run(&mut measured.trials));
         }
         let trials = &measured.trials;
-        let mut cases: Vec<TestCase> = match self.plan.suite() {
-            Some(_) => {
-                let named = campaign
-                    .cases
-                    .iter()
-                    .map(|case| (self.plan.id(case), case.clone()));
+        let mut cases: Vec<TestCase> = match self.plan.is_together() {
+            true => {
+                let named = campaign.cases.iter().map(|case| {
+                    let stream = case.variant.stream(&case.stream);
+                    let as_sent = Case {
+                        stream,
+                        ..case.clone()
+                    };
+                    (self.plan.id(case), as_sent)
+                });
                 order::divide(named.collect(), std::mem::take(&mut self.found), trials)
             }
-            None => {
+            false => {
                 let made = std::mem::take(&mut self.made);
                 let cases = campaign.cases.iter().zip(made);
                 cases
@@ -300,10 +309,10 @@ impl Running<'_> {
             .flat_map(|case| &case.outcomes)
             .cloned()
             .collect();
-        // only tests of a suite belong together and can contradict each other
-        let against = match self.plan.suite() {
-            Some(_) => trust::contradictions(&found),
-            None => Vec::new(),
+        // only tests of one turn can contradict each other
+        let against = match self.plan.is_together() {
+            true => trust::contradictions(&found),
+            false => Vec::new(),
         };
         let noise: Noise = match (&self.plan.dut, campaign.procedure.counting()) {
             (Some(dut), _) => simulated_noise(dut, against),
@@ -345,7 +354,7 @@ impl Running<'_> {
         measured.summary = Some(Summary {
             format: RUN_FORMAT,
             run: run.info.id.clone(),
-            procedure: self.plan.procedure().into(),
+            procedure: campaign.procedure.id().into(),
             imix_estimate_l2_bps: imix_estimate(&cases),
             thresholds: Vec::new(),
             test_cases: cases,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fwdlab_measure::ahead;
 use fwdlab_measure::campaign::{Turn, sequence};
 use fwdlab_measure::precision::{leaves_out, look};
-use fwdlab_model::campaign::Order;
+use fwdlab_model::campaign::{Order, Procedure};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::test_case::{Failure, Iteration};
 
@@ -231,7 +231,7 @@ impl Running<'_> {
             pace: ahead::Turns::default(),
             last_end: Instant::now(),
             attempts: BTreeMap::new(),
-            may_double: self.plan.is_command(),
+            may_double: matches!(&self.plan.campaign.procedure, Procedure::Maxfwd(p) if p.double),
             known_at: 0,
             known: Vec::new(),
         };
@@ -337,7 +337,7 @@ impl Running<'_> {
                 turn,
                 control: match measures {
                     Measures::Cases(_) => self.control.begin_turn(),
-                    Measures::Control(_) | Measures::Suite => self.control.part(),
+                    Measures::Control(_) | Measures::Together => self.control.part(),
                 },
                 steps: (left.done - 1, left.done + left.turns.len() as u32),
                 own,

@@ -31,11 +31,11 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::{Direction, DirectionCounts, Variant};
 
 use super::course::Tally;
+use super::estimate::capacities;
 use super::hooks::{During, Hosts};
 use super::manage::Asking;
 use super::modify::{Modified, Running};
 use super::requests::Requesters;
-use super::suite::capacities;
 use super::traffic::{Traffic, file_name, words};
 use super::trial::{
     Bench, Counted, PROOF_FRAMES, WARM_UP, loses_inside, offered, over_time, sum, within,

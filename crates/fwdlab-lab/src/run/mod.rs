@@ -3,14 +3,14 @@
 //! A [`plan`] defines what is measured, for files and commands alike, and [`campaign`] carries it
 //! out: [`conduct`] takes its turns, and one file of [`method`] measures each of them. They build
 //! beds, ask `measure` for the next step, store every trial at once, and report everything as
-//! events. A command's request to one procedure is a [`suite`]. Start with [`plan::Plan`] and
-//! [`campaign::start`].
+//! events. Start with [`plan::Plan`] and [`campaign::start`].
 
 pub mod bisect;
 pub mod campaign;
 mod conduct;
 mod course;
 mod device;
+mod estimate;
 pub mod expect;
 mod feasible;
 pub mod flame;
@@ -23,7 +23,6 @@ pub mod plan;
 mod requests;
 mod restarts;
 pub mod resume;
-pub mod suite;
 #[cfg(test)]
 mod tests;
 pub mod traffic;
@@ -525,45 +524,6 @@ impl Parameters {
             dut: &self.dut,
             placement: &self.placement,
         })
-    }
-
-    /// Returns the parameters as they are stored with the run.
-    pub fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
-        let mut values = BTreeMap::new();
-        let mut set = |name: &str, value: serde_json::Value| {
-            values.insert(name.to_owned(), value);
-        };
-        set(
-            "test_cases",
-            self.streams
-                .iter()
-                .map(Stream::id)
-                .collect::<Vec<_>>()
-                .into(),
-        );
-        if let Some(line) = self.line {
-            set("link_bps", line.speed.bps().into());
-        }
-        for (name, value) in self.traffic.as_values() {
-            set(name, value);
-        }
-        set("engine", self.engine.map_or("automatic", Mode::name).into());
-        set(
-            "generator_cpus",
-            self.placement.generator_cpus.clone().into(),
-        );
-        set("dut_cpus", self.placement.dut_cpus.clone().into());
-        if let Some(configuration) = &self.configuration {
-            set("configuration", configuration.name.clone().into());
-        }
-        if self.unconfined {
-            set("set_unconfined", true.into());
-        }
-        if !self.dut.kind.is_linux() {
-            set("dut_kind", self.dut.kind.name().into());
-            set("dut_workers", self.dut.workers.into());
-        }
-        values
     }
 }
 

@@ -1,10 +1,10 @@
-//! Plans: what will be measured. Campaign files and commands produce the same [`Plan`], and nothing
-//! else is carried out.
+//! Plans: what will be measured. A plan is made of a campaign, whether a file or a command asks for
+//! it, and nothing else is carried out.
 //!
 //! An existing plan can be carried out, as far as that can be decided before any traffic: its
 //! configurations have been read, and the procedure's parameters fit the loads. Start with
-//! [`Plan::new`] for a file, [`Plan::of_command`] and [`Plan::of_suite`] for commands; [`agenda`]
-//! returns what is measured when, and [`super::campaign::start`] measures it.
+//! [`Plan::new`]; [`agenda`] returns what is measured when, and
+//! [`super::campaign::start`] measures it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,22 +12,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fwdlab_engine::Mode;
-use fwdlab_engine::sim::{self, Dut};
+use fwdlab_engine::sim::Dut;
 use fwdlab_measure::campaign::{self as order, Turn, sequence};
 use fwdlab_measure::machine::{Asked, Limit, Series, needs_management, sends_bursts};
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_model::campaign::value::Rate;
-use fwdlab_model::campaign::{self, Campaign, Case, Counting, Engine, Kind, Order, Procedure};
-use fwdlab_model::file::{FileError, Origin};
-use fwdlab_model::link::{Line, LinkLoad, LinkSpeed};
+use fwdlab_model::campaign::{
+    self, Campaign, Case, Counting, Engine, Kind, Maxfwd, OnFailure, Order, Paired, Procedure,
+};
+use fwdlab_model::file::FileError;
+use fwdlab_model::link::{Line, LinkSpeed};
 use fwdlab_model::result::FIREWALLS;
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
+use fwdlab_model::variant::Destinations;
 
+use super::estimate::{self, estimated, likely_limits};
 use super::largest::Bounds;
 use super::method::{bursts, slices, windows};
-use super::suite::{Suite, estimated, likely_limits};
-use super::traffic::{ProfileFrames, Traffic};
+use super::traffic::{ProfileFrames, Traffic, words};
 use super::{feasible, hooks, restarts};
 use crate::dut::Configuration;
 use crate::dut::sweep::Swept;
@@ -35,6 +38,9 @@ use crate::error::LabError;
 use crate::placement::Placement;
 use crate::site::Site;
 use crate::telemetry::Wanted;
+
+/// The kind of the run of a campaign file.
+pub const CAMPAIGN: &str = "campaign";
 
 /// Duration of a test case beyond its trials: a bed, an engine that proves itself, the largest
 /// load.
@@ -49,32 +55,9 @@ pub struct Plan {
     /// By their names in the matrix.
     pub(super) profiles: BTreeMap<String, Arc<ProfileFrames>>,
     pub(super) host: Host,
-    /// The command; `None` for a campaign from a file.
-    pub(super) command: Option<Command>,
     /// Further values that are stored with the run: which part of a campaign is measured, and the
     /// path of its file.
     pub(super) values: BTreeMap<String, serde_json::Value>,
-}
-
-/// Parts of a command that campaigns cannot express.
-#[derive(Debug, Clone, Default)]
-pub struct Command {
-    /// Kind of the run: `quick`.
-    pub kind: &'static str,
-    /// Applied to every DUT, including the reference of a comparison.
-    pub applied_to_all: Option<Configuration>,
-    /// Time for all rebuilds of slices together.
-    pub total: Option<Duration>,
-    /// Its parameters, as they are stored.
-    pub values: BTreeMap<String, serde_json::Value>,
-    /// Its test cases, if the procedure goes from one to the next by itself.
-    pub suite: Option<Suite>,
-    /// Continues if a test case fails.
-    pub goes_on: bool,
-    /// The image on which the same is counted in instructions, in addition to this measurement.
-    pub beside: Option<String>,
-    /// Omits the second boot of the reference: an earlier run of the same command has made it.
-    pub without_control: bool,
 }
 
 /// Compiles the profile of this name, for both directions or for one, on lines of this speed.
@@ -90,8 +73,8 @@ pub struct Host {
     pub placement: Placement,
     /// True for root of the host, false for root of a user namespace only.
     pub privileged: bool,
-    /// Configurations of a DUT run as processes of the host, on the host's files.
-    pub unconfined: bool,
+    /// Kind of the run: `quick`, or `campaign` for a file.
+    pub kind: String,
     /// Seed of every random choice, if the campaign sets none.
     pub seed: u64,
     /// The command line, as typed.
@@ -126,8 +109,8 @@ pub(super) enum Measures {
     Cases(Vec<usize>),
     /// This test case once more, as A/A control.
     Control(usize),
-    /// All test cases of a command, which cannot be skipped separately.
-    Suite,
+    /// All test cases in one turn, which cannot be skipped separately.
+    Together,
 }
 
 impl Measures {
@@ -135,7 +118,7 @@ impl Measures {
     pub fn cases(&self) -> &[usize] {
         match self {
             Measures::Cases(cases) => cases,
-            Measures::Control(_) | Measures::Suite => &[],
+            Measures::Control(_) | Measures::Together => &[],
         }
     }
 
@@ -145,7 +128,7 @@ impl Measures {
         match self {
             Measures::Cases(cases) => (cases[0], false),
             Measures::Control(of) => (*of, true),
-            Measures::Suite => (0, false),
+            Measures::Together => (0, false),
         }
     }
 }
@@ -219,109 +202,10 @@ impl Plan {
             profiles,
             host,
             campaign,
-            command: None,
             values: BTreeMap::new(),
         };
         plan.check()?;
         Ok(plan)
-    }
-
-    /// Creates the plan of a command, as a campaign.
-    ///
-    /// # Errors
-    /// Fails if the procedure cannot measure it.
-    pub fn of_command(
-        campaign: Campaign,
-        configurations: Vec<Configuration>,
-        command: Command,
-        host: Host,
-    ) -> Result<Plan, LabError> {
-        for one in configurations.iter().chain(&command.applied_to_all) {
-            fits(one, &host)?;
-        }
-        let named = configurations.into_iter();
-        let plan = Plan {
-            configurations: named.map(|one| (one.name.clone(), one)).collect(),
-            dut: dut(&campaign, host.seed)?,
-            swept: None,
-            profiles: BTreeMap::new(),
-            host,
-            campaign,
-            command: Some(command),
-            values: BTreeMap::new(),
-        };
-        plan.check()?;
-        Ok(plan)
-    }
-
-    /// Creates the plan of a command with one procedure, as a campaign of one turn. Offers `max` at
-    /// most.
-    pub fn of_suite(
-        kind: &'static str,
-        suite: Suite,
-        max: Option<LinkLoad>,
-        dut: Option<Dut>,
-        values: BTreeMap<String, serde_json::Value>,
-    ) -> Plan {
-        let common = &suite.common;
-        let mut plan = Plan {
-            host: Host {
-                site: common.site.clone(),
-                placement: common.placement.clone(),
-                privileged: common.privileged,
-                unconfined: common.unconfined,
-                seed: common.seed,
-                command_line: common.command_line.clone(),
-            },
-            campaign: Campaign {
-                name: kind.into(),
-                about: String::new(),
-                question: String::new(),
-                needs: Vec::new(),
-                iterations: 1,
-                until: None,
-                order: Order::Interleaved,
-                reboot: None,
-                seed: None,
-                bed: campaign::Bed {
-                    max: max.map(Rate),
-                    ..campaign::Bed::default()
-                },
-                dut: common.dut.clone(),
-                configurations: BTreeMap::new(),
-                cases: suite.cases(),
-                procedure: suite.asked.procedure.clone(),
-                sweep: None,
-                telemetry: None,
-                hooks: campaign::Hooks::default(),
-                thresholds: Vec::new(),
-                origin: Origin::default(),
-            },
-            configurations: BTreeMap::new(),
-            swept: None,
-            profiles: BTreeMap::new(),
-            command: None,
-            values: BTreeMap::new(),
-            dut,
-        };
-        let mut kept = common.as_values();
-        kept.extend(values);
-        kept.insert("procedure".into(), kind.into());
-        kept.insert("max_load_pps".into(), plan.bounds().as_value());
-        if let Some(dut) = &plan.dut {
-            for real in ["generator_cpus", "dut_cpus"] {
-                kept.remove(real);
-            }
-            kept.insert("engine".into(), sim::NAME.into());
-            kept.insert("dut".into(), dut.to_string().into());
-        }
-        plan.command = Some(Command {
-            kind,
-            values: kept,
-            suite: Some(suite),
-            ..Command::default()
-        });
-        plan
     }
 
     /// Stores a value with the run that the campaign does not contain.
@@ -329,36 +213,28 @@ impl Plan {
         self.values.insert(name.to_owned(), value.into());
     }
 
-    /// Checks a suite, as far as that is possible before any traffic.
-    ///
-    /// # Errors
-    /// Fails with the mistake, in words.
-    pub fn check_suite(&self) -> Result<(), String> {
-        let Some(suite) = self.suite() else {
-            return Ok(());
-        };
-        feasible::check(self).map_err(|error| error.to_string())?;
-        let limits = suite.likely(self.dut.as_ref(), self.bounds());
-        let limits = limits.map_err(|error| error.to_string())?;
-        fwdlab_measure::machine::make(&suite.asked, &limits).map(|_| ())
-    }
-
     /// Returns the simulated DUT, if it is one.
     pub fn dut(&self) -> Option<&Dut> {
         self.dut.as_ref()
     }
 
-    pub(super) fn estimate_suite(&self) -> Result<(u32, Duration), LabError> {
-        let Some(suite) = self.suite() else {
-            return Ok((0, Duration::ZERO));
-        };
-        let (dut, bounds) = (self.dut.as_ref(), self.bounds());
-        suite.estimate(&suite.likely(dut, bounds)?, dut, bounds.asked.is_some())
+    /// Returns true if all test cases are measured in one turn.
+    pub(super) fn is_together(&self) -> bool {
+        self.campaign.order == Order::Together
     }
 
-    /// Returns what a command measures in one turn.
-    pub fn suite(&self) -> Option<&Suite> {
-        self.command.as_ref()?.suite.as_ref()
+    /// Returns trials and time of all series, including the bed and the search for the largest
+    /// load.
+    fn estimate_together(&self) -> Result<(u32, Duration), LabError> {
+        let case = &self.campaign.cases[0];
+        let limits = self.likely(case)?;
+        let before = match &self.dut {
+            Some(_) => Duration::ZERO,
+            None => estimate::before(limits.len(), self.bounds().asked.is_some()),
+        };
+        let (trials, time) = estimated(&self.asked(0, case), &limits, self.dut.as_ref())?;
+        let series = self.campaign.variants(case).len() as u32;
+        Ok((series * trials, before + series * time))
     }
 
     fn check(&self) -> Result<(), LabError> {
@@ -368,9 +244,19 @@ impl Plan {
         }
         feasible::check(self)?;
         bursts::check_images(&self.campaign)?;
+        if let Procedure::Maxfwd(Maxfwd { load, .. }) | Procedure::Paired(Paired { load, .. }) =
+            &self.campaign.procedure
+            && let Some(Rate(load)) = load
+        {
+            for case in &self.campaign.cases {
+                let pps = load.on_line("the load", case.stream.frame_size_bytes, self.line());
+                pps.map_err(|why| self.campaign.error(&["procedure", "load"], why))?;
+            }
+        }
         match &self.campaign.procedure {
             Procedure::Paired(paired) => {
                 slices::check(self, paired)?;
+                self.beside()?;
                 return Ok(());
             }
             Procedure::Maxfwd(_) => {
@@ -383,7 +269,12 @@ impl Plan {
             }
             _ => {}
         }
-        for case in &self.campaign.cases {
+        let each = if self.is_together() {
+            1
+        } else {
+            self.campaign.cases.len()
+        };
+        for case in &self.campaign.cases[..each] {
             let at = |why| self.campaign.error(&["procedure"], why);
             let limits = self.likely(case)?;
             fwdlab_measure::machine::make(&self.asked(0, case), &limits).map_err(at)?;
@@ -391,102 +282,65 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the name of the procedure in records; for a suite that of the command.
-    pub(super) fn procedure(&self) -> &str {
-        match self.suite() {
-            Some(_) => &self.campaign.name,
-            None => self.campaign.procedure.id(),
-        }
-    }
-
-    /// Returns true for a command, and false for a campaign from a file.
-    pub(super) fn is_command(&self) -> bool {
-        self.command.is_some()
-    }
-
-    /// Returns true if this error ends the run. A campaign continues with its other test cases; a
-    /// command fails.
+    /// Returns true if this error ends the run. By default, it continues with its other test cases.
     pub(super) fn is_ended_by(&self, error: &LabError) -> bool {
         matches!(error, LabError::Store(_)) || self.is_one()
     }
 
     /// Returns true if the run is worthless as soon as any part of it fails.
     pub(super) fn is_one(&self) -> bool {
-        (self.command.as_ref()).is_some_and(|command| !command.goes_on)
-    }
-
-    /// Returns true if the reference is booted once more.
-    pub(super) fn has_control(&self) -> bool {
-        !(self.command.as_ref()).is_some_and(|command| command.without_control)
-    }
-
-    /// Returns the configuration that is applied to every DUT.
-    pub(super) fn applied_to_all(&self) -> Option<&Configuration> {
-        self.command.as_ref()?.applied_to_all.as_ref()
+        self.campaign.on_failure == OnFailure::End || self.is_together()
     }
 
     /// Returns the plan that counts the same configurations in instructions, if requested.
     pub(super) fn beside(&self) -> Result<Option<Plan>, LabError> {
-        let command = self.command.as_ref();
-        let Some(image) = command.and_then(|command| command.beside.clone()) else {
+        let Procedure::Paired(Paired {
+            exact: Some(image),
+            reference,
+            ..
+        }) = &self.campaign.procedure
+        else {
             return Ok(None);
         };
-        let of = |configuration: &str, case: &Case| Case {
-            configuration: configuration.to_owned(),
+        let own = &self.campaign;
+        let first = Case {
+            configuration: reference.clone(),
+            ..own.cases[0].clone()
+        };
+        let cases = std::iter::once(&first).chain(&own.cases);
+        let cases = cases.map(|case| Case {
             image: Some(image.clone()),
             ..case.clone()
+        });
+        let plan = Plan {
+            campaign: Campaign {
+                iterations: 1,
+                until: None,
+                order: Order::Interleaved,
+                on_failure: OnFailure::Continue,
+                bed: campaign::Bed::default(),
+                cases: cases.collect(),
+                procedure: Procedure::Exact(campaign::Exact {
+                    reference: reference.clone(),
+                    ..campaign::Exact::default()
+                }),
+                ..own.clone()
+            },
+            configurations: self.configurations.clone(),
+            dut: None,
+            swept: None,
+            profiles: BTreeMap::new(),
+            host: self.host.clone(),
+            values: BTreeMap::new(),
         };
-        let own = &self.campaign;
-        let mut cases = vec![of(campaign::PLAIN, &own.cases[0])];
-        cases.extend(own.cases.iter().map(|case| of(&case.configuration, case)));
-        let campaign = Campaign {
-            name: own.name.clone(),
-            about: String::new(),
-            question: String::new(),
-            needs: Vec::new(),
-            iterations: 1,
-            until: None,
-            order: Order::Interleaved,
-            reboot: None,
-            seed: own.seed,
-            bed: campaign::Bed::default(),
-            dut: campaign::Dut::default(),
-            configurations: BTreeMap::new(),
-            cases,
-            procedure: Procedure::Exact(campaign::Exact::default()),
-            sweep: None,
-            telemetry: None,
-            hooks: campaign::Hooks::default(),
-            thresholds: Vec::new(),
-            origin: Origin::default(),
-        };
-        let command = Command {
-            applied_to_all: self.applied_to_all().cloned(),
-            goes_on: true,
-            ..Command::default()
-        };
-        let compared = self.configurations.values().cloned().collect();
-        Plan::of_command(campaign, compared, command, self.host.clone()).map(Some)
+        plan.check()?;
+        Ok(Some(plan))
     }
 
-    /// Returns the configurations that are applied to the DUT of a test case, in order.
-    pub(super) fn applied(&self, case: &Case) -> Vec<&Configuration> {
-        let own = self.configurations.get(&case.configuration);
-        self.applied_to_all().into_iter().chain(own).collect()
-    }
-
-    /// Returns the time for all rebuilds of slices together, if it is limited.
-    pub(super) fn total(&self) -> Option<Duration> {
-        self.command.as_ref()?.total
-    }
-
-    /// Returns the name of a test case: without its configuration if a command measures only one.
+    /// Returns the name of a test case: without its configuration if all are measured together, as
+    /// there is only one.
     pub(super) fn id(&self, case: &Case) -> String {
-        let compares = matches!(
-            self.campaign.procedure.counting(),
-            Counting::Slices | Counting::Instructions
-        );
-        match self.is_command() && !compares {
+        match self.is_together() {
             true => case.series(),
             false => case.id(),
         }
@@ -519,9 +373,6 @@ impl Plan {
     }
 
     pub(super) fn likely(&self, case: &Case) -> Result<Vec<Limit>, LabError> {
-        if let Some(suite) = self.suite() {
-            return suite.likely(self.dut.as_ref(), self.bounds());
-        }
         let streams = self.campaign.streams(case)?;
         let traffic = self.traffic(case);
         let sizes = streams.iter().map(|stream| {
@@ -548,42 +399,38 @@ impl Plan {
     }
 
     pub(super) fn line(&self) -> Option<Line> {
-        if let Some(suite) = self.suite() {
-            return suite.common.line;
-        }
         super::line(self.dut.as_ref(), self.campaign.bed.link)
     }
 
-    /// Returns the traffic of a test case: one series.
+    /// Returns the traffic of a test case: one series, or those of all that are measured together.
     pub(super) fn traffic(&self, case: &Case) -> Traffic {
-        let profile = match self.suite() {
-            Some(suite) => suite.common.traffic.profile.clone(),
-            None => {
-                let name = case.variant.profile.as_ref();
-                name.and_then(|name| self.profiles.get(name).cloned())
-            }
-        };
+        let name = case.variant.profile.as_ref();
         Traffic {
-            profile,
-            variants: vec![case.variant.clone()],
+            profile: name.and_then(|name| self.profiles.get(name).cloned()),
+            variants: self.campaign.variants(case),
             ..Traffic::default()
         }
     }
 
+    /// Returns the request to the procedure, with this seed. If all test cases are measured
+    /// together, it is that of the run.
     pub(super) fn asked(&self, seed: u64, case: &Case) -> Asked {
-        if let Some(suite) = self.suite() {
-            return suite.asked.clone();
-        }
+        let series = self.campaign.variants(case);
+        let has = |wanted: Destinations| series.iter().any(|one| one.destinations == wanted);
         Asked {
             procedure: self.campaign.procedure.clone(),
             sweep: self.campaign.sweep.clone(),
             simulated: self.dut.is_some(),
-            seed,
+            seed: if self.is_together() {
+                self.seed()
+            } else {
+                seed
+            },
             series: Series {
                 of_profile: case.variant.profile.is_some(),
                 both_directions: case.variant.both_directions,
-                // here every series is a test case of its own
-                single_and_random: false,
+                // otherwise every series is a test case of its own
+                single_and_random: has(Destinations::Single) && has(Destinations::Random),
             },
         }
     }
@@ -595,28 +442,21 @@ impl Plan {
         if let Some(file) = self.host.site.file() {
             add("bed.toml".into(), file);
         }
-        if !self.is_command() {
-            add("campaign.toml".into(), &self.campaign.origin.text);
-        }
+        add("campaign.toml".into(), &self.campaign.origin.text);
         for (name, profile) in &self.profiles {
             let name = name.trim_end_matches(".toml");
             let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-            add(format!("profiles/{name}.toml"), &profile.text);
-        }
-        let common = self.suite().map(|suite| &suite.common);
-        if let Some(profile) = common.and_then(|common| common.traffic.profile.as_ref()) {
-            add(format!("profile.{}", profile.ending), &profile.text);
+            add(format!("profiles/{name}.{}", profile.ending), &profile.text);
         }
         for (name, configuration) in &self.configurations {
-            let folder = match self.is_command() {
-                true => String::new(),
-                false => format!("{name}/"),
+            // a name may be a path, or a whole command
+            let is_path = name.contains(['/', '\n']) || name.starts_with('.');
+            let folder = if is_path {
+                String::new()
+            } else {
+                format!("{name}/")
             };
             super::inputs_of(configuration, &folder, &mut inputs)?;
-        }
-        let applied = common.and_then(|common| common.configuration.as_ref());
-        for configuration in applied.into_iter().chain(self.applied_to_all()) {
-            super::inputs_of(configuration, "", &mut inputs)?;
         }
         Ok(inputs)
     }
@@ -633,18 +473,11 @@ impl Plan {
 
     /// Returns the configuration of this name; the plain router has none.
     pub(super) fn configuration(&self, name: &str) -> Option<&Configuration> {
-        let of_suite = self
-            .suite()
-            .and_then(|suite| suite.common.configuration.as_ref());
-        let of_suite = of_suite.filter(|applied| applied.name == name);
-        self.configurations.get(name).or(of_suite)
+        self.configurations.get(name)
     }
 
     /// Returns the parameters of a run, for these streams of this test case.
     pub(super) fn common(&self, streams: Vec<Stream>, case: &Case) -> super::Parameters {
-        if let Some(suite) = self.suite() {
-            return suite.common.clone();
-        }
         let engine = self.campaign.bed.engine.name();
         let bursts = sends_bursts(&self.campaign.procedure);
         super::Parameters {
@@ -654,7 +487,7 @@ impl Plan {
             line: self.line(),
             configuration: self.configurations.get(&case.configuration).cloned(),
             telemetry: self.telemetry(),
-            unconfined: self.host.unconfined,
+            unconfined: self.campaign.bed.unconfined,
             is_managed: needs_management(&self.campaign.procedure),
             dut: campaign::Dut {
                 kind: case.dut,
@@ -683,7 +516,7 @@ impl Plan {
 
     /// Returns the parameters as they are stored, including which configurations are firewalls,
     /// because their names do not show it.
-    pub(super) fn as_values(&self) -> BTreeMap<String, serde_json::Value> {
+    pub(super) fn values(&self) -> BTreeMap<String, serde_json::Value> {
         let mut values = self.said();
         if !self.configurations.is_empty() {
             let all = self.configurations.iter();
@@ -696,74 +529,86 @@ impl Plan {
 
     fn said(&self) -> BTreeMap<String, serde_json::Value> {
         let campaign = &self.campaign;
-        if let Some(command) = &self.command {
-            return command.values.clone();
-        }
-        let ids: Vec<String> = campaign.cases.iter().map(Case::id).collect();
-        let engine = match self.dut {
-            Some(_) => sim::NAME,
-            None => campaign.bed.engine.name(),
+        let first = &campaign.cases[0];
+        let ids: Vec<String> = campaign.cases.iter().map(|case| self.id(case)).collect();
+        let order = format!("{:?}", campaign.order).to_lowercase();
+        let placement = &self.host.placement;
+        let mut values = parameters(&campaign.procedure);
+        let mut set = |name: &str, value: serde_json::Value| {
+            values.insert(name.to_owned(), value);
         };
-        let mut values: BTreeMap<String, serde_json::Value> = [
-            ("campaign", campaign.name.clone().into()),
-            ("about", campaign.about.clone().into()),
-            ("procedure", campaign.procedure.id().into()),
-            ("test_cases", ids.into()),
-            ("iterations", campaign.iterations.into()),
-            (
-                "order",
-                format!("{:?}", campaign.order).to_lowercase().into(),
-            ),
-            ("engine", engine.into()),
-        ]
-        .map(|(name, value): (&str, serde_json::Value)| (name.to_owned(), value))
-        .into();
+        set("about", campaign.about.clone().into());
+        set("procedure", campaign.procedure.id().into());
+        set("test_cases", ids.into());
+        set("iterations", campaign.iterations.into());
+        set("order", order.into());
+        set("engine", campaign.bed.engine.name().into());
+        if self.host.kind == CAMPAIGN {
+            set("campaign", campaign.name.clone().into());
+        }
         if !campaign.question.is_empty() {
-            values.insert("question".into(), campaign.question.clone().into());
+            set("question", campaign.question.clone().into());
         }
         if !campaign.configurations.is_empty() {
             // so that readers of the run can obtain them, too
-            values.insert(
-                "configurations".into(),
-                serde_json::json!(campaign.configurations),
-            );
+            let configurations = serde_json::json!(campaign.configurations);
+            set("configurations", configurations);
         }
-        values.extend(self.values.clone());
+        let is_first = |case: &Case| case.configuration == first.configuration;
+        if campaign.cases.iter().all(is_first) && first.configuration != campaign::PLAIN {
+            set("configuration", first.configuration.clone().into());
+        }
+        let variants = campaign.all_variants();
+        if variants.iter().any(|variant| !variant.is_plain()) {
+            let series: Vec<String> = variants.iter().map(words).collect();
+            set("series", series.into());
+            let has_both = variants.iter().any(|variant| variant.both_directions);
+            set("both_directions", has_both.into());
+        }
         if let Some(until) = &campaign.until {
-            values.insert("iterations_min".into(), until.min.into());
-            values.insert("iterations_until".into(), until.width.to_string().into());
+            set("iterations_min", until.min.into());
+            set("iterations_until", until.width.to_string().into());
         }
         let references = campaign.thresholds.iter();
         let references = references.map(|one| one.not_slower_than.as_ref()?.run.clone());
         let references: Vec<Option<String>> = references.collect();
         if references.iter().any(Option::is_some) {
-            values.insert("threshold_runs".into(), references.into());
+            set("threshold_runs", references.into());
         }
         if let Some(reboot) = &campaign.reboot {
-            values.insert("reboot_within".into(), reboot.within.to_string().into());
+            set("reboot_within", reboot.within.to_string().into());
         }
-        if self.host.unconfined {
-            values.insert("set_unconfined".into(), true.into());
+        if campaign.bed.unconfined {
+            set("set_unconfined", true.into());
         }
-        if let Procedure::Exact(p) = &campaign.procedure {
-            values.insert("reference".into(), p.reference.clone().into());
-            values.insert("frames".into(), p.frames.into());
+        if campaign.procedure.counting() == Counting::Trials {
+            set("max_load_pps", self.bounds().as_value());
         }
         if let Some(line) = self.line() {
-            values.insert("link_bps".into(), line.speed.bps().into());
+            set("link_bps", line.speed.bps().into());
         }
         if let Some(sweep) = &campaign.sweep {
-            values.insert("sweep".into(), sweep.parameter.clone().into());
+            set("sweep", sweep.parameter.clone().into());
         }
         match &self.dut {
-            Some(dut) => values.insert("dut".into(), dut.to_string().into()),
-            None => values.insert(
-                "dut_cpus".into(),
-                self.host.placement.dut_cpus.clone().into(),
-            ),
-        };
+            Some(dut) => set("dut", dut.to_string().into()),
+            None => {
+                set("generator_cpus", placement.generator_cpus.clone().into());
+                set("dut_cpus", placement.dut_cpus.clone().into());
+            }
+        }
+        values.extend(self.values.clone());
         values
     }
+}
+
+/// Returns the parameters of a procedure as they are stored, without those that are not set.
+fn parameters(procedure: &Procedure) -> BTreeMap<String, serde_json::Value> {
+    let kept = procedure.kept();
+    let parameters = kept["parameters"].as_object().into_iter().flatten();
+    let set = parameters.filter(|(_, value)| !value.is_null());
+    set.map(|(name, value)| (name.replace('-', "_"), value.clone()))
+        .collect()
 }
 
 /// Compiles the profiles of the matrix, and adds the streams that represent them in records.
@@ -793,8 +638,16 @@ fn profiles(
             }
         };
         case.stream = frames.as_stream();
+        if campaign.order == Order::Together {
+            // of the one profile, a short name is clear
+            case.variant.profile = Some(frames.name.clone());
+        }
     }
     campaign.cases = cases;
+    if campaign.order == Order::Together {
+        let named = profiles.into_values().map(|one| (one.name.clone(), one));
+        return Ok(named.collect());
+    }
     Ok(profiles)
 }
 
@@ -834,7 +687,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
     };
     let each_case = || (0..campaign.cases.len()).map(|case| Measures::Cases(vec![case]));
     let mut measures: Vec<Measures> = match &campaign.procedure {
-        _ if plan.suite().is_some() => vec![Measures::Suite],
+        _ if plan.is_together() => vec![Measures::Together],
         Procedure::Paired(_) => {
             let rows = slices::rows(&campaign.cases).into_iter();
             rows.map(Measures::Cases).collect()
@@ -847,7 +700,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
         _ => None,
     });
     let names = measures.iter().map(|measures| match measures {
-        Measures::Suite => campaign.name.clone(),
+        Measures::Together => campaign.name.clone(),
         Measures::Control(of) => control_of(&plan.id(&campaign.cases[*of])),
         Measures::Cases(cases) => {
             let names = cases.iter().map(|&case| plan.id(&campaign.cases[case]));
@@ -856,7 +709,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
     });
     let names: Vec<String> = names.collect();
     let cases = measures.iter().map(|measures| match &campaign.procedure {
-        _ if *measures == Measures::Suite => plan.estimate_suite(),
+        _ if *measures == Measures::Together => plan.estimate_together(),
         Procedure::Paired(paired) => Ok(slices::estimate(plan, paired, measures.cases())),
         Procedure::Exact(_) => Ok(bursts::estimate()),
         Procedure::Maxfwd(maxfwd) => Ok(windows::estimate(maxfwd, &campaign.cases)),

@@ -106,7 +106,7 @@ pub(super) fn words(
     };
     let when = match order {
         Order::Grouped => format!("once for each of {cases} test cases"),
-        Order::Interleaved => format!("before each of {beds} test beds"),
+        Order::Interleaved | Order::Together => format!("before each of {beds} test beds"),
     };
     vec![format!(
         "the DUT is restarted {when}; fwdlab waits up to {within} for it to come back, with up to {} attempts. The time of restarts is not in the estimate",

@@ -61,6 +61,12 @@ pub fn reopen(dir: &Path) -> Result<CutOff, LabError> {
             stored.info.kind
         ));
     }
+    let order = stored.info.parameters.get("order");
+    if order.is_some_and(|order| order == "together") {
+        return wrong(format!(
+            "{id} measures all test cases in one turn, and none of them is finished: start it again"
+        ));
+    }
     if stored.state == RunState::Finished {
         return wrong(format!(
             "{id} is finished, there is nothing to resume; --failed-of {id} repeats its test cases without a result"

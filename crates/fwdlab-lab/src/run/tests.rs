@@ -10,13 +10,9 @@ mod failures;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use fwdlab_measure::machine::{Asked, Series};
-use fwdlab_model::campaign::value::Period;
-use fwdlab_model::campaign::{Bed, Campaign, Case, Maxfwd, Order, Paired, Procedure, Rfc2544};
-use fwdlab_model::file::Origin;
+use fwdlab_model::campaign::Campaign;
 use fwdlab_model::outcome::Found;
 use fwdlab_model::test_case::TestCase;
-use fwdlab_model::variant::Variant;
 
 use super::*;
 use crate::host::scripted::{Fails, Faults};
@@ -25,27 +21,6 @@ use crate::site::scripted::{Away, Scene, capacity_pps, folder};
 fn placement() -> Placement {
     // no CPU of this machine belongs to a DUT: nothing to probe, and nothing to pin
     Placement::default()
-}
-
-fn common(scene: &Scene) -> Parameters {
-    let size = FrameSize::MIN;
-    Parameters {
-        streams: vec![Stream::new(IpVersion::Ipv4, size, 10).unwrap()],
-        traffic: traffic::Traffic::default(),
-        load: None,
-        line: None,
-        configuration: None,
-        telemetry: None,
-        unconfined: false,
-        is_managed: false,
-        dut: fwdlab_model::campaign::Dut::default(),
-        engine: None,
-        site: scene.site.clone(),
-        placement: placement(),
-        privileged: false,
-        seed: 7,
-        command_line: Vec::new(),
-    }
 }
 
 /// Events and result of a run.
@@ -120,7 +95,7 @@ fn stoppable(scene: &Scene, text: &str, control: &Control) -> Made {
         site: scene.site.clone(),
         placement: placement(),
         privileged: false,
-        unconfined: false,
+        kind: plan::CAMPAIGN.into(),
         seed: 7,
         command_line: Vec::new(),
     };
@@ -134,32 +109,12 @@ fn stoppable(scene: &Scene, text: &str, control: &Control) -> Made {
 /// A configuration that slows down every frame.
 const NAT: &str = "nft add table ip nat";
 
-fn nat() -> Configuration {
-    Configuration::parse(NAT).unwrap()
-}
-
 fn throughput(scene: &Scene) -> Made {
-    let suite = suite::Suite {
-        common: Parameters {
-            configuration: Some(nat()),
-            ..common(scene)
-        },
-        asked: Asked {
-            procedure: Procedure::Throughput(Rfc2544::default()),
-            sweep: None,
-            simulated: false,
-            seed: 7,
-            series: Series {
-                of_profile: false,
-                both_directions: false,
-                single_and_random: false,
-            },
-        },
-    };
-    let values = BTreeMap::new();
-    let plan = plan::Plan::of_suite("throughput", suite, None, None, values);
-    let control = Control::default();
-    carried_out(|runs, listener| campaign::start(&plan, runs, &control, listener))
+    let text = format!(
+        "campaign = 'throughput'\norder = 'together'\niterations = 1\nconfiguration.nat = '{NAT}'\n\
+         [matrix]\nflows = 10\n[procedure]\nid = 'throughput'\n"
+    );
+    campaign(scene, &text)
 }
 
 /// Number of figures in a result, and a message for each wrong one.
@@ -413,62 +368,29 @@ fn check_campaign(measured: &Measured) -> Checked {
     (figures.iter().sum(), wrong.concat())
 }
 
-/// Does what `fwdlab quick` does, and with a configuration what `--vs` does.
-fn quick(scene: &Scene, versus: Vec<Configuration>) -> Made {
-    let is_comparison = !versus.is_empty();
-    let campaign = Campaign {
-        name: "quick".into(),
-        about: String::new(),
-        question: String::new(),
-        needs: Vec::new(),
-        iterations: 2,
-        until: None,
-        order: Order::Interleaved,
-        reboot: None,
-        seed: None,
-        bed: Bed::default(),
-        dut: fwdlab_model::campaign::Dut::default(),
-        configurations: BTreeMap::new(),
-        cases: vec![Case {
-            configuration: match is_comparison {
-                true => NAT.into(),
-                false => "plain".into(),
-            },
-            stream: common(scene).streams.remove(0),
-            variant: Variant::default(),
-            image: None,
-            dut: fwdlab_model::campaign::Kind::Linux,
-        }],
-        procedure: match is_comparison {
-            true => Procedure::Paired(Paired::default()),
-            false => Procedure::Maxfwd(Maxfwd {
-                duration: Period(Duration::from_millis(200)),
-                ..Maxfwd::default()
-            }),
-        },
-        sweep: None,
-        telemetry: None,
-        hooks: fwdlab_model::campaign::Hooks::default(),
-        thresholds: Vec::new(),
-        origin: Origin::default(),
-    };
-    let command = plan::Command {
-        kind: "quick",
-        total: is_comparison.then_some(Duration::from_secs(6)),
-        ..plan::Command::default()
-    };
-    let host = plan::Host {
-        site: scene.site.clone(),
-        placement: placement(),
-        privileged: false,
-        unconfined: false,
-        seed: 7,
-        command_line: Vec::new(),
-    };
-    let plan = plan::Plan::of_command(campaign, versus, command, host).unwrap();
-    let control = Control::default();
-    carried_out(|runs, listener| campaign::start(&plan, runs, &control, listener))
-}
+/// Does what `fwdlab quick` does.
+const QUICK: &str = "campaign = 'quick'
+iterations = 2
+on-failure = 'end'
+[matrix]
+flows = 10
+[procedure]
+id = 'maxfwd'
+for = '200ms'
+double = true
+";
+
+/// Does what `fwdlab quick --vs` does.
+const COMPARISON: &str = "campaign = 'quick'
+iterations = 2
+on-failure = 'end'
+configuration = { 'nft add table ip nat' = 'nft add table ip nat' }
+[matrix]
+flows = 10
+[procedure]
+id = 'paired'
+within = '6s'
+";
 
 /// A campaign by windows: every iteration is one long trial.
 const WINDOWS: &str = r#"

@@ -205,23 +205,6 @@ impl Traffic {
         self.variants.iter().any(managed)
     }
 
-    /// Returns the parameters to store.
-    pub(super) fn as_values(&self) -> Vec<(&'static str, serde_json::Value)> {
-        if self.profile.is_none() && self.variants.iter().all(Variant::is_plain) {
-            return Vec::new();
-        }
-        let series: Vec<String> = self.variants.iter().map(words).collect();
-        let mut values = vec![
-            ("series", series.into()),
-            ("both_directions", self.both_ways().into()),
-        ];
-        if let Some(profile) = &self.profile {
-            values.push(("profile", profile.name.clone().into()));
-            values.push(("mean_frame_size_bytes", profile.mean.bytes().into()));
-        }
-        values
-    }
-
     /// Returns the number of flows of a stream in this series: a profile may have more than any
     /// stream.
     pub(super) fn flows(&self, stream: &Stream, variant: &Variant) -> u32 {

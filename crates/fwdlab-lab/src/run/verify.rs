@@ -98,7 +98,8 @@ pub fn derive(run: &StoredRun) -> Again {
         again.not_derived.push(why.into());
         return again;
     }
-    let is_campaign = run.info.kind == "campaign";
+    // otherwise its test cases were measured together
+    let is_in_turns = run.info.kind == "campaign" && !run.info.parameters.contains_key(ASKED);
     match summary.procedure.as_str() {
         NETBENCHES => again.compare("imported", &summary.imported, &cases(&run.imported)),
         maxfwd::ID if !run.is_protected => again.not_derived.push(
@@ -112,7 +113,7 @@ pub fn derive(run: &StoredRun) -> Again {
         }
         paired::ID => of_rebuilds(run, summary, &mut again),
         exact::ID => of_boots(run, summary, &mut again),
-        _ if is_campaign => of_campaign(run, summary, &mut again),
+        _ if is_in_turns => of_campaign(run, summary, &mut again),
         _ => of_procedure(run, summary, &mut again),
     }
     if !summary.thresholds.is_empty() {
@@ -232,17 +233,18 @@ fn of_boots(run: &StoredRun, summary: &Summary, again: &mut Again) {
         summarise(kept.test_case.clone(), &kept.case, iterations)
     });
     let mut derived: Vec<TestCase> = derived.collect();
-    let reference = run.info.parameters.get("reference").and_then(Value::as_str);
-    exact::compare(
-        &mut derived,
-        reference.unwrap_or(PLAIN),
-        &control_boots(run),
-    );
+    exact::compare(&mut derived, reference(run), &control_boots(run));
     compare_cases(run, &summary.test_cases, derived, again);
 }
 
+/// Returns the configuration that the others are compared with.
+fn reference(run: &StoredRun) -> &str {
+    let reference = run.info.parameters.get("reference").and_then(Value::as_str);
+    reference.unwrap_or(PLAIN)
+}
+
 /// Instructions in addition to rates: the same configurations on the image of the boots, preceded
-/// by the plain DUT.
+/// by the reference.
 fn of_boots_beside(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let image = run.boots.first().map(|boot| boot.image.clone());
     let on_image = |configuration: &str, case: &Case| Case {
@@ -251,12 +253,14 @@ fn of_boots_beside(run: &StoredRun, summary: &Summary, again: &mut Again) {
         ..case.clone()
     };
     let own = summary.test_cases.iter().map(|kept| &kept.case);
-    let plain = own.clone().take(1).map(|case| on_image(PLAIN, case));
-    let cases = plain.chain(own.map(|case| on_image(&case.configuration, case)));
+    let reference = reference(run);
+    let first = own.clone().take(1);
+    let first = first.map(|case| on_image(reference, case));
+    let cases = first.chain(own.map(|case| on_image(&case.configuration, case)));
     let mut derived: Vec<TestCase> = cases
         .map(|case| summarise(case.id(), &case, of_its_boots(run, &case.id())))
         .collect();
-    exact::compare(&mut derived, PLAIN, &control_boots(run));
+    exact::compare(&mut derived, reference, &control_boots(run));
     let kept = summary.test_cases.iter().map(|case| &case.outcomes);
     let kept: Vec<&Outcome> = kept.flatten().filter(|o| is_counted(o)).collect();
     let derived = derived.iter().skip(1).flat_map(|case| &case.outcomes);

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Campaign, Case, FLOWS, Kind, PLAIN, first_twice};
+use super::{Campaign, Case, FLOWS, Kind, Order, PLAIN, first_twice};
 use crate::file::{FileError, Step, or_which};
 use crate::trial::{IpVersion, Stream};
-use crate::typed::Several;
+use crate::typed::{Numbers, Several, typed};
 use crate::units::FrameSize;
 use crate::variant::{Destinations, Modifiers, Variant};
 
@@ -20,39 +20,92 @@ use crate::variant::{Destinations, Modifiers, Variant};
 const MOST_CASES: usize = 10_000;
 
 /// The test cases: every combination of these lists
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Matrix {
+pub struct Matrix {
     /// Names of configurations, or plain; by default all that are defined, or plain if there are
     /// none
-    configuration: Option<Several<String>>,
-    /// Frame sizes in bytes, including the FCS; by default the smallest of the IP version
-    size: Option<Several<u16>>,
+    pub configuration: Option<Several<String>>,
+    /// Frame sizes in bytes, including the FCS, or smallest, the smallest of the IP version, which
+    /// is the default
+    pub size: Option<Several<Size>>,
     /// Numbers of flows; by default 2000
-    flows: Option<Several<u32>>,
+    pub flows: Option<Several<u32>>,
     /// IP versions
-    ip: Option<Several<IpVersion>>,
-    /// Traffic profiles, by name or file, instead of sizes, flows and IP versions
-    profile: Option<Several<String>>,
+    pub ip: Option<Several<IpVersion>>,
+    /// Traffic profiles, by name or file, instead of sizes, flows and IP versions; .py and .yaml are
+    /// profiles of TRex
+    pub profile: Option<Several<String>>,
     /// Destinations: flows (as many as flows gives), single (one address pair), random (over 256
     /// networks; RFC 2544 §12)
-    destinations: Option<Several<Destinations>>,
+    pub destinations: Option<Several<Destinations>>,
     /// One direction, or both at once with the full load in each (RFC 2544 §14)
-    directions: Option<Several<Directions>>,
+    pub directions: Option<Several<Directions>>,
     /// Modifiers (RFC 2544 §11): none, or those of one test case separated by commas
-    modifier: Option<Several<Modifiers>>,
+    pub modifier: Option<Several<Modifiers>>,
     /// Images that the DUT boots, as a virtual machine: debian:PACKAGE, a bzImage
-    image: Option<Several<String>>,
+    pub image: Option<Several<String>>,
     /// Kinds of DUTs; by default the kind in the table dut
-    dut: Option<Several<Kind>>,
+    pub dut: Option<Several<Kind>>,
     /// Combinations to leave out: { configuration = "a", size = 64 }
-    exclude: Vec<Excluded>,
+    pub exclude: Vec<Excluded>,
 }
 
+/// A frame size of a matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// The smallest of the IP version.
+    Smallest,
+    /// This number of bytes.
+    Bytes(u16),
+}
+
+impl std::str::FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        match text {
+            "smallest" => Ok(Size::Smallest),
+            bytes => bytes.parse().map(Size::Bytes).map_err(|_| {
+                format!("`{text}` is no frame size: give bytes, such as 64, or \"smallest\"")
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Size::Smallest => f.write_str("smallest"),
+            Size::Bytes(bytes) => bytes.fmt(f),
+        }
+    }
+}
+
+impl Serialize for Size {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Size::Smallest => serializer.collect_str(self),
+            Size::Bytes(bytes) => bytes.serialize(serializer),
+        }
+    }
+}
+
+impl From<FrameSize> for Size {
+    fn from(size: FrameSize) -> Size {
+        Size::Bytes(size.bytes())
+    }
+}
+
+typed!(Size, Numbers::Whole, "bytes such as 64, or \"smallest\"", {
+    "description": "A frame size in bytes, including the FCS, or smallest",
+    "anyOf": [{ "type": "integer", "minimum": 0, "maximum": 65535 }, { "const": "smallest" }]
+});
+
 /// Directions of the frames
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-enum Directions {
+pub enum Directions {
     /// One direction
     #[default]
     One,
@@ -70,9 +123,9 @@ impl fmt::Display for Directions {
 }
 
 /// An exclusion: removes every test case that matches all keys given here.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-struct Excluded {
+pub struct Excluded {
     /// This configuration
     configuration: Option<String>,
     /// This frame size
@@ -173,6 +226,7 @@ impl Campaign {
             }
         }
         self.unique("configuration", &configurations)?;
+        self.check_together(matrix, &configurations)?;
         let images = self.images(matrix)?;
         let kinds = self.kinds(matrix)?;
         let mut cases: Vec<Case> = Vec::new();
@@ -354,7 +408,7 @@ impl Campaign {
                     .map_err(|why| self.item("modifier", n, why))?;
             }
         }
-        let mut offers = Vec::new();
+        let mut offers: Vec<(Stream, Variant)> = Vec::new();
         for (stream, profile) in streams {
             for &destinations in destinations {
                 for directions in directions {
@@ -369,6 +423,11 @@ impl Campaign {
                     }
                 }
             }
+        }
+        if self.order == Order::Together {
+            // one series after another, each with all frame sizes
+            let series = super::distinct(offers.iter().map(|(_, variant)| variant));
+            offers.sort_by_key(|(_, variant)| series.iter().position(|one| one == variant));
         }
         Ok(offers)
     }
@@ -411,9 +470,11 @@ impl Campaign {
         self.unique("ip", &texts(versions))?;
         let mut streams = Vec::new();
         for version in versions {
-            let smallest = [version.smallest_frame().bytes()];
-            for (n, bytes) in sizes.unwrap_or(&smallest).iter().enumerate() {
-                let size = FrameSize::new(*bytes);
+            for (n, size) in sizes.unwrap_or(&[Size::Smallest]).iter().enumerate() {
+                let size = match size {
+                    Size::Smallest => Ok(version.smallest_frame()),
+                    Size::Bytes(bytes) => FrameSize::new(*bytes),
+                };
                 let size = size.map_err(|error| self.item("size", n, error.to_string()))?;
                 for (m, flows) in flows.iter().enumerate() {
                     let stream = Stream::new(*version, size, *flows);

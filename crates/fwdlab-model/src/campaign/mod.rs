@@ -22,6 +22,7 @@
 //! ```
 
 mod configurations;
+mod draft;
 mod hooks;
 mod iterations;
 mod matrix;
@@ -29,6 +30,7 @@ mod procedure;
 mod reboot;
 mod selection;
 mod threshold;
+mod together;
 pub mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,11 +47,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::file::{self, FileError, Origin, Step};
 use crate::link::{LinkLoad, LinkSpeed};
 use crate::trial::Stream;
+pub use crate::typed::Several;
 use crate::units::{FrameSize, Load};
 use crate::variant::Variant;
+pub use draft::Draft;
 pub use hooks::{Every, Hook, Hooks, On, When};
 pub use iterations::{HalfWidth, Until};
-use matrix::Matrix;
+pub use matrix::{Directions, Matrix, Size};
 use procedure::Wrong;
 pub use procedure::{
     Counting, Equilibrium, Exact, ForwardingRate, Generator, Maxfwd, Mlrsearch, Mrr, Paired, Plr,
@@ -95,6 +99,8 @@ pub struct Campaign {
     pub until: Option<Until>,
     /// Order of the test cases.
     pub order: Order,
+    /// What happens after a failure.
+    pub on_failure: OnFailure,
     /// Restart of the DUT: before every test bed in interleaved order, before every test case in
     /// grouped order.
     pub reboot: Option<Reboot>,
@@ -104,6 +110,8 @@ pub struct Campaign {
     pub bed: Bed,
     /// The DUT, if it is not a namespace of this machine.
     pub dut: Dut,
+    /// How profiles of TRex are read.
+    pub trex: Trex,
     /// Commands, files and directories of each configuration; the plain router has none.
     pub configurations: BTreeMap<String, Vec<String>>,
     /// Every test case, in the order of the file.
@@ -172,10 +180,24 @@ pub enum Order {
     Interleaved,
     /// All iterations of one test case, then those of the next
     Grouped,
+    /// All test cases in one turn on one test bed: the procedure goes from one frame size and
+    /// series to the next, and the run ends with the first failure
+    Together,
+}
+
+/// What a campaign does after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFailure {
+    /// Record the reason, and continue with the other test cases
+    #[default]
+    Continue,
+    /// End the run, without a result
+    End,
 }
 
 /// The test bed
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bed {
     /// A test-bed file, or its name: rack1 is beds/rack1.toml next to the campaign or one level
@@ -193,6 +215,28 @@ pub struct Bed {
     pub link: Option<LinkSpeed>,
     /// Largest load; by default the largest that the tester can offer, up to the line rate
     pub max: Option<Rate>,
+    /// Run configurations and resets of the DUT as processes of the host, with write access to all
+    /// of its files; by default they are isolated from the host
+    pub unconfined: bool,
+}
+
+/// How profiles of TRex are read
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Trex {
+    /// The Python that has the TRex client library
+    pub python: String,
+    /// Tunables of the profiles: NAME=VALUE
+    pub tunables: Vec<String>,
+}
+
+impl Default for Trex {
+    fn default() -> Trex {
+        Trex {
+            python: "python3".into(),
+            tunables: Vec::new(),
+        }
+    }
 }
 
 /// The device under test, if it is not a network namespace of this machine
@@ -319,7 +363,7 @@ impl Subject {
 }
 
 /// The sending engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
     /// The fastest engine that passes its self-test on this host
@@ -383,6 +427,9 @@ struct Text {
     /// Order of the test cases
     #[serde(default)]
     order: Order,
+    /// What happens after a failure
+    #[serde(default)]
+    on_failure: OnFailure,
     /// Restart the DUT of a test bed: before every iteration in interleaved order, once per test
     /// case in grouped order
     #[serde(default, deserialize_with = "reboot::said")]
@@ -398,6 +445,9 @@ struct Text {
     /// The device under test, if it is not a network namespace of this machine
     #[serde(default)]
     dut: Dut,
+    /// How profiles of TRex are read: files in the matrix whose names end with .py or .yaml
+    #[serde(default)]
+    trex: Trex,
     /// Configurations by name: a command, a file, a directory, a generated configuration, or a list
     /// of these to apply in order
     #[serde(default)]
@@ -524,10 +574,12 @@ impl Campaign {
             iterations: read.iterations.max,
             until: read.iterations.until,
             order: read.order,
+            on_failure: read.on_failure,
             reboot: read.reboot,
             seed: read.seed,
             bed: read.bed,
             dut: read.dut,
+            trex: read.trex,
             configurations: expanded.configurations,
             cases: Vec::new(),
             procedure,
@@ -566,16 +618,33 @@ impl Campaign {
         Ok(())
     }
 
+    /// Returns the series of a test case, or of all test cases that are measured together.
+    pub fn variants(&self, case: &Case) -> Vec<Variant> {
+        match self.order {
+            Order::Together => self.all_variants(),
+            Order::Interleaved | Order::Grouped => vec![case.variant.clone()],
+        }
+    }
+
+    /// Returns the series of all test cases.
+    pub fn all_variants(&self) -> Vec<Variant> {
+        distinct(self.cases.iter().map(|case| &case.variant))
+    }
+
     /// Returns true if the DUT is simulated.
     pub fn is_simulated(&self) -> bool {
         self.bed.engine == Engine::Sim
     }
 
-    /// Returns the streams of a test case: one, or one of each size if the frame size is swept.
+    /// Returns the streams of a test case: one, one of each size if the frame size is swept, or
+    /// those of all test cases that are measured together.
     ///
     /// # Errors
     /// An invalid size; [`Campaign::parse`] has checked them.
     pub fn streams(&self, case: &Case) -> Result<Vec<Stream>, FileError> {
+        if self.order == Order::Together {
+            return Ok(distinct(self.cases.iter().map(|case| &case.stream)));
+        }
         let Some(sweep) = self
             .sweep
             .as_ref()
@@ -608,10 +677,11 @@ impl Campaign {
                     "plain is the router without any configuration; use another name",
                 );
             }
-            if !is_name(name) {
+            // commands name configurations by what was typed
+            if name.trim() != name || name.is_empty() {
                 return wrong(
                     &way,
-                    "a name consists of at most 64 letters, digits, -, _ and .",
+                    "a name is a text that neither begins nor ends with a space",
                 );
             }
             if parts.is_empty() || parts.iter().any(|part| part.trim().is_empty()) {
@@ -843,6 +913,17 @@ impl Campaign {
 pub(crate) fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=64).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with('.')
+}
+
+/// Returns different values in the order of their first occurrence.
+fn distinct<'a, T: PartialEq + Clone + 'a>(values: impl Iterator<Item = &'a T>) -> Vec<T> {
+    let mut all: Vec<T> = Vec::new();
+    for value in values {
+        if !all.contains(value) {
+            all.push(value.clone());
+        }
+    }
+    all
 }
 
 fn first_twice<T: Ord>(values: &[T]) -> Option<&T> {

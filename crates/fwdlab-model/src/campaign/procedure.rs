@@ -68,6 +68,13 @@ macro_rules! procedures {
                 }
             }
 
+            /// Returns its parameters in the form of a file, without its id.
+            pub(super) fn table(&self) -> toml::Table {
+                match self {
+                    $(Procedure::$variant(parameters) => super::draft::table(parameters),)*
+                }
+            }
+
             fn of(id: &str, parameters: &Spanned<DeValue<'_>>) -> Result<Option<Procedure>, Misread> {
                 Ok(match id {
                     $($id => Some(Procedure::$variant(file::read(parameters)?)),)*
@@ -758,6 +765,8 @@ pub struct Maxfwd {
     /// as long
     #[serde(rename = "for")]
     pub duration: Period,
+    /// Measure as many iterations again if the results are too noisy and that may be enough
+    pub double: bool,
 }
 
 impl Default for Maxfwd {
@@ -765,6 +774,7 @@ impl Default for Maxfwd {
         Maxfwd {
             load: None,
             duration: Period::seconds(1),
+            double: false,
         }
     }
 }
@@ -782,6 +792,11 @@ pub struct Paired {
     /// Total duration of the slices in an iteration
     #[serde(rename = "for")]
     pub duration: Period,
+    /// Time for all iterations together, which decides how long their slices are instead of for
+    pub within: Option<Period>,
+    /// Also count instructions, in a virtual machine that boots this image: debian:PACKAGE or a
+    /// bzImage
+    pub exact: Option<String>,
 }
 
 impl Default for Paired {
@@ -790,6 +805,8 @@ impl Default for Paired {
             load: None,
             reference: super::PLAIN.into(),
             duration: Period::seconds(3),
+            within: None,
+            exact: None,
         }
     }
 }
@@ -807,6 +824,8 @@ pub struct Exact {
     pub reference: String,
     /// Also count instructions by function and by call path
     pub profile: bool,
+    /// Boot the reference once more, as A/A control
+    pub control: bool,
     /// The sender of bursts: auto uses live frames if the kernel supports them (Linux 5.18), and
     /// the kernel's packet generator otherwise
     pub generator: Generator,
@@ -832,6 +851,7 @@ impl Default for Exact {
             precision: Percent(0.1),
             reference: super::PLAIN.into(),
             profile: true,
+            control: true,
             generator: Generator::Auto,
         }
     }

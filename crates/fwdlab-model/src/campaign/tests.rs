@@ -1,6 +1,8 @@
 //! Tests of parsing campaigns, and of the positions in errors.
 
 use super::*;
+use crate::trial::IpVersion;
+use crate::variant::{Destinations, Modifiers};
 
 const WHOLE: &str = r#"
 fwdlab = "0.1"
@@ -842,4 +844,182 @@ fn thresholds_as_they_are_asked_for() {
         ),
         ("[threshold]\nat-least = 1", "2:1: expected a list"),
     ]);
+}
+
+/// What commands say, with every field that differs from its default.
+#[test]
+fn the_campaign_of_a_command_is_a_file_that_says_the_same() {
+    let mut draft = Draft::new(
+        "ndr",
+        Procedure::Rfc2544(Rfc2544 {
+            resolution: value::Share(0.01),
+            trial: Some(Period(Duration::from_micros(1500))),
+            ..Rfc2544::default()
+        }),
+    );
+    draft.order = Order::Together;
+    draft.seed = Some(7);
+    draft.bed = Bed {
+        engine: Engine::AfXdp,
+        dut_cpus: vec![1, 2],
+        link: Some("2.5G".parse().unwrap()),
+        max: Some("50%".parse().unwrap()),
+        unconfined: true,
+        ..Bed::default()
+    };
+    draft.telemetry = true;
+    draft.trex.tunables = vec!["size=64".into()];
+    let set = "nft add table ip t; echo \"a 'b'\"\nnft list ruleset";
+    let name = draft.set(Some(set)).unwrap();
+    draft.matrix = Matrix {
+        configuration: Some(Several(vec![name.clone()])),
+        size: Some(Several(vec![Size::Smallest, Size::Bytes(512)])),
+        flows: Some(Several(vec![5])),
+        ip: Some(Several(vec![IpVersion::Ipv6])),
+        destinations: Some(Several(vec![Destinations::Single, Destinations::Random])),
+        directions: Some(Several(vec![Directions::Both])),
+        modifier: Some(Several(vec![
+            Modifiers::default(),
+            "broadcast,updates=1500ms,filters=25".parse().unwrap(),
+        ])),
+        ..Matrix::default()
+    };
+    let text = draft.text();
+    let campaign = draft.campaign().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(campaign.procedure, draft.procedure);
+    assert_eq!((&campaign.bed, campaign.seed), (&draft.bed, Some(7)));
+    assert_eq!((campaign.order, campaign.iterations), (Order::Together, 1));
+    assert_eq!(campaign.configurations, draft.configuration);
+    assert_eq!(campaign.trex, draft.trex);
+    assert_eq!(campaign.telemetry, Some(Telemetry::default()));
+    // one series after another, each with all sizes
+    let ids: Vec<String> = campaign.cases.iter().map(Case::series).collect();
+    assert_eq!(
+        [&ids[0], &ids[1]],
+        [
+            "84B-1flow-ipv6/one-address-pair/both-directions",
+            "512B-1flow-ipv6/one-address-pair/both-directions"
+        ]
+    );
+    assert_eq!(ids.len(), 8);
+    assert!(ids[2].contains("broadcast"), "{ids:?}");
+    assert!(campaign.cases.iter().all(|case| case.configuration == name));
+    // of all test cases, as they are measured together
+    assert_eq!(campaign.streams(&campaign.cases[0]).unwrap().len(), 2);
+    assert_eq!(campaign.variants(&campaign.cases[0]).len(), 4);
+}
+
+#[test]
+fn a_command_names_its_configurations() {
+    let mut draft = Draft::new("quick", Procedure::Paired(Paired::default()));
+    assert_eq!(draft.set(None).unwrap(), PLAIN);
+    assert!(draft.set(Some("generate:nft-rules,n=1+2")).is_err());
+    let set = draft.set(Some(" true ")).unwrap();
+    assert_eq!(set, "true");
+    let names = draft
+        .configure("generate:nft-rules,n=10+100", &set)
+        .unwrap();
+    assert_eq!(names, ["nft-rules-10", "nft-rules-100"]);
+    assert_eq!(
+        draft.configuration["nft-rules-10"],
+        ["true", "generate:nft-rules,n=10,ip=ipv4"]
+    );
+    // compared with itself
+    assert_eq!(draft.configure("true", &set).unwrap(), ["true (2)"]);
+    draft.matrix.configuration = Some(Several([names, vec!["true (2)".into()]].concat()));
+    let campaign = draft.campaign().unwrap();
+    let configured: Vec<&str> = campaign
+        .cases
+        .iter()
+        .map(|case| case.configuration.as_str())
+        .collect();
+    assert_eq!(configured, ["nft-rules-10", "nft-rules-100", "true (2)"]);
+    assert!(draft.configure("generate:nft-rule", PLAIN).is_err());
+    let empty = draft.set(Some(" ")).unwrap_err().to_string();
+    assert!(empty.contains("is empty"), "{empty}");
+}
+
+#[test]
+fn test_cases_that_are_measured_together_fit_into_one_turn() {
+    let parse = |head: &str, matrix: &str, procedure: &str| {
+        let text = format!(
+            "campaign = 'c'\norder = 'together'\n{head}\n[matrix]\n{matrix}\n[procedure]\n{procedure}\n"
+        );
+        Campaign::parse("c.toml", &text).map_err(|error| error.to_string())
+    };
+    let (once, rfc2544) = ("iterations = 1", "id = 'rfc2544'");
+    let many = "size = [64, 128]\nmodifier = ['none', 'broadcast']";
+    assert_eq!(parse(once, many, rfc2544).unwrap().cases.len(), 4);
+    for (head, matrix, procedure, expect) in [
+        ("", "", rfc2544, "once: say iterations = 1"),
+        (once, "", "id = 'maxfwd'", "in turns: omit order"),
+        (
+            once,
+            "size = [64, 128]",
+            "id = 'mlrsearch'",
+            "measures one frame size",
+        ),
+        (
+            once,
+            "flows = [1, 2]",
+            rfc2544,
+            "c.toml:5:1: test cases that are measured together have one",
+        ),
+        (once, "ip = ['ipv4', 'ipv6']", rfc2544, "have one of these"),
+        (
+            once,
+            "directions = ['one', 'both']",
+            rfc2544,
+            "have one of these",
+        ),
+        (once, "dut = ['linux', 'vpp']", rfc2544, "have one of these"),
+        (
+            once,
+            "profile = ['imix', 'imix6']",
+            rfc2544,
+            "have one of these",
+        ),
+        (
+            "iterations = 1\nconfiguration = { a = 'true', b = 'false' }",
+            "",
+            rfc2544,
+            "have one of these",
+        ),
+        (
+            once,
+            "size = [64, 128]\nexclude = [{ size = 64 }]",
+            rfc2544,
+            "have none of this",
+        ),
+        (
+            "iterations = 1\nbed = 'x'\nreboot = true",
+            "",
+            rfc2544,
+            "have none of this",
+        ),
+        (
+            once,
+            "",
+            "id = 'mrr'\nsweep = { parameter = 'rules', values = [0, 1] }",
+            "have none of this",
+        ),
+        (
+            "iterations = 1\nhooks = { before = ['true'] }",
+            "",
+            rfc2544,
+            "have none of this",
+        ),
+        (
+            "iterations = 1\ntelemetry = { perf = { for = '1s' } }",
+            "",
+            rfc2544,
+            "have none of this",
+        ),
+    ] {
+        let error = parse(head, matrix, procedure).unwrap_err();
+        assert!(
+            error.contains(expect),
+            "{head} {matrix} {procedure}: {error}"
+        );
+    }
 }

@@ -8,17 +8,18 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 use fwdlab_lab::control::Control;
-use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::run::Measured;
-use fwdlab_lab::run::bisect::{Answer, Bisection, Commits, End, Git, Images, Log, Source, Told};
+use fwdlab_lab::run::bisect::{
+    self, Answer, Bisection, Commits, End, Git, Images, Log, Source, Told,
+};
 use fwdlab_lab::run::plan::Host;
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_lab::vm::image::Image;
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_model::bisect::{Began, Build, Candidate, FORMAT, OfCampaign, Tested};
-use fwdlab_model::campaign::Campaign;
+use fwdlab_model::campaign::{Campaign, Draft, Exact, Procedure};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::trial::{IpVersion, Stream};
@@ -99,7 +100,7 @@ impl Bisect {
         let runs = global.runs_root()?;
         let mut log = self.open(&runs)?;
         let began = log.began.clone();
-        let set = applied(&began)?;
+        let (set, folder) = applied(&began)?;
         let stem = log.path().file_stem().unwrap_or_default();
         let mut commits = match &began.build {
             Some(build) => {
@@ -122,11 +123,12 @@ impl Bisect {
                 site: Site::default(),
                 placement: Placement::choose(&[])?,
                 privileged: user_namespace::is_root(),
-                unconfined: false,
+                kind: bisect::KIND.into(),
                 seed: random_seed(),
                 command_line: std::env::args().collect(),
             },
             set,
+            folder: &folder,
             runs: &runs,
             control: &control,
             render: &render,
@@ -313,14 +315,19 @@ impl Bisect {
     }
 }
 
-/// Returns the configuration that all DUTs share.
-fn applied(began: &Began) -> anyhow::Result<Option<Configuration>> {
+/// Name and parts of a configuration.
+type Named = (String, Vec<String>);
+
+/// Returns the configuration that all DUTs share, and the folder of its files.
+fn applied(began: &Began) -> anyhow::Result<(Option<Named>, PathBuf)> {
     if let Some(of) = began.campaign.as_ref().filter(|of| !of.parts.is_empty()) {
         let folder = Path::new(&of.file).parent().unwrap_or(Path::new("/"));
-        let named = Configuration::named(&of.configuration, &of.parts, folder);
-        return Ok(Some(named?));
+        let named = (of.configuration.clone(), of.parts.clone());
+        return Ok((Some(named), folder.to_owned()));
     }
-    Ok(began.set.as_deref().map(Configuration::parse).transpose()?)
+    let mut draft = Draft::new(bisect::KIND, Procedure::Exact(Exact::default()));
+    draft.set(began.set.as_deref())?;
+    Ok((draft.configuration.pop_first(), PathBuf::new()))
 }
 
 /// Returns the images of a list from good to bad. Adds the good and the bad image at the ends if

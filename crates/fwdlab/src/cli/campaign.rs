@@ -21,7 +21,7 @@ use fwdlab_lab::run::traffic::ProfileFrames;
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_measure::expect::expected;
-use fwdlab_model::campaign::{Campaign, Case, Engine, Order, Selection};
+use fwdlab_model::campaign::{Campaign, Case, Counting, Engine, Order, Selection};
 use fwdlab_model::file::or_which;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
@@ -35,7 +35,7 @@ use fwdlab_store::{StoredRun, resolve};
 use serde_json::json;
 
 use super::run::{self, random_seed};
-use super::{Global, face, test_bed};
+use super::{Global, face, test_bed, trex_profile};
 use crate::catalogue;
 use crate::exit_code::{self, Code, Usage};
 use crate::output;
@@ -150,7 +150,6 @@ impl Run {
             .map(|run| Some(run.as_ref()?.name.clone()));
         plan.set_references(ids);
         let campaign = plan.campaign();
-        let is_embedded = !campaign.is_simulated() && campaign.bed.file.is_none();
         let lacking = lacking_here(campaign);
         if !lacking.is_empty() {
             return Err(LabError::Preflight(format!(
@@ -160,9 +159,7 @@ impl Run {
             ))
             .into());
         }
-        if !user_namespace::is_root() && is_embedded {
-            user_namespace::enter()?;
-        }
+        enter_namespace(campaign)?;
         run::carry_out_and_judge(
             global,
             0,
@@ -189,7 +186,7 @@ impl Run {
             (None, None) => return Err(Usage("name the file of a campaign".into()).into()),
         };
         let without = failed.as_ref().map(without_result).transpose()?;
-        let chosen = Chosen {
+        let chosen = Options {
             seed: self.seed,
             unconfined: self.set_unconfined,
             only: self.only.clone(),
@@ -234,7 +231,7 @@ impl Run {
                     .collect(),
             )
         });
-        let chosen = Chosen {
+        let chosen = Options {
             seed: (!has_seed).then_some(info.seed),
             unconfined: said("set_unconfined").is_some(),
             only: only.map(str::parse).transpose().map_err(Usage)?,
@@ -304,10 +301,10 @@ fn without_result(run: &StoredRun) -> anyhow::Result<BTreeSet<String>> {
 impl Plan {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let chosen = Chosen {
+        let chosen = Options {
             seed: self.seed,
             only: self.only.clone(),
-            ..Chosen::default()
+            ..Options::default()
         };
         let parameters = read(&self.file, chosen)?;
         let campaign = parameters.campaign();
@@ -383,6 +380,7 @@ impl Plan {
             text += match campaign.order {
                 Order::Interleaved => " each iteration has another random order; --json lists it\n",
                 Order::Grouped => " all iterations of a test case, then those of the next\n",
+                Order::Together => "",
             };
         }
         if let Some(until) = campaign
@@ -581,9 +579,9 @@ fn list(global: &Global) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-/// Options that complete a campaign file.
+/// Options that complete a campaign.
 #[derive(Default)]
-struct Chosen {
+pub(super) struct Options {
     seed: Option<u64>,
     unconfined: bool,
     only: Option<Selection>,
@@ -594,15 +592,27 @@ struct Chosen {
 }
 
 /// Reads a campaign and the files it refers to.
-fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
-    let Chosen {
+fn read(file: &Path, options: Options) -> anyhow::Result<plan::Plan> {
+    let campaign = Campaign::parse(&file.display().to_string(), &text(file)?)?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    plan_of(campaign, folder, plan::CAMPAIGN, options)
+}
+
+/// Returns the plan of a campaign, and reads the files it refers to, relative to `folder`.
+pub(super) fn plan_of(
+    mut campaign: Campaign,
+    folder: &Path,
+    kind: &str,
+    options: Options,
+) -> anyhow::Result<plan::Plan> {
+    let Options {
         seed,
         unconfined,
         only,
         named,
         dut,
-    } = chosen;
-    let mut campaign = Campaign::parse(&file.display().to_string(), &text(file)?)?;
+    } = options;
+    campaign.bed.unconfined |= unconfined;
     if let Some(named) = &named {
         let of_run = campaign.only(|case| named.contains(&case.id()));
         of_run.map_err(|why| Usage(format!("of the test cases without a result, {why}")))?;
@@ -614,7 +624,7 @@ fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
     if seed.is_some() && campaign.seed.is_some() {
         return Err(Usage("the file has a seed: give only one of them".into()).into());
     }
-    let folder = file.parent().unwrap_or(Path::new(""));
+    let is_exact = campaign.procedure.counting() == Counting::Instructions;
     let (site, placement) = match &campaign.bed.file {
         Some(name) => match test_bed::find(folder, name)? {
             BedFile::Hosts(bed) => {
@@ -624,6 +634,12 @@ fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
                 test_bed::host(&bed)?
             }
             BedFile::Machine(machine) => test_bed::machine(&machine)?,
+            BedFile::Image { image, .. } if kind != plan::CAMPAIGN && !is_exact => {
+                return Err(Usage(format!(
+                    "the test bed {name} is a virtual machine, in which instructions are counted; say: fwdlab quick --vm {image}"
+                ))
+                .into());
+            }
             BedFile::Image { image, .. } => {
                 campaign.boot(&image)?;
                 (Site::default(), Placement::choose(&[])?)
@@ -631,23 +647,24 @@ fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
         },
         None if let Some(bed) = &dut
             && !campaign.is_simulated()
-            && campaign.procedure.id() != "exact" =>
+            && !is_exact =>
         {
             test_bed::host(bed)?
         }
         None if campaign.is_simulated() => (Site::default(), Placement::default()),
         None => (Site::default(), Placement::choose(&campaign.bed.dut_cpus)?),
     };
+    let trex = campaign.trex.clone();
     let profile = |name: &str, both_ways: bool, speed: Option<LinkSpeed>| {
+        let networks = &Networks::EMBEDDED;
+        if trex_profile::is_one(name) {
+            let file = folder.join(name);
+            return trex_profile::frames(&trex, &file, both_ways, speed, networks)
+                .map_err(|error| format!("{error:#}"));
+        }
         let loaded = profiles::load_from(folder, name).map_err(|error| format!("{error:#}"))?;
         let read = |name: &str| loaded.open_capture(name);
-        ProfileFrames::new(
-            &loaded.profile,
-            both_ways,
-            speed,
-            &Networks::EMBEDDED,
-            &read,
-        )
+        ProfileFrames::new(&loaded.profile, both_ways, speed, networks, &read)
     };
     let mut plan = plan::Plan::new(
         campaign,
@@ -656,7 +673,7 @@ fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
             site,
             placement,
             privileged: user_namespace::is_root(),
-            unconfined,
+            kind: kind.to_owned(),
             seed: seed.unwrap_or_else(random_seed),
             command_line: face::command_line(),
         },
@@ -666,6 +683,18 @@ fn read(file: &Path, chosen: Chosen) -> anyhow::Result<plan::Plan> {
         plan.keep("only", only.to_string());
     }
     Ok(plan)
+}
+
+/// Enters a namespace in which this user may build the embedded test bed, if it is needed. A
+/// virtual machine that counts instructions needs no privileges.
+pub(super) fn enter_namespace(campaign: &Campaign) -> anyhow::Result<()> {
+    let is_embedded = !campaign.is_simulated()
+        && campaign.bed.file.is_none()
+        && campaign.procedure.counting() != Counting::Instructions;
+    if is_embedded && !user_namespace::is_root() {
+        user_namespace::enter()?;
+    }
+    Ok(())
 }
 
 fn text(file: &Path) -> anyhow::Result<String> {
@@ -722,9 +751,9 @@ fn check(file: &Path, dut: Option<&str>) -> anyhow::Result<String> {
             several(profile.streams.len(), "stream")
         ));
     }
-    let chosen = Chosen {
+    let chosen = Options {
         dut: dut.map(test_bed::of_kind).transpose()?,
-        ..Chosen::default()
+        ..Options::default()
     };
     let parameters = read(file, chosen)?;
     let campaign = parameters.campaign();
@@ -788,9 +817,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("beds")).unwrap();
         let planned = |file: &Path, dut: Option<TestBed>| -> Result<(), String> {
-            let chosen = Chosen {
+            let chosen = Options {
                 dut,
-                ..Chosen::default()
+                ..Options::default()
             };
             let plan = read(file, chosen).map_err(|error| format!("{error:#}"))?;
             agenda(&plan).map(drop).map_err(|error| error.to_string())

@@ -6,6 +6,7 @@ mod bed;
 mod bisect;
 mod campaign;
 mod capture;
+mod command;
 mod compare;
 mod completions;
 mod console;

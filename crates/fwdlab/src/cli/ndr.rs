@@ -3,11 +3,11 @@
 
 use clap::Args;
 use fwdlab_model::campaign::value::{Pause, Period, Rate};
-use fwdlab_model::campaign::{self, Procedure};
+use fwdlab_model::campaign::{self, Draft, Procedure};
 use fwdlab_model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Measurement};
+use super::procedure::Arrangement;
 use crate::exit_code::Code;
 
 const GOALS: &str = "\
@@ -59,11 +59,11 @@ pub struct Ndr {
 impl Ndr {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.measurement();
-        self.on.run(global, plan)
+        self.on.run(global, &self.draft()?)
     }
 
-    fn measurement(&self) -> Measurement {
+    /// Returns the campaign of the command.
+    pub(super) fn draft(&self) -> anyhow::Result<Draft> {
         let mut goals = self.goals.clone();
         goals.extend(self.goal.iter().cloned());
         let defaults = campaign::Mlrsearch::default();
@@ -77,21 +77,11 @@ impl Ndr {
             time_limit: self.time_limit,
             early_end: self.early_end.as_deref().map(|typed| typed == "yes"),
         };
-        let values = [
-            ("goals", search.goals.clone().into()),
-            ("min_load", search.min.to_string().into()),
-            ("warm_up_s", search.warm_up.0.as_secs_f64().into()),
-            ("time_limit_s", search.time_limit.0.as_secs_f64().into()),
-            ("waits_s", 0.0.into()),
-        ];
-        Measurement {
-            kind: "ndr",
-            sizes: self.size.into_iter().collect(),
-            values: values
-                .map(|(name, value): (&str, serde_json::Value)| (name.to_owned(), value))
-                .into(),
-            procedure: Procedure::Mlrsearch(search),
-        }
+        self.on.draft(
+            "ndr",
+            self.size.into_iter().collect(),
+            Procedure::Mlrsearch(search),
+        )
     }
 }
 
@@ -104,6 +94,7 @@ fn after_help() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::command;
     use clap::Parser;
     use fwdlab_lab::run::plan::Plan;
 
@@ -116,7 +107,7 @@ mod tests {
     fn parameters(arguments: &[&str]) -> anyhow::Result<Plan> {
         let line = std::iter::once("ndr").chain(arguments.iter().copied());
         let ndr = Only::try_parse_from(line)?.ndr;
-        ndr.on.plan(ndr.measurement(), true)
+        command::plan(&ndr.draft()?)
     }
 
     #[test]

@@ -1,34 +1,24 @@
 //! `fwdlab quick`: measures the forwarding rate of this machine's kernel, or compares two
 //! configurations. Start with [`Quick::run`].
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use fwdlab_lab::dut::Configuration;
-use fwdlab_lab::placement::Placement;
-use fwdlab_lab::run::campaign::start;
-use fwdlab_lab::run::plan::{Command, Host, Plan};
-use fwdlab_lab::site::Site;
-use fwdlab_lab::user_namespace;
 use fwdlab_model::campaign::value::{Period, Rate};
 use fwdlab_model::campaign::{
-    Bed, Campaign, Case, Dut, Engine, Exact, Kind, Maxfwd, Order, PLAIN, Paired, Procedure,
+    Bed, Draft, Exact, Kind, Matrix, Maxfwd, OnFailure, Paired, Procedure, Several, Size,
 };
-use fwdlab_model::file::Origin;
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
 use fwdlab_model::result::Summary;
 use fwdlab_model::test_bed::BedFile;
-use fwdlab_model::trial::{IpVersion, Stream};
+use fwdlab_model::trial::IpVersion;
 use fwdlab_model::units::{FrameSize, parse_duration};
-use fwdlab_model::variant::Variant;
-use serde_json::{Value, json};
 
 use super::Global;
-use super::run::{self, random_seed};
+use super::command::{self, PrintCampaign, engine};
 use super::test_bed;
-use crate::exit_code::{self, Code, Usage};
+use crate::exit_code::{Code, Usage};
 
 /// The kind of the run.
 const KIND: &str = "quick";
@@ -113,198 +103,139 @@ pub struct Quick {
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
     dut_cpus: Vec<usize>,
     /// Seed of every random choice [default: chosen and recorded]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=command::LARGEST_SEED))]
     seed: Option<u64>,
+    #[command(flatten)]
+    print: PrintCampaign,
 }
 
 impl Quick {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let privileged = user_namespace::is_root();
-        let plan = self.plan(privileged)?;
-        // a virtual machine needs no privileges here
-        if !privileged && self.vm.is_empty() && self.bed.is_none() {
-            user_namespace::enter()?;
+        let draft = self.draft()?;
+        if let Some(name) = &self.bed
+            && let BedFile::Machine(_) = test_bed::find(Path::new(""), name)?
+        {
+            return Err(Usage(format!(
+                "the test bed {name} is a virtual machine, whose rates vary too much for a first look; measure it with fwdlab trial, \
+                 or with a campaign that says bed = \"{name}\""
+            ))
+            .into());
         }
-        let iterations = match plan.campaign().procedure {
+        let iterations = match &draft.procedure {
             Procedure::Paired(_) => 0,
-            _ => self.iterations(),
+            _ => draft.iterations,
         };
-        run::carry_out(
-            global,
-            iterations,
-            |runs, control, listener| start(&plan, runs, control, listener),
-            |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
-            |summary| Some(next_steps(summary, self.bed.is_some())),
-            exit_code::of_result,
-        )
+        let text = |outcome: &super::run::Outcome<'_>| {
+            fwdlab_report::text::quick(outcome.info, outcome.summary)
+        };
+        let next = |summary: &Summary| Some(next_steps(summary, self.bed.is_some()));
+        command::run(global, &draft, self.print, iterations, text, next)
     }
 
-    /// Returns the plan of the equivalent campaign.
-    fn plan(&self, privileged: bool) -> anyhow::Result<Plan> {
-        let parse = |typed: &String| Configuration::parse(typed);
-        let set = self.set.as_ref().map(parse).transpose()?;
-        let several = self.vs.iter().map(|typed| Configuration::several(typed));
-        let versus = several.collect::<Result<Vec<_>, _>>()?.concat();
-        if versus.len() > 14 {
-            return Err(Usage(format!(
-                "--vs gives {} configurations; the maximum is 14",
-                versus.len()
-            ))
-            .into());
-        }
-        if (1..self.dut_kind.len()).any(|n| self.dut_kind[..n].contains(&self.dut_kind[n])) {
+    /// Returns the campaign of the command.
+    pub(super) fn draft(&self) -> anyhow::Result<Draft> {
+        let has_twice = |n: usize| self.dut_kind[..n].contains(&self.dut_kind[n]);
+        if (1..self.dut_kind.len()).any(has_twice) {
             return Err(Usage("--dut-kind: a kind is listed twice".into()).into());
         }
-        let versions: &[IpVersion] = match (self.ipv4, self.ipv6) {
-            (_, false) => &[IpVersion::Ipv4],
-            (false, true) => &[IpVersion::Ipv6],
-            (true, true) => &[IpVersion::Ipv4, IpVersion::Ipv6],
-        };
         let is_exact = !self.vm.is_empty();
-        let streams = self.streams(versions, is_exact || !versus.is_empty())?;
-        if !versus.is_empty() && streams.len() > 1 {
+        let is_comparison = !self.vs.is_empty();
+        let mut matrix = self.traffic(is_exact || is_comparison);
+        let streams = streams(&matrix);
+        if is_comparison && streams > 1 {
             return Err(Usage(format!(
-                "--vs compares one kind of traffic at a time, but {} were given; use one --size and one --flows",
-                streams.len()
+                "--vs compares one kind of traffic at a time, but {streams} were given; use one --size and one --flows"
             ))
             .into());
         }
-        if !versus.is_empty() && self.duration < Duration::from_secs(5) {
+        if is_comparison && self.duration < Duration::from_secs(5) {
             return Err(Usage("--for: a comparison needs at least 5s".into()).into());
         }
-        let line = fwdlab_lab::run::line(None, self.link);
-        if let Some(load) = self.load {
-            for stream in &streams {
-                let pps = load.on_line("the load", stream.frame_size_bytes, line);
-                pps.map_err(Usage)?;
-            }
-        }
-        let engine = (Engine::ALL.into_iter())
-            .find(|engine| engine.name() == self.engine)
-            .unwrap_or_default();
-        let (site, placement, preferred) = match &self.bed {
-            Some(name) => match test_bed::find(Path::new(""), name)? {
-                BedFile::Machine(_) => {
-                    return Err(Usage(format!(
-                        "the test bed {name} is a virtual machine, whose rates vary too much for a first look; measure it with fwdlab trial, \
-                         or with a campaign that says bed = \"{name}\""
-                    ))
-                    .into());
-                }
-                found => test_bed::of_command(name, found)?,
-            },
-            None => (
-                Site::default(),
-                Placement::choose(&self.dut_cpus)?,
-                Engine::Auto,
-            ),
-        };
-        let engine = match engine {
-            Engine::Auto => preferred,
-            typed => typed,
-        };
-        let host = Host {
-            site,
-            placement,
-            privileged,
-            unconfined: self.set_unconfined,
-            seed: self.seed.unwrap_or_else(random_seed),
-            command_line: std::env::args().collect(),
-        };
-        let values = self.values(&streams, &versus, &host);
-        let total = (!versus.is_empty() && !is_exact).then(|| self.total());
-        let names: Vec<String> = match (versus.is_empty(), &set) {
-            (true, None) => vec![PLAIN.into()],
-            (true, Some(set)) => vec![set.name.clone()],
-            (false, _) => versus.iter().map(|one| one.name.clone()).collect(),
-        };
-        let names = match (is_exact, names.first().is_some_and(|name| name == PLAIN)) {
-            (true, false) if !versus.is_empty() => [vec![PLAIN.to_owned()], names].concat(),
-            (true, false) => vec![PLAIN.into()],
-            _ => names,
-        };
-        let of_name = |name: &String| {
-            let streams = streams.clone().into_iter();
-            let name = name.clone();
-            let images: Vec<Option<String>> = match &self.vm[..] {
-                [] => vec![None],
-                images => images.iter().cloned().map(Some).collect(),
-            };
-            streams.flat_map(move |stream| {
-                let name = name.clone();
-                let kinds = self.dut_kind.clone();
-                let of_image = move |image: Option<String>| {
-                    let (name, stream) = (name.clone(), stream.clone());
-                    kinds.clone().into_iter().map(move |dut| Case {
-                        configuration: name.clone(),
-                        stream: stream.clone(),
-                        variant: Variant::default(),
-                        image: image.clone(),
-                        dut,
-                    })
-                };
-                images.clone().into_iter().flat_map(of_image)
-            })
-        };
         let load = self.load.map(Rate);
-        let campaign = Campaign {
-            name: KIND.into(),
-            about: String::new(),
-            question: String::new(),
-            needs: Vec::new(),
-            iterations: match total {
-                Some(_) => self.rebuilds,
-                None => self.iterations(),
+        let maxfwd = Maxfwd {
+            load,
+            duration: Period(self.each_trial(streams)),
+            double: true,
+        };
+        let mut draft = Draft {
+            iterations: match is_comparison && !is_exact {
+                true => self.rebuilds,
+                false => self.iterations(),
             },
-            until: None,
-            order: Order::Interleaved,
-            reboot: None,
-            seed: Some(host.seed),
+            on_failure: OnFailure::End,
+            seed: self.seed,
             bed: Bed {
                 file: self.bed.clone(),
-                engine,
+                engine: engine(&self.engine),
+                dut_cpus: self.dut_cpus.clone(),
                 link: self.link,
+                unconfined: self.set_unconfined,
                 ..Bed::default()
             },
-            dut: Dut::default(),
-            configurations: BTreeMap::new(),
-            cases: names.iter().flat_map(of_name).collect(),
-            procedure: match total {
-                Some(_) => Procedure::Paired(Paired {
-                    load,
-                    ..Paired::default()
-                }),
-                None if is_exact => Procedure::Exact(Exact {
-                    frames: self.frames,
-                    ..Exact::default()
-                }),
-                None => Procedure::Maxfwd(Maxfwd {
-                    load,
-                    duration: Period(self.each_trial(streams.len())),
-                }),
-            },
-            sweep: None,
-            telemetry: None,
-            hooks: fwdlab_model::campaign::Hooks::default(),
-            thresholds: Vec::new(),
-            origin: Origin::default(),
+            ..Draft::new(KIND, Procedure::Maxfwd(maxfwd))
         };
-        let (compared, applied_to_all) = match total {
-            Some(_) => (versus, set),
-            // with an image, the set applies to every DUT
-            None if is_exact => (versus, set),
-            None => (set.into_iter().collect(), None),
+        let reference = draft.set(self.set.as_deref())?;
+        let mut names = Vec::new();
+        for typed in &self.vs {
+            names.extend(draft.configure(typed, &reference)?);
+        }
+        if names.len() > 14 {
+            return Err(Usage(format!(
+                "--vs gives {} configurations; the maximum is 14",
+                names.len()
+            ))
+            .into());
+        }
+        if is_exact || !is_comparison {
+            names.insert(0, reference.clone());
+        }
+        matrix.configuration = Some(Several(names));
+        draft.matrix = matrix;
+        if is_exact {
+            draft.procedure = Procedure::Exact(Exact {
+                frames: self.frames,
+                reference,
+                ..Exact::default()
+            });
+        } else if is_comparison {
+            draft.procedure = Procedure::Paired(Paired {
+                load,
+                reference,
+                within: Some(Period(self.total())),
+                exact: self.exact.clone(),
+                ..Paired::default()
+            });
+        }
+        Ok(draft)
+    }
+
+    /// Returns the traffic and the DUTs of the test cases, the most informative first: smallest
+    /// frames, many flows.
+    fn traffic(&self, is_comparison: bool) -> Matrix {
+        let sizes = match (&self.size[..], is_comparison) {
+            ([], true) => vec![Size::Smallest],
+            ([], false) => vec![Size::Smallest, Size::Bytes(512), Size::Bytes(1518)],
+            (given, _) => given.iter().copied().map(Size::from).collect(),
         };
-        let command = Command {
-            kind: KIND,
-            applied_to_all,
-            total,
-            values,
-            beside: self.exact.clone(),
-            ..Command::default()
+        let flows = match (&self.flows[..], is_comparison) {
+            ([], true) => vec![2000],
+            ([], false) => vec![2000, 1],
+            (given, _) => given.to_vec(),
         };
-        Ok(Plan::of_command(campaign, compared, command, host)?)
+        let versions = match (self.ipv4, self.ipv6) {
+            (_, false) => vec![IpVersion::Ipv4],
+            (false, true) => vec![IpVersion::Ipv6],
+            (true, true) => vec![IpVersion::Ipv4, IpVersion::Ipv6],
+        };
+        Matrix {
+            size: Some(Several(once_each(sizes))),
+            flows: Some(Several(once_each(flows))),
+            ip: Some(Several(versions)),
+            image: (!self.vm.is_empty()).then(|| Several(self.vm.clone())),
+            dut: (self.dut_kind != [Kind::Linux]).then(|| Several(self.dut_kind.clone())),
+            ..Matrix::default()
+        }
     }
 
     /// Returns the iterations of each test case.
@@ -327,110 +258,24 @@ impl Quick {
         let total = self.duration.saturating_sub(COMPARISON_MARGIN);
         total.max(Duration::from_secs(4))
     }
+}
 
-    /// Returns the parameters to store with the run.
-    fn values(
-        &self,
-        streams: &[Stream],
-        versus: &[Configuration],
-        host: &Host,
-    ) -> BTreeMap<String, Value> {
-        let ids: Vec<String> = streams.iter().map(Stream::id).collect();
-        let load = self.load.map(|load| load.to_string());
-        let mut values = BTreeMap::from([
-            ("test_cases", json!(ids)),
-            (
-                "load",
-                json!(load.as_deref().unwrap_or("1.6 times the forwarding rate")),
-            ),
-            (
-                "engine",
-                json!(match self.engine.as_str() {
-                    "auto" => "automatic",
-                    engine => engine,
-                }),
-            ),
-            ("generator_cpus", json!(host.placement.generator_cpus)),
-            ("dut_cpus", json!(host.placement.dut_cpus)),
-        ]);
-        if let Some(line) = fwdlab_lab::run::line(None, self.link) {
-            values.insert("link_bps", json!(line.speed.bps()));
-        }
-        if let Some(set) = &self.set {
-            values.insert("configuration", json!(set));
-        }
-        if self.set_unconfined {
-            values.insert("set_unconfined", json!(true));
-        }
-        if self.dut_kind != [Kind::Linux] {
-            let kinds: Vec<&str> = self.dut_kind.iter().map(|kind| kind.name()).collect();
-            values.insert("dut_kind", json!(kinds));
-        }
-        values.extend(match versus {
-            _ if !self.vm.is_empty() => vec![
-                ("procedure", json!("exact")),
-                ("iterations", json!(self.iterations())),
-                ("frames", json!(self.frames)),
-                ("images", json!(self.vm)),
-                (
-                    "versus",
-                    json!(versus.iter().map(|one| &one.name).collect::<Vec<_>>()),
-                ),
-            ],
-            [] => vec![
-                ("procedure", json!("maxfwd")),
-                ("iterations", json!(self.iterations())),
-                (
-                    "trial_s",
-                    json!(self.each_trial(streams.len()).as_secs_f64()),
-                ),
-            ],
-            _ => vec![
-                ("procedure", json!("paired")),
-                (
-                    "versus",
-                    json!(versus.iter().map(|one| &one.name).collect::<Vec<_>>()),
-                ),
-                ("rebuilds", json!(self.rebuilds)),
-                ("total_s", json!(self.total().as_secs_f64())),
-            ],
-        });
-        let named = values.into_iter();
-        named
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect()
-    }
+/// Returns the number of streams of a matrix.
+fn streams(matrix: &Matrix) -> usize {
+    let sizes = matrix.size.as_ref().map_or(1, |sizes| sizes.0.len());
+    let flows = matrix.flows.as_ref().map_or(1, |flows| flows.0.len());
+    sizes * flows * matrix.ip.as_ref().map_or(1, |ip| ip.0.len())
+}
 
-    /// Returns the streams of the test cases, the most informative first: smallest frames, many
-    /// flows.
-    fn streams(&self, versions: &[IpVersion], comparison: bool) -> anyhow::Result<Vec<Stream>> {
-        let flows = match (&self.flows[..], comparison) {
-            ([], true) => &[2000][..],
-            ([], false) => &[2000, 1],
-            (given, _) => given,
-        };
-        let mut streams: Vec<Stream> = Vec::new();
-        for &version in versions {
-            let smallest = version.smallest_frame();
-            let sizes = match (&self.size[..], comparison) {
-                ([], true) => vec![smallest],
-                ([], false) => [smallest.bytes(), 512, 1518]
-                    .into_iter()
-                    .map(FrameSize::new)
-                    .collect::<Result<_, _>>()?,
-                (given, _) => given.to_vec(),
-            };
-            for size in sizes {
-                for &flows in flows {
-                    let stream = Stream::new(version, size, flows)?;
-                    if !streams.contains(&stream) {
-                        streams.push(stream);
-                    }
-                }
-            }
+/// Returns the values without duplicates.
+fn once_each<T: PartialEq>(values: Vec<T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
         }
-        Ok(streams)
     }
+    all
 }
 
 /// Parses the kind of a DUT.
@@ -467,8 +312,10 @@ fn next_steps(summary: &Summary, on_bed: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
+    use fwdlab_lab::run::plan::Plan;
+
+    use super::*;
 
     #[derive(Parser)]
     struct Only {
@@ -478,7 +325,7 @@ mod tests {
 
     fn plan(arguments: &[&str]) -> anyhow::Result<Plan> {
         let line = std::iter::once("quick").chain(arguments.iter().copied());
-        Only::try_parse_from(line)?.quick.plan(true)
+        command::plan(&Only::try_parse_from(line)?.quick.draft()?)
     }
 
     fn ids(arguments: &[&str]) -> Vec<String> {

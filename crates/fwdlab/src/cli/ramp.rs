@@ -1,12 +1,13 @@
 //! `fwdlab ramp`: raises the load slowly, to find where loss begins. Start with [`Ramp::run`].
 
 use clap::Args;
-use fwdlab_model::campaign::value::{Period, Rate, Share};
-use fwdlab_model::campaign::{self, Procedure};
+use fwdlab_model::campaign::value::{Period, Rate};
+use fwdlab_model::campaign::{self, Draft, Procedure};
 use fwdlab_model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Measurement};
+use super::command;
+use super::procedure::Arrangement;
 use crate::exit_code::Code;
 
 /// Raise the load slowly, show where loss and collapse begin
@@ -47,32 +48,24 @@ pub struct Ramp {
 impl Ramp {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.measurement();
-        self.arrangement.run(global, plan)
+        self.arrangement.run(global, &self.draft()?)
     }
 
-    fn measurement(&self) -> Measurement {
+    /// Returns the campaign of the command.
+    pub(super) fn draft(&self) -> anyhow::Result<Draft> {
         let procedure = campaign::Ramp {
             target: self.target,
             ramp: self.ramp,
             warm_up: self.warm_up,
             hold: self.hold,
             up_down: self.up_down,
-            threshold: Share(self.threshold / 100.0),
+            threshold: command::share("--threshold", self.threshold)?,
             sample: self.sample,
         };
-        let values = [
-            ("warm_up_s", self.warm_up.0.as_secs_f64().into()),
-            ("ramp_s", self.ramp.0.as_secs_f64().into()),
-            ("hold_s", self.hold.0.as_secs_f64().into()),
-            ("loss_threshold", procedure.threshold.0.into()),
-            ("up_down", self.up_down.into()),
-        ];
-        Measurement {
-            kind: "ramp",
-            sizes: self.size.into_iter().collect(),
-            values: values.map(|(name, value)| (name.to_owned(), value)).into(),
-            procedure: Procedure::Ramp(procedure),
-        }
+        self.arrangement.draft(
+            "ramp",
+            self.size.into_iter().collect(),
+            Procedure::Ramp(procedure),
+        )
     }
 }

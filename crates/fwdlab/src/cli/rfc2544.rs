@@ -2,14 +2,14 @@
 //! for all frame sizes. Start with [`Rfc2544::run`].
 
 use clap::Args;
-use fwdlab_measure::machine;
-use fwdlab_model::campaign::value::{Percent, Period, Share};
-use fwdlab_model::campaign::{self, Procedure, Test};
+use fwdlab_model::campaign::value::{Percent, Period};
+use fwdlab_model::campaign::{self, Draft, Procedure, Test};
 use fwdlab_model::outcome::LatencyMode;
 use fwdlab_model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Measurement};
+use super::command;
+use super::procedure::Arrangement;
 use crate::exit_code::{Code, Usage};
 
 /// Run the RFC 2544 test suite, with its tables and graphs
@@ -61,11 +61,11 @@ pub struct Rfc2544 {
 impl Rfc2544 {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.measurement()?;
-        self.arrangement.run(global, plan)
+        self.arrangement.run(global, &self.draft()?)
     }
 
-    fn measurement(&self) -> anyhow::Result<Measurement> {
+    /// Returns the campaign of the command.
+    pub(super) fn draft(&self) -> anyhow::Result<Draft> {
         if self.sizes.is_empty() {
             return Err(Usage("--sizes: no frame size was given".into()).into());
         }
@@ -78,7 +78,7 @@ impl Rfc2544 {
             full: self.full,
             trial: self.trial,
             search: self.search,
-            resolution: Share(self.resolution / 100.0),
+            resolution: command::share("--resolution", self.resolution)?,
             latency: match self.latency.as_str() {
                 "rfc2544" => LatencyMode::Rfc2544,
                 _ => LatencyMode::Rfc8219,
@@ -88,29 +88,8 @@ impl Rfc2544 {
             reset: self.reset.clone(),
             burst: self.burst.clone(),
         };
-        let plan = machine::suite_plan(&procedure, None);
-        if !plan.burst_frames.is_empty() && !self.arrangement.can_send_bursts() {
-            return Err(Usage(
-                "--burst: xdp-live cannot send bursts; use --engine af-packet or af-xdp, or omit --engine".into(),
-            )
-            .into());
-        }
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        let waits = machine::waits(&procedure);
-        let values = [
-            ("full", self.full.into()),
-            ("trial_s", seconds(plan.final_ns).into()),
-            ("search_s", seconds(plan.search_ns).into()),
-            ("resolution", plan.resolution.into()),
-            ("waits_s", seconds(waits.total_ns()).into()),
-            ("burst_frames", plan.burst_frames.into()),
-        ];
-        Ok(Measurement {
-            kind: "rfc2544",
-            sizes,
-            values: values.map(|(name, value)| (name.to_owned(), value)).into(),
-            procedure: Procedure::Rfc2544(procedure),
-        })
+        self.arrangement
+            .draft("rfc2544", sizes, Procedure::Rfc2544(procedure))
     }
 }
 
@@ -136,10 +115,7 @@ mod tests {
         ];
         let line = sim.iter().chain(arguments).copied();
         let suite = Only::try_parse_from(line)?.rfc2544;
-        suite
-            .arrangement
-            .plan(suite.measurement()?, true)
-            .map(|_| ())
+        command::plan(&suite.draft()?).map(|_| ())
     }
 
     #[test]
@@ -153,7 +129,8 @@ mod tests {
             (vec!["--sizes", ""], "invalid"),
             (vec!["--tests", "jitter"], "frame-loss"),
             (vec!["--resolution", "0.0000001"], "below one frame"),
-            (vec!["--resolution", "200"], "not finer"),
+            (vec!["--resolution", "100"], "not finer"),
+            (vec!["--resolution", "200"], "from 0 to 100"),
             (
                 vec!["--search", "10s", "--trial", "5s"],
                 "shorter than those of the search",

@@ -3,12 +3,12 @@
 
 use clap::Args;
 use fwdlab_model::campaign::value::{Period, Rate, Share};
-use fwdlab_model::campaign::{self, Procedure};
+use fwdlab_model::campaign::{self, Draft, Procedure};
 use fwdlab_model::link::LinkLoad;
 use fwdlab_model::units::{FrameSize, Load};
 
 use super::Global;
-use super::procedure::{Arrangement, Measurement};
+use super::procedure::Arrangement;
 use crate::exit_code::{Code, Usage};
 
 /// Offer one load for a long time, or find one with a tiny loss
@@ -26,7 +26,7 @@ pub struct Soak {
     min: Rate,
     /// Loss ratio: with --load, the largest that passes [default: 0]; without, the target of the search [default: 1e-7]
     #[arg(long, value_name = "RATIO")]
-    loss: Option<f64>,
+    loss: Option<Share>,
     /// Frame size in bytes, including the FCS [default: the smallest]
     #[arg(long, value_name = "BYTES", conflicts_with = "profile")]
     size: Option<FrameSize>,
@@ -40,54 +40,30 @@ pub struct Soak {
 impl Soak {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.measurement()?;
-        self.arrangement.run(global, plan)
+        self.arrangement.run(global, &self.draft()?)
     }
 
-    fn measurement(&self) -> Result<Measurement, Usage> {
-        let share = |default: Share| match self.loss {
-            // the procedure checks the ratio
-            Some(loss) => Share(loss),
-            None => default,
-        };
-        let (loss, procedure) = match self.load {
+    /// Returns the campaign of the command.
+    pub(super) fn draft(&self) -> anyhow::Result<Draft> {
+        let procedure = match self.load {
             Some(Rate(LinkLoad::Load(Load::Max))) => {
                 return Err(Usage(
                     "--load: give a load such as 1Mpps; a soak at the largest load measures overload"
                         .into(),
-                ));
+                ).into());
             }
-            Some(load) => {
-                let loss = share(campaign::Soak::default().loss);
-                let soak = campaign::Soak {
-                    load: Some(load),
-                    duration: self.duration,
-                    loss,
-                };
-                (loss, Procedure::Soak(soak))
-            }
-            None => {
-                let loss = share(campaign::Plr::default().loss);
-                let plr = campaign::Plr {
-                    min: self.min,
-                    duration: self.duration,
-                    loss,
-                };
-                (loss, Procedure::Plr(plr))
-            }
+            Some(load) => Procedure::Soak(campaign::Soak {
+                load: Some(load),
+                duration: self.duration,
+                loss: self.loss.unwrap_or(campaign::Soak::default().loss),
+            }),
+            None => Procedure::Plr(campaign::Plr {
+                min: self.min,
+                duration: self.duration,
+                loss: self.loss.unwrap_or(campaign::Plr::default().loss),
+            }),
         };
-        let values = [
-            (
-                "duration_s".to_owned(),
-                self.duration.0.as_secs_f64().into(),
-            ),
-            ("loss_ratio".to_owned(), loss.0.into()),
-        ];
-        Ok(Measurement {
-            kind: "soak",
-            sizes: self.size.into_iter().collect(),
-            values: values.into(),
-            procedure,
-        })
+        self.arrangement
+            .draft("soak", self.size.into_iter().collect(), procedure)
     }
 }

@@ -12,7 +12,6 @@ use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::disk::Disk;
 use fwdlab_lab::vm::image::{Image, ImageKind};
 use fwdlab_lab::vm::kvm::fastest;
-use fwdlab_model::campaign::Engine;
 use fwdlab_model::file::Step;
 use fwdlab_model::test_bed::{BedFile, Place, TestBed, WholeMachine};
 
@@ -93,29 +92,6 @@ pub fn of_kind(kind: &str) -> anyhow::Result<TestBed> {
         );
         Usage(format!("--dut {kind}: {why}")).into()
     })
-}
-
-/// Prepares a test bed for a command. Returns the site, the placement, and the engine that the test
-/// bed prefers.
-///
-/// # Errors
-/// Like [`host`] and [`machine`]. Also if the test bed only counts instructions, because nothing is
-/// sent then.
-pub fn of_command(name: &str, found: BedFile) -> anyhow::Result<(Site, Placement, Engine)> {
-    match found {
-        BedFile::Hosts(bed) => {
-            let (site, placement) = host(&bed)?;
-            Ok((site, placement, bed.generator.engine))
-        }
-        BedFile::Machine(bed) => {
-            let (site, placement) = machine(&bed)?;
-            Ok((site, placement, Engine::Auto))
-        }
-        BedFile::Image { image, .. } => Err(Usage(format!(
-            "the test bed {name} is a virtual machine, in which instructions are counted; say: fwdlab quick --vm {image}"
-        ))
-        .into()),
-    }
 }
 
 /// Returns the hosts of a test bed, and the placement.

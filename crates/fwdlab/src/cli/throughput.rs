@@ -2,12 +2,13 @@
 //! sizes. Start with [`Throughput::run`].
 
 use clap::Args;
-use fwdlab_model::campaign::value::{Period, Share};
-use fwdlab_model::campaign::{self, Procedure};
+use fwdlab_model::campaign::value::Period;
+use fwdlab_model::campaign::{self, Draft, Procedure};
 use fwdlab_model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Measurement};
+use super::command;
+use super::procedure::Arrangement;
 use crate::exit_code::{Code, Usage};
 
 /// Find the throughput of RFC 2544: the highest load without loss
@@ -51,34 +52,27 @@ pub struct Throughput {
 impl Throughput {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.measurement()?;
-        self.arrangement.run(global, plan)
+        self.arrangement.run(global, &self.draft()?)
     }
 
-    fn measurement(&self) -> Result<Measurement, Usage> {
+    /// Returns the campaign of the command.
+    pub(super) fn draft(&self) -> anyhow::Result<Draft> {
         if !self.goals.is_empty() || !self.goal.is_empty() {
             return Err(Usage(
                 "goals (NDR, PDR) belong to MLRsearch: fwdlab ndr --goals ndr,pdr; throughput is the binary search of RFC \
                  2544".into(),
-            ));
+            ).into());
         }
-        let values = [
-            ("full", self.full.into()),
-            ("resolution", (self.resolution / 100.0).into()),
-        ];
-        Ok(Measurement {
-            kind: "throughput",
-            sizes: self.sizes.clone(),
-            values: values
-                .map(|(name, value): (&str, serde_json::Value)| (name.to_owned(), value))
-                .into(),
-            procedure: Procedure::Throughput(campaign::Rfc2544 {
+        self.arrangement.draft(
+            "throughput",
+            self.sizes.clone(),
+            Procedure::Throughput(campaign::Rfc2544 {
                 full: self.full,
                 trial: self.trial,
                 search: self.search,
-                resolution: Share(self.resolution / 100.0),
+                resolution: command::share("--resolution", self.resolution)?,
                 ..campaign::Rfc2544::default()
             }),
-        })
+        )
     }
 }

@@ -1,19 +1,14 @@
 //! Traffic options of the procedures: profiles, destinations, directions and modifiers, and the
 //! series they form.
 //!
-//! `fwdlab_lab::run::traffic` builds the frames. Start with [`TrafficOptions::traffic`].
-
-use std::sync::Arc;
+//! `fwdlab_lab::run::traffic` builds the frames. Start with [`TrafficOptions::add_to`].
 
 use clap::Args;
-use fwdlab_lab::networks::Networks;
-use fwdlab_lab::run::traffic::{ProfileFrames, Traffic};
-use fwdlab_model::link::Line;
-use fwdlab_model::variant::{Destinations, Modifier, Modifiers, Variant};
+use fwdlab_model::campaign::{Directions, Draft, Several};
+use fwdlab_model::variant::{Destinations, Modifiers};
 
 use super::trex_profile::TrexProfile;
 use crate::exit_code::Usage;
-use crate::profiles;
 
 /// What is offered beside streams of one size.
 #[derive(Debug, Args)]
@@ -41,73 +36,27 @@ impl TrafficOptions {
         self.profile.is_some() || self.trex.is_some()
     }
 
-    /// Returns true if the same load is offered in both directions.
-    pub fn both_directions(&self) -> bool {
-        self.both_directions
-    }
-
-    /// Returns true for two series: one with a single address pair, one with random destinations.
-    pub fn single_and_random(&self) -> bool {
-        self.destinations.as_deref() == Some("both")
-    }
-
-    /// Returns the series with their compiled frames. Reports all errors in the frames.
-    pub fn traffic(&self, simulated: bool, line: Option<Line>) -> anyhow::Result<Traffic> {
-        let profile = match &self.profile {
-            None => {
-                let link = line.map(|line| line.speed);
-                let frames = self
-                    .trex
-                    .frames(self.both_directions, link, &Networks::EMBEDDED)?;
-                frames.map(Arc::new)
-            }
-            Some(name) => {
-                let loaded = profiles::load(name)?;
-                let read = |name: &str| loaded.open_capture(name);
-                let frames = ProfileFrames::new(
-                    &loaded.profile,
-                    self.both_directions,
-                    line.map(|line| line.speed),
-                    &Networks::EMBEDDED,
-                    &read,
-                );
-                Some(Arc::new(frames.map_err(Usage)?))
-            }
-        };
-        let destinations: &[Destinations] = match self.destinations.as_deref() {
-            Some("single") => &[Destinations::Single],
-            Some("random") => &[Destinations::Random],
-            Some(_) => &[Destinations::Single, Destinations::Random],
-            None => &[Destinations::Flows],
-        };
-        let mut modifiers = vec![Vec::new()];
-        for list in &self.modifier {
-            modifiers.push(self.modifiers(list, simulated)?);
+    /// Adds the series to a campaign.
+    pub fn add_to(&self, draft: &mut Draft) -> Result<(), Usage> {
+        let matrix = &mut draft.matrix;
+        matrix.profile = self.profile.clone().map(|name| Several(vec![name]));
+        matrix.destinations = self.destinations.as_deref().map(|typed| {
+            Several(match typed {
+                "single" => vec![Destinations::Single],
+                "random" => vec![Destinations::Random],
+                _ => vec![Destinations::Single, Destinations::Random],
+            })
+        });
+        let both = || Several(vec![Directions::Both]);
+        matrix.directions = self.both_directions.then(both);
+        if !self.modifier.is_empty() {
+            let typed = self.modifier.iter().map(|list| list.parse());
+            let none = std::iter::once(Ok(Modifiers::default()));
+            let all = none.chain(typed).collect::<Result<_, String>>();
+            let all = all.map_err(|why| Usage(format!("--modifier: {why}")))?;
+            matrix.modifier = Some(Several(all));
         }
-        let mut variants = Vec::new();
-        for &destinations in destinations {
-            for modifiers in &modifiers {
-                variants.push(Variant {
-                    profile: profile.as_ref().map(|profile| profile.name.clone()),
-                    destinations,
-                    both_directions: self.both_directions,
-                    modifiers: modifiers.clone(),
-                });
-            }
-        }
-        Ok(Traffic {
-            profile,
-            variants,
-            ..Traffic::default()
-        })
-    }
-
-    fn modifiers(&self, list: &str, simulated: bool) -> Result<Vec<Modifier>, Usage> {
-        let wrong = |why: String| Usage(format!("--modifier: {why}"));
-        let modifiers: Modifiers = list.parse().map_err(wrong)?;
-        if simulated {
-            modifiers.check_simulated().map_err(wrong)?;
-        }
-        Ok(modifiers.0)
+        self.trex.add_to(draft);
+        Ok(())
     }
 }

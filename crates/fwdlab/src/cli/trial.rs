@@ -3,11 +3,11 @@
 
 use clap::Args;
 use fwdlab_model::campaign::value::{Period, Rate};
-use fwdlab_model::campaign::{self, Procedure};
+use fwdlab_model::campaign::{self, Draft, Procedure};
 use fwdlab_model::units::FrameSize;
 
 use super::Global;
-use super::procedure::{Arrangement, Measurement};
+use super::procedure::Arrangement;
 use crate::exit_code::Code;
 
 /// Run one trial: one load, every frame accounted for
@@ -37,26 +37,21 @@ pub struct Trial {
 impl Trial {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let plan = self.measurement();
-        self.arrangement.run(global, plan)
+        self.arrangement.run(global, &self.draft()?)
     }
 
-    fn measurement(&self) -> Measurement {
-        let values = [(
-            "duration_s".to_owned(),
-            self.duration.0.as_secs_f64().into(),
-        )];
-        Measurement {
-            kind: "trial",
-            sizes: self.size.into_iter().collect(),
-            values: values.into(),
-            procedure: Procedure::Trial(campaign::Trial {
+    /// Returns the campaign of the command.
+    pub(super) fn draft(&self) -> anyhow::Result<Draft> {
+        self.arrangement.draft(
+            "trial",
+            self.size.into_iter().collect(),
+            Procedure::Trial(campaign::Trial {
                 load: self.load,
                 duration: self.duration,
                 sample: self.sample,
                 delays: self.delays,
             }),
-        }
+        )
     }
 }
 
@@ -65,6 +60,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::cli::command;
 
     #[derive(Debug, Parser)]
     struct Only {
@@ -75,10 +71,7 @@ mod tests {
     fn check(arguments: &[&str]) -> anyhow::Result<()> {
         let line = std::iter::once("trial").chain(arguments.iter().copied());
         let trial = Only::try_parse_from(line)?.trial;
-        trial
-            .arrangement
-            .plan(trial.measurement(), true)
-            .map(|_| ())
+        command::plan(&trial.draft()?).map(|_| ())
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod null;
 mod pacing;
 mod pkt_gen;
 mod ports;
+mod print_campaign;
 mod probes;
 mod procedures;
 mod profile;

@@ -8,32 +8,28 @@
 mod git;
 mod log;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use fwdlab_measure::bisect::{Ends, Found, Next, next, rounds};
 use fwdlab_measure::exact::exact_of;
 use fwdlab_model::bisect::{Began, Candidate, Compared, Figure, Tested, Verdict};
-use fwdlab_model::campaign::{self, Bed, Campaign, Case, Order, PLAIN, Procedure};
+use fwdlab_model::campaign::{self, Draft, Matrix, OnFailure, PLAIN, Procedure, Several, Size};
 use fwdlab_model::event::Event;
-use fwdlab_model::file::Origin;
 use fwdlab_model::instructions::Exact;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 use fwdlab_model::test_case::TestCase;
-use fwdlab_model::variant::Variant;
 use serde_json::json;
 
 pub use self::git::{Commits, Git};
 pub use self::log::Log;
 use super::campaign::start;
 use super::method::bursts::side_by_side;
-use super::plan::{Command, Host, Plan};
+use super::plan::{Host, Plan};
 use super::{Control, Measured};
-use crate::dut::Configuration;
 use crate::error::LabError;
 
 /// Kind of the runs of a bisection.
-const KIND: &str = "bisect";
+pub const KIND: &str = "bisect";
 
 /// Provides images.
 pub trait Source {
@@ -127,8 +123,10 @@ pub struct Answer {
 pub struct Bisection<'a> {
     /// The machine that carries it out.
     pub host: Host,
-    /// Applied to every DUT.
-    pub set: Option<Configuration>,
+    /// Name and parts of the configuration that every DUT has.
+    pub set: Option<(String, Vec<String>)>,
+    /// The folder that paths in its parts are relative to.
+    pub folder: &'a Path,
     /// Folder of the runs.
     pub runs: &'a Path,
     /// Stops the bisection.
@@ -375,13 +373,6 @@ impl Bisection<'_> {
         are_ends: bool,
         profile: bool,
     ) -> Result<Plan, LabError> {
-        let case = |image: &&str| Case {
-            configuration: PLAIN.into(),
-            stream: began.stream.clone(),
-            variant: Variant::default(),
-            image: Some((*image).to_owned()),
-            dut: campaign::Kind::Linux,
-        };
         let asked = match &began.campaign {
             Some(of) => of.procedure.clone(),
             None => campaign::Exact {
@@ -389,54 +380,46 @@ impl Bisection<'_> {
                 ..campaign::Exact::default()
             },
         };
-        let campaign = Campaign {
-            name: KIND.into(),
-            about: String::new(),
-            question: String::new(),
-            needs: Vec::new(),
-            iterations: 1,
-            until: None,
-            order: Order::Interleaved,
-            reboot: None,
+        let name = (self.set.as_ref()).map_or(PLAIN, |(name, _)| name.as_str());
+        let procedure = Procedure::Exact(campaign::Exact {
+            profile: profile && asked.profile,
+            control: are_ends,
+            reference: name.into(),
+            ..asked
+        });
+        let stream = &began.stream;
+        let images = images.iter().map(|image| (*image).to_owned()).collect();
+        let draft = Draft {
             seed: Some(self.host.seed),
-            bed: Bed::default(),
-            dut: campaign::Dut::default(),
-            configurations: BTreeMap::new(),
-            cases: images.iter().map(case).collect(),
-            procedure: Procedure::Exact(campaign::Exact {
-                profile: profile && asked.profile,
-                reference: PLAIN.into(),
-                ..asked
-            }),
-            sweep: None,
-            telemetry: None,
-            hooks: campaign::Hooks::default(),
-            thresholds: Vec::new(),
-            origin: Origin::default(),
-        };
-        let mut values = BTreeMap::from([
-            ("procedure".to_owned(), json!("exact")),
-            ("images".to_owned(), json!(images)),
-            ("frames".to_owned(), json!(began.frames)),
-        ]);
-        if let Some(set) = &began.set {
-            values.insert("configuration".to_owned(), json!(set));
-        }
-        if let Some(of) = &began.campaign {
-            values.insert("campaign".to_owned(), json!(of.file));
-            values.insert("test_case".to_owned(), json!(of.case));
-        }
-        let command = Command {
-            kind: KIND,
-            applied_to_all: self.set.clone(),
-            values,
             // the ends and the comparison need every image; otherwise a candidate that does not
             // boot is skipped
-            goes_on: !are_ends && !profile,
-            without_control: !are_ends,
-            ..Command::default()
+            on_failure: match are_ends || profile {
+                true => OnFailure::End,
+                false => OnFailure::Continue,
+            },
+            configuration: self.set.clone().into_iter().collect(),
+            matrix: Matrix {
+                configuration: Some(Several(vec![name.into()])),
+                size: Some(Several(vec![Size::from(stream.frame_size_bytes)])),
+                flows: Some(Several(vec![stream.flows])),
+                ip: Some(Several(vec![stream.ip_version])),
+                image: Some(Several(images)),
+                ..Matrix::default()
+            },
+            ..Draft::new(KIND, procedure)
         };
-        Plan::of_command(campaign, Vec::new(), command, self.host.clone())
+        let no_profile = |_: &str, _, _| Err(String::new());
+        let mut plan = Plan::new(
+            draft.campaign()?,
+            self.folder,
+            self.host.clone(),
+            &no_profile,
+        )?;
+        if let Some(of) = &began.campaign {
+            plan.keep("campaign", json!(of.file));
+            plan.keep("test_case", json!(of.case));
+        }
+        Ok(plan)
     }
 }
 

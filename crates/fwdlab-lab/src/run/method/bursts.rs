@@ -140,7 +140,7 @@ pub(in crate::run) fn controlled(plan: &Plan) -> Option<usize> {
     };
     let mut cases = plan.campaign().cases.iter();
     let reference = cases.position(|case| case.configuration == p.reference);
-    plan.has_control().then_some(reference.unwrap_or(0))
+    p.control.then_some(reference.unwrap_or(0))
 }
 
 /// Returns one boot, and its share of the time if boots run in parallel.
@@ -336,7 +336,9 @@ impl Method for Bursts {
             case: case.clone(),
             image: image.clone(),
             files: files.clone(),
-            configurations: plan.applied(case).into_iter().cloned().collect(),
+            configurations: (plan.configuration(&case.configuration).cloned())
+                .into_iter()
+                .collect(),
             // boots of a test case are alike, and the control shows that a profile changes nothing
             plugin: (self.plugin.clone()).filter(|_| turn.iteration == 1 && !control),
         };
@@ -540,7 +542,9 @@ fn images(
         std::env::current_exe().map_err(|e| LabError::system("find the running program", e))?;
     let cases = &running.plan.campaign().cases;
     let mut wanted = PROGRAMS.to_vec();
-    let applied = cases.iter().flat_map(|case| running.plan.applied(case));
+    let applied = cases
+        .iter()
+        .filter_map(|case| running.plan.configuration(&case.configuration));
     let words: BTreeSet<String> = applied.flat_map(Configuration::words).collect();
     let is_named = |program: &&&str| words.contains(**program);
     wanted.extend(PROGRAMS_NAMED.iter().filter(is_named));

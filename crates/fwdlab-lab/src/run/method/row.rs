@@ -225,9 +225,7 @@ impl<'a> Row<'a> {
             Some(beside) => beside.configuration,
             None => self.reference,
         };
-        // the configuration given by --set is applied to every DUT, including the plain one
-        let common = self.parameters.configuration.as_ref();
-        for wanted in common.into_iter().chain(own) {
+        if let Some(wanted) = own {
             configure(bed, place, tester, self.stream(), wanted, stop, run)?;
         }
         if let Some((parameter, swept, value)) = beside.and_then(|beside| beside.setting) {

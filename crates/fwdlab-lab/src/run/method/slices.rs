@@ -109,8 +109,8 @@ pub(in crate::run) fn estimate(
     row: &[usize],
 ) -> (u32, Duration) {
     let campaign = parameters.campaign();
-    if let Some(total) = parameters.total() {
-        return (1, total / campaign.iterations);
+    if let Some(within) = p.within {
+        return (1, within.0 / campaign.iterations);
     }
     let sweep = campaign.sweep.as_ref();
     let duts = (row.len() * sweep.map_or(1, |sweep| sweep.values.len()) + CONTROLS) as u32;
@@ -184,7 +184,6 @@ impl<'a> Slices<'a> {
             let cases = measures.cases();
             let first = &campaign.cases[cases[0]];
             let common = Parameters {
-                configuration: plan.applied_to_all().cloned(),
                 load: p.load.map(|load| load.0),
                 ..plan.common(vec![first.stream.clone()], first)
             };
@@ -205,8 +204,8 @@ impl Method for Slices<'_> {
         _: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(), LabError> {
-        self.budget = running.plan.total().map(|total| Budget {
-            total,
+        self.budget = self.p.within.map(|within| Budget {
+            total: within.0,
             began: Instant::now(),
             overhead: OVERHEAD,
         });
@@ -481,9 +480,7 @@ fn stand<'a>(
         }
     }
     let mut row = Row::new(common, name, beside);
-    // a command may use any configuration as plain
-    let reference = Some(&p.reference).filter(|name| *name != PLAIN);
-    row.reference = reference.and_then(|name| parameters.configuration(name));
+    row.reference = parameters.configuration(&p.reference);
     row.compared = compared;
     Standing {
         row,

@@ -1,8 +1,8 @@
 //! Trials that count as a whole: a search or a list of loads, on a test bed of its own for every
 //! iteration of a test case.
 //!
-//! A suite of a command is one turn, in which the procedure measures all sizes and series on one
-//! bed. [`super::super::course`] follows the procedure. Start with [`Whole`].
+//! Test cases that are measured together are one turn, in which the procedure measures all sizes
+//! and series on one bed. [`super::super::course`] follows the procedure. Start with [`Whole`].
 
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
 use crate::run::course::{Course, Tally};
 use crate::run::device::{self, Device, Real, Simulated};
+use crate::run::estimate::capacities;
 use crate::run::plan::Plan;
-use crate::run::suite::capacities;
 use crate::run::{Measured, Parameters, Run, configure, open_tester, verify, with_last_words};
 
 /// State that all turns share.
@@ -51,7 +51,7 @@ impl Method for Whole {
         let turn = work.turn;
         self.first = measured.trials.len();
         let (outcomes, error) = self.turn(work, running, run, measured)?;
-        if running.plan.suite().is_some() {
+        if running.plan.is_together() {
             running.found = outcomes;
             return Ok(Some(Made {
                 error,
@@ -107,20 +107,20 @@ impl Whole {
         let common = plan.common(streams, case);
         let asked = plan.asked(seed_of(turn, plan.seed()), case);
         let limits = plan.likely(case)?;
-        let of_case = match plan.suite() {
-            Some(_) => None,
-            None => Some((id.as_str(), turn.iteration)),
+        let of_case = match plan.is_together() {
+            true => None,
+            false => Some((id.as_str(), turn.iteration)),
         };
         let Some(dut) = &plan.dut else {
             return self.on_bed(work, &common, &asked, of_case, running, run, measured);
         };
-        if plan.suite().is_some() {
+        if plan.is_together() {
             verify::keep(&asked, &limits, run);
         }
         let course = Course {
             streams: &common.streams,
             traffic: &common.traffic,
-            procedure: plan.procedure(),
+            procedure: plan.campaign.procedure.id(),
             asked: &asked,
             capacities: capacities(plan.dut.as_ref(), &limits),
             held: Tally::default(),
@@ -200,7 +200,7 @@ impl Whole {
             Ok(limits) => limits,
             Err(error) => return Ok((Vec::new(), Some(error))),
         };
-        if plan.suite().is_some() {
+        if plan.is_together() {
             verify::keep(asked, &limits, run);
         }
         if let Some(configuration) = &common.configuration {
@@ -217,7 +217,7 @@ impl Whole {
         let course = Course {
             streams: &common.streams,
             traffic: &common.traffic,
-            procedure: plan.procedure(),
+            procedure: plan.campaign.procedure.id(),
             asked,
             capacities: device.capacities(&limits),
             held: device.held(),
@@ -268,9 +268,8 @@ impl Whole {
                 limits.push(found);
                 continue;
             }
-            let is_suite = plan.suite().is_some();
             let found = bounds.largest(size, mean, || {
-                if is_suite {
+                if plan.is_together() {
                     // the tester must sustain it in all of its series
                     return device.sustained_in_all(stream, run);
                 }

@@ -25,7 +25,7 @@ fn plan(scene: &Scene, text: &str) -> Plan {
         site: scene.site.clone(),
         placement: Placement::default(),
         privileged: false,
-        unconfined: false,
+        kind: crate::run::plan::CAMPAIGN.into(),
         seed: 7,
         command_line: Vec::new(),
     };
@@ -335,10 +335,8 @@ fn nothing_else_may_have_changed() {
             "{error}"
         );
     };
-    refused(
-        &SIMULATED.replace("trials = 3", "trials = 4"),
-        "campaign.toml",
-    );
+    refused(&format!("{SIMULATED}# other\n"), "campaign.toml");
+    refused(&SIMULATED.replace("trials = 3", "trials = 4"), "`trials`");
     refused(&SIMULATED.replace("seed = 11", "seed = 12"), "the seed");
     refused(
         &SIMULATED.replace("iterations = 2", "iterations = 3"),

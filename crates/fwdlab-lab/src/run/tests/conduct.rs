@@ -341,6 +341,19 @@ fn a_hook_that_fails_makes_what_it_belongs_to_invalid() {
     }
 }
 
+/// By default, the campaign continues.
+#[test]
+fn a_failure_ends_the_run_if_the_campaign_says_so() {
+    for text in [HOOKS.to_owned(), by_windows()] {
+        let (_, made) = failing(&text, "hook first", Fails::Exit);
+        assert!(made.result.is_ok() && made.failures().len() == 1);
+        let text = format!("on-failure = 'end'\n{text}");
+        let (_, made) = failing(&text, "hook first", Fails::Exit);
+        let why = made.result.expect_err("it ended").to_string();
+        assert!(why.contains("hook first"), "{why}");
+    }
+}
+
 /// Every method of counting that needs no guest, with the number of DUTs side by side. Guests:
 /// `a_skip_is_for_the_turn_that_began_first`.
 const COUNTINGS: [(usize, &str); 3] = [
@@ -370,7 +383,7 @@ fn host(scene: &Scene) -> plan::Host {
         site: scene.site.clone(),
         placement: placement(),
         privileged: false,
-        unconfined: false,
+        kind: plan::CAMPAIGN.into(),
         seed: 7,
         command_line: Vec::new(),
     }

@@ -49,7 +49,7 @@ const SEARCH: Sweep = Sweep {
 const QUICK: Sweep = Sweep {
     scene: |faults| Scene::new(1, faults),
     kinds: SOME,
-    run: |scene| quick(scene, Vec::new()),
+    run: |scene| campaign(scene, super::QUICK),
     check: check_rates,
 };
 
@@ -57,7 +57,7 @@ const QUICK: Sweep = Sweep {
 const COMPARISON: Sweep = Sweep {
     scene: |faults| Scene::new(3, faults),
     kinds: SOME,
-    run: |scene| quick(scene, vec![nat()]),
+    run: |scene| campaign(scene, super::COMPARISON),
     check: check_difference,
 };
 

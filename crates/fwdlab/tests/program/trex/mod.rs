@@ -319,7 +319,7 @@ fn a_profile_of_trexs_is_measured() {
     let document: Value = serde_json::from_str(&ended.out).unwrap();
     let trial = &list(&document["trials"])[0];
     assert_eq!(trial["variant"]["profile"], "mix", "{trial}");
-    let kept = lab.only_run().join("inputs/profile.json");
+    let kept = lab.only_run().join("inputs/profiles/mix.json");
     let text = std::fs::read_to_string(kept).unwrap();
     let streams: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(streams[0]["1"]["mode"]["rate"]["value"], json!(2800));

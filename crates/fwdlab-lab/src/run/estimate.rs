@@ -1,16 +1,12 @@
-//! Suites: a command's request to one procedure, as a plan of one turn in which all sizes and
-//! series are measured on one bed.
+//! What is known about loads, trials and times before anything is measured.
 //!
-//! `fwdlab ramp`, `rfc2544` and the like are suites: campaigns whose test cases belong together,
-//! because the procedure itself goes from one to the next. Also contains what is known about loads
-//! and times before anything is measured. Start with [`Suite`].
+//! Estimates for plans; the only place with typical figures. Start with [`estimated`].
 
 use std::time::Duration;
 
 use fwdlab_engine::sim::Dut;
 use fwdlab_measure::ahead::{Capacities, Capacity, ahead};
 use fwdlab_measure::machine::{Asked, Limit, make};
-use fwdlab_model::campaign::{Case, PLAIN};
 use fwdlab_model::link::MeanSize;
 use fwdlab_model::units::FrameSize;
 
@@ -35,64 +31,11 @@ const BED: Duration = Duration::from_millis(500);
 /// Duration of the search for the tester's largest load, for every frame size.
 const SOUGHT: Duration = Duration::from_millis(4500);
 
-/// Test cases that one procedure measures by itself.
-#[derive(Debug, Clone)]
-pub struct Suite {
-    /// Parameters, with one stream per frame size, and the series of each.
-    pub common: super::Parameters,
-    /// The procedure.
-    pub asked: Asked,
-}
-
-impl Suite {
-    /// Returns the test cases: every size in every series.
-    pub fn cases(&self) -> Vec<Case> {
-        let common = &self.common;
-        let configuration = common.configuration.as_ref();
-        let configuration = configuration.map_or(PLAIN, |applied| &applied.name);
-        let mut cases = Vec::new();
-        for variant in &common.traffic.variants {
-            cases.extend(common.streams.iter().map(|stream| Case {
-                configuration: configuration.to_owned(),
-                stream: variant.stream(stream),
-                variant: variant.clone(),
-                image: None,
-                dut: common.dut.kind,
-            }));
-        }
-        cases
-    }
-
-    /// Returns the size of the frames of each stream, and their mean size.
-    pub(super) fn sizes(&self) -> Vec<(FrameSize, MeanSize)> {
-        let sizes = self.common.streams.iter().map(|s| s.frame_size_bytes);
-        let mean = self.common.traffic.mean();
-        sizes
-            .map(|size| (size, mean.unwrap_or_else(|| size.into())))
-            .collect()
-    }
-
-    /// Returns the limits that are known before any traffic, or likely ones.
-    pub(super) fn likely(&self, dut: Option<&Dut>, bounds: Bounds) -> Result<Vec<Limit>, LabError> {
-        likely_limits(self.sizes().into_iter(), dut, bounds)
-    }
-
-    /// Returns trials and time of all series, including the bed and the search for the largest
-    /// load.
-    pub(super) fn estimate(
-        &self,
-        limits: &[Limit],
-        dut: Option<&Dut>,
-        is_max_known: bool,
-    ) -> Result<(u32, Duration), LabError> {
-        let before = match (dut, is_max_known) {
-            (Some(_), _) => Duration::ZERO,
-            (None, true) => BED,
-            (None, false) => BED + SOUGHT * limits.len() as u32,
-        };
-        let (trials, time) = estimated(&self.asked, limits, dut)?;
-        let series = self.common.traffic.variants.len() as u32;
-        Ok((series * trials, before + series * time))
+/// Returns the time before the first trial on a bed, for this number of frame sizes.
+pub(super) fn before(sizes: usize, is_max_known: bool) -> Duration {
+    match is_max_known {
+        true => BED,
+        false => BED + SOUGHT * sizes as u32,
     }
 }
 

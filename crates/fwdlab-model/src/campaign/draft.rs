@@ -1,0 +1,167 @@
+//! The campaign of a command: its options in the form of a campaign file, which is printed, stored
+//! with the run, and read like any other.
+//!
+//! Commands have no other way to a [`Campaign`], so that running the printed file is the same run.
+//! Start with [`Draft::campaign`].
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Bed, Campaign, Matrix, OnFailure, Order, PLAIN, Procedure, Trex};
+use crate::family::{Generated, PREFIX};
+use crate::file::{FileError, Origin};
+
+/// What commands can say of a campaign.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Draft {
+    /// Name of the campaign.
+    pub campaign: String,
+    /// Number of iterations.
+    pub iterations: u32,
+    /// Order of the test cases.
+    pub order: Order,
+    /// What happens after a failure.
+    pub on_failure: OnFailure,
+    /// Seed of all random choices, at most 2^63 - 1; `None` to choose and record one.
+    pub seed: Option<u64>,
+    /// The test bed.
+    #[serde(skip)]
+    pub bed: Bed,
+    /// True to read the DUT's host around trials on every test bed, also on one of hosts.
+    #[serde(skip)]
+    pub telemetry: bool,
+    /// How profiles of TRex are read.
+    #[serde(skip)]
+    pub trex: Trex,
+    /// The configurations by name.
+    #[serde(skip)]
+    pub configuration: BTreeMap<String, Vec<String>>,
+    /// The test cases.
+    #[serde(skip)]
+    pub matrix: Matrix,
+    /// The procedure.
+    #[serde(skip)]
+    pub procedure: Procedure,
+}
+
+impl Draft {
+    /// Creates a campaign of one iteration by this procedure.
+    pub fn new(name: &str, procedure: Procedure) -> Draft {
+        Draft {
+            campaign: name.into(),
+            iterations: 1,
+            order: Order::default(),
+            on_failure: OnFailure::default(),
+            seed: None,
+            bed: Bed::default(),
+            telemetry: false,
+            trex: Trex::default(),
+            configuration: BTreeMap::new(),
+            matrix: Matrix::default(),
+            procedure,
+        }
+    }
+
+    /// Adds configurations as typed, several if a generated one has lists of values, each applied
+    /// after the configuration `after`. Returns their names: what was typed, or the family and its
+    /// values.
+    ///
+    /// # Errors
+    /// An unknown family, or wrong values.
+    pub fn configure(&mut self, typed: &str, after: &str) -> Result<Vec<String>, FileError> {
+        let typed = typed.trim();
+        if typed.is_empty() {
+            let why = "a configuration is empty; give a command in quotes, a file, or a directory";
+            return Err(Origin::default().error(&[], why));
+        }
+        let all = match typed.strip_prefix(PREFIX) {
+            Some(family) => Generated::parse(family)
+                .map_err(|wrong| Origin::default().error(&[], format!("{typed}: {wrong}")))?
+                .iter()
+                .map(|one| (one.name(), format!("{PREFIX}{one}")))
+                .collect(),
+            None => vec![(typed.to_owned(), typed.to_owned())],
+        };
+        let before = self.configuration.get(after).cloned().unwrap_or_default();
+        let mut names = Vec::new();
+        for (name, text) in all {
+            // the same may be compared with itself
+            let others = (2..).map(|n| format!("{name} ({n})"));
+            let is_free = |name: &String| !self.configuration.contains_key(name);
+            let mut free = std::iter::once(name.clone()).chain(others).filter(is_free);
+            let name = free.next().unwrap_or_default();
+            self.configuration
+                .insert(name.clone(), [before.clone(), vec![text]].concat());
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    /// Adds the configuration that every DUT has. Returns its name; without one, the plain router.
+    ///
+    /// # Errors
+    /// As for [`Draft::configure`]; several configurations.
+    pub fn set(&mut self, typed: Option<&str>) -> Result<String, FileError> {
+        let Some(typed) = typed else {
+            return Ok(PLAIN.into());
+        };
+        let mut names = self.configure(typed, PLAIN)?;
+        match (names.pop(), names.len()) {
+            (Some(name), 0) => Ok(name),
+            (_, others) => Err(Origin::default().error(
+                &[],
+                format!(
+                    "{typed}: these are {} configurations, and one is needed here; give one value for each key",
+                    others + 1
+                ),
+            )),
+        }
+    }
+
+    /// Returns the text of the campaign file.
+    pub fn text(&self) -> String {
+        let configurations = toml::Table::try_from(&self.configuration);
+        let telemetry = if self.telemetry {
+            "\n[telemetry]\n"
+        } else {
+            ""
+        };
+        let mut text = toml::to_string(self).unwrap_or_default() + telemetry;
+        for (name, table) in [
+            ("bed", said(&self.bed)),
+            ("trex", said(&self.trex)),
+            ("configuration", configurations.unwrap_or_default()),
+            ("matrix", said(&self.matrix)),
+        ] {
+            if !table.is_empty() {
+                text += &format!("\n[{name}]\n{table}");
+            }
+        }
+        let (id, parameters) = (self.procedure.id(), self.procedure.table());
+        text + &format!("\n[procedure]\nid = \"{id}\"\n{parameters}")
+    }
+
+    /// Returns the campaign, as it is read from its file. Errors have no position, because users
+    /// have not written the text.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn campaign(&self) -> Result<Campaign, FileError> {
+        Campaign::parse("", &self.text())
+    }
+}
+
+/// Returns a value as a table; it consists of texts, numbers and lists.
+pub(super) fn table<T: Serialize>(value: &T) -> toml::Table {
+    toml::Table::try_from(value).unwrap_or_default()
+}
+
+/// Returns only what differs from the defaults.
+fn said<T: Serialize + Default>(value: &T) -> toml::Table {
+    let defaults = table(&T::default());
+    let mut said = table(value);
+    said.retain(|key, value| defaults.get(key) != Some(value));
+    said
+}
