@@ -188,7 +188,7 @@ impl Quick {
                 BedFile::Machine(_) => {
                     return Err(Usage(format!(
                         "the test bed {name} is a virtual machine, whose rates vary too much for a first look; measure it with fwdlab trial, \
-                         or with a campaign that says bed = \"{name}\""
+                         or with a campaign that has bed = \"{name}\""
                     ))
                     .into());
                 }
