@@ -81,7 +81,7 @@ impl<'a> Uploads<'a> {
                 quoted(parent)
             );
         }
-        let what = format!("read the files that {} replaces", folder.path.display());
+        let what = format!("inspect the files that {} replaces", folder.path.display());
         let command = Command::new("sh", &["-s"]).with_input(script).called(&what);
         let said = host.run(&command, Limit::OURS)?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();

@@ -291,7 +291,7 @@ impl Machine {
             }
             _ => {}
         }
-        if command.starts_with("read the files") {
+        if command.starts_with("inspect the files") {
             let of = |line: &str| match line.strip_prefix("look ") {
                 Some(path) if self.files.contains_key(path) => Some("file 644 0:0\n"),
                 Some(_) => Some("nothing\n"),
@@ -680,6 +680,7 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
                         let sets = [
                             "set ",
                             "put",
+                            "restore ",
                             "upload",
                             "reboot",
                             "FWDLAB",

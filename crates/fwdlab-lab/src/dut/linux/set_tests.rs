@@ -432,7 +432,7 @@ fn machine() -> Scripted {
             "read /etc/x" => return "before\n".into(),
             "cat /etc/x" => return "it is so\nfwdlab: 0\n".into(),
             "read /proc/sys/net/ipv4/conf/ens1/rp_filter" => return format!("{setting}\n"),
-            _ if command.starts_with("read the files") => {
+            _ if command.starts_with("inspect the files") => {
                 // /etc/nftables.conf, /etc/x, /etc/sysctl.conf, and /etc
                 return "nothing\nfile 640 0:0\nnothing\nthere\n".into();
             }
@@ -531,6 +531,7 @@ fn whatever_fails_in_a_set_is_said_and_taken_back() {
                         "exec",
                         "set -e",
                         "upload",
+                        "put ",
                         "restore ",
                     ];
                     let is_users = how == Fails::Garbage
