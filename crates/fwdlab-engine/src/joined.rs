@@ -300,7 +300,7 @@ impl Sender for JoinedSender {
             true => Ok(()),
             false => Err(EngineError::Unsupported {
                 engine: self.capabilities().mode.name(),
-                what: "go on with another path from another host".into(),
+                what: "switch to a path from another host".into(),
             }),
         }
     }

@@ -115,7 +115,7 @@ fn cisco(bed: &TestBed, switch: &Switch, addresses: &Addresses, Mtu(mtu): Mtu) -
             "interface {port}\n description {} {key}\n switchport\n switchport mode access\n switchport access vlan {vlan}\n\
              ! No DTP, CDP, LLDP, keepalives or spanning tree: an idle link is idle.\n switchport nonegotiate\n no cdp enable\n \
              no lldp transmit\n no lldp receive\n no keepalive\n spanning-tree bpdufilter enable\n spanning-tree portfast\n\
-             ! A full ring loses frames and says so; pause frames would make the sender wait instead.\n flowcontrol receive off\n \
+             ! A full ring counts the frames that it loses; pause frames would make the sender wait instead.\n flowcontrol receive off\n \
              flowcontrol send off\n\
              ! Test frames at line rate are no storm.\n no storm-control broadcast level\n no storm-control multicast level\n \
              no storm-control unicast level\n no switchport port-security\n\
@@ -163,8 +163,8 @@ fn juniper(bed: &TestBed, switch: &Switch, addresses: &Addresses, Mtu(mtu): Mtu)
              interface-mode access\nset interfaces {port} unit 0 family ethernet-switching vlan members {name}\nset interfaces {port} mtu {}\n\
              # No spanning tree, LLDP or LLDP-MED: an idle link is idle.\nset protocols rstp interface {port} disable\n\
              set protocols lldp interface {port} disable\nset protocols lldp-med interface {port} disable\n\
-             # A full ring loses frames and says so; pause frames would make the sender wait instead.\nset interfaces {port} ether-options \
-             no-flow-control\n\
+             # A full ring counts the frames that it loses; pause frames would make the sender wait instead.\nset interfaces {port} \
+             ether-options no-flow-control\n\
              # Test frames at line rate are no storm (an error here: there was none).\ndelete interfaces {port} unit 0 family \
              ethernet-switching storm-control\n",
             bed.name,

@@ -136,7 +136,7 @@ impl Procedure for Equilibrium {
             (self.load, self.step, self.went_up) = (rate, rate / 2, Some(false));
             self.is_done = rate == 0;
             return format!(
-                "{rate} frames/s came out, much less than offered: continue from there"
+                "{rate} frames/s were forwarded, much less than offered: continue from that load"
             );
         }
         let up = rate >= self.share(1.0 - self.parameters.tolerance);

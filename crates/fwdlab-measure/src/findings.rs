@@ -869,7 +869,7 @@ fn factors(trials: &[&TrialRecord]) -> Vec<Finding> {
             ("it reports", reads as f64, "frames"),
             ("passed", expected as f64, "frames"),
         ];
-        let setting = "the driver that keeps this counter, for no setting changes it; it is not used to judge trials";
+        let setting = "the driver that keeps this counter; no setting changes it, and it is not used to judge trials";
         found.push(Finding {
             trials: pairs.len() as u32,
             of_trials: pairs.len() as u32,

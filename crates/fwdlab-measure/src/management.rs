@@ -77,7 +77,7 @@ impl Responsive {
         let p = &parameters;
         check_load("the flood", p.flood_pps)?;
         if p.requests.requests.is_empty() {
-            return Err("ask: nothing is asked; give at least one request, such as echo".into());
+            return Err("ask: there is no request; give at least one, such as echo".into());
         }
         for (n, typed) in p.requests.requests.iter().enumerate() {
             Request::parse(typed).map_err(|why| format!("ask: {why}"))?;
@@ -313,12 +313,12 @@ fn verdict(found: &[Responsiveness], after_ns: u64) -> String {
                 .filter_map(|one| one.recovery_s)
                 .fold(0.0, f64::max);
             match last > 0.0 {
-                true => format!("as at rest {} after it", rounded(last)),
-                false => "as at rest as soon as it ended".into(),
+                true => format!("recovered {} after it", rounded(last)),
+                false => "recovered as soon as it ended".into(),
             }
         }
         some => format!(
-            "{} not as at rest within {} after it",
+            "{} not recovered within {} after it",
             some.join(", "),
             time(after_ns)
         ),
@@ -527,7 +527,7 @@ mod tests {
         assert_eq!(echo.recovery_s, Some(0.0));
         assert_eq!(
             outcome.verdict,
-            "in the flood every request was answered; the slowest answer took 1 ms (`echo`); as at rest as soon as it ended"
+            "in the flood every request was answered; the slowest answer took 1 ms (`echo`); recovered as soon as it ended"
         );
         assert!(
             outcome.answered && outcome.warnings.is_empty(),
@@ -563,7 +563,7 @@ mod tests {
         );
         assert_eq!(
             outcome.verdict,
-            "in the flood, without an answer: `echo` 25 of 100; the slowest answer took 30 ms (`echo`); as at rest 2.101 s after it"
+            "in the flood, without an answer: `echo` 25 of 100; the slowest answer took 30 ms (`echo`); recovered 2.101 s after it"
         );
         assert_eq!(
             outcome.warnings,
@@ -593,7 +593,7 @@ mod tests {
         assert!(
             outcome
                 .verdict
-                .ends_with("`echo` not as at rest within 10 s after it"),
+                .ends_with("`echo` not recovered within 10 s after it"),
             "{}",
             outcome.verdict
         );
@@ -621,7 +621,7 @@ mod tests {
                     requests: requests(&[]),
                     ..parameters()
                 },
-                "nothing is asked",
+                "there is no request",
             ),
             (
                 Parameters {

@@ -660,7 +660,7 @@ fn advice_on_comparisons(comparisons: &[&Comparison], together: usize) -> Vec<St
 }
 
 /// Advice for any machine.
-const COUNT_INSTRUCTIONS: &str = "what a configuration costs in instructions can be counted whatever else runs here: fwdlab quick --vm \
+const COUNT_INSTRUCTIONS: &str = "the instructions that a configuration costs can be counted even on a busy machine: fwdlab quick --vm \
     debian:linux-image-cloud-amd64 --vs 'COMMAND'; it does not show time spent waiting for memory";
 
 /// Procedures rely on each of their trials.
@@ -691,7 +691,7 @@ pub fn far_below<'a>(labels: impl Iterator<Item = &'a str>, search: &SearchOutco
         .filter_map(|(label, goal)| {
             let (pps, best) = (goal.relevant_lower_bound_pps?, search.far_above(goal)?);
             Some(format!(
-                "{label}: {pps:.0} frames/s met it, but {best:.0} came out of a higher load: this DUT loses a little long \
+                "{label}: {pps:.0} frames/s met it, but {best:.0} were forwarded at a higher load: this DUT loses some frames long \
                  before it is overloaded, or the trials in between were disturbed (--explain lists them)"
             ))
         })

@@ -222,8 +222,8 @@ pub const FAMILIES: &[Family] = &[
     ),
     linux(
         "bgp",
-        "a routing daemon (bird) learns the networks of test frames among n routes of each of two peers; the second has the same or others, \
-         and the first makes so many updates a second; sessions end after hold seconds without a message",
+        "a routing daemon (bird) learns the networks of test frames among n routes of each of two peers; the second has the same routes or \
+         others, and the first sends this number of updates per second; sessions end after hold seconds without a message",
         &[
             count("n", 256, 1_000_000),
             one_of("views", &["same", "apart"], Some("same")),
@@ -239,17 +239,18 @@ pub const FAMILIES: &[Family] = &[
     ),
     linux(
         "openvpn",
-        "frames go through a second router and back, through this number of OpenVPN tunnels, or none (0); the DUT has both ends",
+        "frames go through a second router and back, through this number of OpenVPN tunnels (0: no tunnel); the DUT has both ends",
         &[TUNNELS],
     ),
     linux(
         "wireguard",
-        "frames go through a second router and back, through this number of WireGuard tunnels, or none (0); the DUT has both ends",
+        "frames go through a second router and back, through this number of WireGuard tunnels (0: no tunnel); the DUT has both ends",
         &[TUNNELS],
     ),
     linux(
         "esp",
-        "frames go through a second router and back, through this number of IPsec tunnels (ESP, AES-128-GCM), or none (0); the DUT has both ends",
+        "frames go through a second router and back, through this number of IPsec tunnels (ESP, AES-128-GCM; 0: no \
+         tunnel); the DUT has both ends",
         &[TUNNELS],
     ),
     linux(
@@ -288,7 +289,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     linux(
         "smt",
-        "cores have one thread (off), or as many as they can (on), of all CPUs",
+        "each core of all CPUs runs one thread (off) or all its threads (on)",
         &[STATE],
     ),
     linux(

@@ -59,7 +59,7 @@ impl Request {
         };
         found.ok_or_else(|| {
             format!(
-                "`{typed}` is nothing that management is asked: use echo, 'tcp PORT', snmp, ssh or 'ssh PORT', 'command: TEXT' (run by sh \
+                "`{typed}` is not a management request: use echo, 'tcp PORT', snmp, ssh or 'ssh PORT', 'command: TEXT' (run by sh \
                  on the DUT), or 'tester: TEXT' (run by sh at the other end of its management port, with the DUT's address in $FWDLAB_DUT)"
             )
         })

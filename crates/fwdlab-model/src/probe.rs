@@ -78,7 +78,7 @@ impl fmt::Display for MachineState {
             (false, false) => write!(f, "{} ns apart", all.join("/")),
             (false, true) => write!(f, "{} ns apart and the DUT's slowed", all.join("/")),
             (true, false) => write!(f, "at full speed"),
-            (true, true) => write!(f, "of which the DUT's is slowed"),
+            (true, true) => write!(f, "with the DUT's slowed"),
         }
     }
 }

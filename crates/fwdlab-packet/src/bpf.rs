@@ -40,7 +40,7 @@ pub enum BpfError {
     #[error("instruction {0} of the filter jumps out of it, or back")]
     Jump(usize),
     /// It divides by zero, shifts by too much, or accesses memory out of bounds.
-    #[error("instruction {0} of the filter has a number that it cannot have")]
+    #[error("instruction {0} of the filter has an invalid operand")]
     Number(usize),
     /// The last instruction does not return.
     #[error("the last instruction of the filter does not return")]

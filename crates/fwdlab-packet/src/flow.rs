@@ -105,7 +105,7 @@ pub enum FlowError {
     },
     /// The addresses are outside the benchmark block, or span its two halves.
     #[error(
-        "{dimension}: {count} from {first} on do not fit one half of the benchmark block \
+        "{dimension}: {count} starting at {first} do not fit in one half of the benchmark block \
          (198.18.0.0/16 or 198.19.0.0/16, 2001:2::/49 or 2001:2:0:8000::/49); \
          use fewer addresses and more ports"
     )]
@@ -124,7 +124,9 @@ pub enum FlowError {
     )]
     SameSide,
     /// The ports are outside 1..=65535.
-    #[error("{dimension}: {count} from {first} on do not fit 1 to 65535; use fewer or start lower")]
+    #[error(
+        "{dimension}: {count} starting at {first} do not fit in 1 to 65535; use fewer or start lower"
+    )]
     Ports {
         /// Name of the dimension.
         dimension: &'static str,

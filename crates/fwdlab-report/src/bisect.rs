@@ -91,8 +91,8 @@ pub fn found(
         tell(
             "rest",
             &format!(
-                "good and bad differ by {} instructions per frame, of which this is {}: there is more than one change. Search on both \
-                 sides of it for the others",
+                "good and bad differ by {} instructions per frame, and this change accounts for {}: there is more than one change. Search \
+                 on both sides of it for the others",
                 signed(whole),
                 signed(here)
             ),
@@ -125,11 +125,11 @@ fn headline(began: &Began, place: Place<'_>, compared: &Compared) -> String {
             d.percent,
             if d.proven { "" } else { ", not proven" }
         ),
-        None => "not held against each other".into(),
+        None => "not compared".into(),
     };
     let first = match place.skipped {
         [] => "first changed by",
-        _ => "known to be changed first by",
+        _ => "changed at the latest by",
     };
     format!(
         "{first}: {} ({change}), last as before: {}",

@@ -358,9 +358,9 @@ fn managed(cases: &[TestCase]) -> Vec<Sentence> {
             let mut recovery = all().map(|one| one.recovery_s);
             let recovery = recovery.try_fold(0.0, |longest, one| Some(most(longest, one?)));
             let recovery = match recovery {
-                None => "; afterwards it was not seen to answer as at rest".to_owned(),
+                None => "; afterwards no recovery was seen".to_owned(),
                 Some(0.0) => String::new(),
-                Some(s) => format!("; as at rest {} after the flood", delay(1e9 * s)),
+                Some(s) => format!("; recovered {} after the flood", delay(1e9 * s)),
             };
             let words = format!(
                 "{}: in the flood `{}` {answers}{slowest}{recovery}",

@@ -22,9 +22,9 @@ const WORDS: [&str; 10] = [
 ];
 
 /// The text of the warning.
-pub(crate) const WARNING: &str = "A firewall is not its forwarding rate: these figures say what its rules cost frames that pass, not what they \
-    stop. Rule sets that let the same frames through may inspect, remember and log different things, and one that is fast may be one that \
-    looks at less. RFC 9411 therefore wants the security functions verified before any rate is quoted; here they were not.";
+pub(crate) const WARNING: &str = "A firewall is not its forwarding rate: these figures show what its rules cost frames that pass, not what \
+    they stop. Rule sets that let the same frames through may inspect, remember and log different things, and one that is fast may be one that \
+    looks at less. RFC 9411 therefore requires a check of the security functions before any rate is quoted; here they were not checked.";
 
 /// Returns the warning if several configurations are compared and at least one of them is a
 /// firewall.

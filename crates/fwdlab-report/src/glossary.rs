@@ -43,7 +43,7 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
     ),
     (
         "intended load",
-        "Frames per second that the generator was asked to send (RFC 2285 section 3.5.1).",
+        "Frames per second that the generator tries to send (RFC 2285 section 3.5.1).",
     ),
     (
         "iteration",

@@ -156,7 +156,7 @@ fn tests(run: &Run<'_>) -> Vec<Test> {
     };
     let mut all = vec![test(
         "run",
-        "the run came to its end",
+        "the run finished",
         match info.state {
             RunState::Finished => Came::Passed,
             RunState::Running => Came::Broken("unfinished", error()),

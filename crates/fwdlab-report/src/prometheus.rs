@@ -151,7 +151,7 @@ fn of_run(all: &mut Families, info: &RunInfo, summary: &Summary) {
         }
         let failed = case.failures().count();
         for (result, count) in [("good", case.iterations.len() - failed), ("failed", failed)] {
-            let help = "Iterations of a test case, by what came of them.";
+            let help = "Iterations of a test case, by result.";
             all.add(
                 "fwdlab_iterations",
                 help,

@@ -16,10 +16,7 @@ pub(crate) fn headline(search: &SearchOutcome) -> String {
         .map(|(index, goal)| {
             let label = label(index, &search.goals);
             let beyond = search.far_above(goal).map_or(String::new(), |best| {
-                format!(
-                    " (far below the {} that came out of a higher load)",
-                    rate(best)
-                )
+                format!(" (far below the {} forwarded at a higher load)", rate(best))
             });
             match (goal.relevant_lower_bound_pps, goal.relevant_upper_bound_pps) {
                 (Some(pps), Some(_)) if goal.regular && !goal.tester_bound => {

@@ -251,7 +251,7 @@ fn improvements<'a>(run: &Run<'a>, grid: &Grid) -> Vec<Better<'a>> {
         let name = &own.case.configuration;
         let values = good
             .iter()
-            .map(|(_, one, _)| format!("{} beside {} values", one.n[1], one.n[0]));
+            .map(|(_, one, _)| format!("{} values compared with {}", one.n[1], one.n[0]));
         let mut evidence = vec![format!("95 % intervals, against {}", grid.reference)];
         evidence.extend(values.take(1));
         let tip = Tip {

@@ -226,7 +226,7 @@ pub async fn answered(
     next: Next,
 ) -> Response {
     let Some(place) = places.answer(&connection).await else {
-        let why = "this server has too many answers to make; ask again in some seconds";
+        let why = "this server has too many requests; try again in some seconds";
         let mut busy = Refusal(StatusCode::SERVICE_UNAVAILABLE, why.into()).into_response();
         let headers = busy.headers_mut();
         headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));

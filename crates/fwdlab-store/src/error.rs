@@ -107,7 +107,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A run that has ended does not take requests.
-    #[error("{} is not running: nothing can be asked of it any more", path.display())]
+    #[error("{} is not running and takes no more requests", path.display())]
     NotRunning {
         /// Its directory.
         path: PathBuf,

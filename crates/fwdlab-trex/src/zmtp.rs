@@ -72,7 +72,7 @@ impl<S: Read + Write> Peer<S> {
             return Err(wrong("the other end does not speak ZMTP 3"));
         }
         if theirs[12..32] != mechanism() {
-            return Err(wrong("the other end wants a security mechanism"));
+            return Err(wrong("the other end requires a security mechanism"));
         }
         let mut peer = Peer { stream };
         peer.stream.write_all(&ready(kind))?;

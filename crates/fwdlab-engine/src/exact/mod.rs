@@ -313,12 +313,8 @@ impl Idle {
 /// kernel waits for some 20 ms when it sets up and ends a test run.
 fn idle_ns() -> Result<u64, EngineError> {
     const FILE: &str = "/proc/timer_list";
-    let text = std::fs::read_to_string(FILE).map_err(|e| {
-        EngineError::system(
-            format!("read {FILE}, which says how long the CPU was idle"),
-            e,
-        )
-    })?;
+    let text = std::fs::read_to_string(FILE)
+        .map_err(|e| EngineError::system(format!("read {FILE} for the idle time of the CPU"), e))?;
     let mut all = text.lines().filter_map(idle_of).peekable();
     match all.peek() {
         Some(_) => Ok(all.sum()),

@@ -156,7 +156,7 @@ impl Sender for Replay {
             (_, LoadPlan::Stretches(_)) => {
                 return Err(EngineError::Unsupported {
                     engine: "replay",
-                    what: "send a recording at a load that changes; it has times of its own, or one load".into(),
+                    what: "send a recording at a changing load; use its recorded times, or a constant load".into(),
                 });
             }
         };

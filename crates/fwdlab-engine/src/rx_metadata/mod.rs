@@ -125,10 +125,7 @@ impl Answers {
             let error = io::Error::from_raw_os_error(errno);
             reasons.push(format!("{error} for {count} of {frames}"));
         }
-        let reason = format!(
-            "the driver was asked when frames arrived: {}",
-            reasons.join(", ")
-        );
+        let reason = format!("no arrival times from the driver: {}", reasons.join(", "));
         (Origin::XDP, Some(reason))
     }
 }

@@ -345,7 +345,9 @@ impl<T: Transmit> Sender for SocketSender<T> {
             ));
         }
         if let Some(rate) = (rates.iter()).find(|rate| !(**rate >= 0.0 && rate.is_finite())) {
-            return wrong(format!("{rate} frames/s is no rate; it must be 0 or more"));
+            return wrong(format!(
+                "{rate} frames/s is not a valid rate; it must be 0 or more"
+            ));
         }
         if armed.in_order && !armed.keeps_order(rates) {
             return Err(EngineError::Unsupported {

@@ -95,8 +95,8 @@ impl Bent {
             return Err(EngineError::Unsupported {
                 engine: "a load that changes",
                 what: format!(
-                    "scale the times of {}: streams that begin later, pause or end have times of their own. Send it at one load, or \
-                     with streams that go on all the time",
+                    "scale the times of {}: it has streams that start later, pause or end. Use a constant load, or streams that run all \
+                     the time",
                     frames.traffic.name
                 ),
             });

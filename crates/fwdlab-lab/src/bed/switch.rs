@@ -209,7 +209,7 @@ impl Agent {
     }
 
     fn ask(&mut self, objects: &[Vec<u32>], is_next: bool) -> Result<Vec<Binding>, LabError> {
-        let mut why = "it says nothing".to_owned();
+        let mut why = "no reply".to_owned();
         for _ in 0..TRIES {
             self.request_id = self.request_id.wrapping_add(1) & i32::MAX;
             let question = snmp::get(&self.community, self.request_id, objects, is_next);

@@ -422,7 +422,7 @@ impl Bed {
             }
         } else {
             problems.dedup();
-            format!("not as it should be: {}", problems.join("; "))
+            format!("setup is incomplete: {}", problems.join("; "))
         };
         self.notes.insert("dut".into(), words);
     }

@@ -80,8 +80,8 @@ impl Dut for BlackBox {
         match swept {
             Swept::Stream | Swept::Units => Ok(None),
             _ => self.refuse(
-                format!("set {value} of what is swept"),
-                "set it by hand and measure every value in a run of its own; flows and sizes are the tester's and can be swept",
+                format!("set the swept value {value}"),
+                "set it by hand and measure each value in a separate run; flows and sizes are set in the tester and can be swept",
             ),
         }
     }

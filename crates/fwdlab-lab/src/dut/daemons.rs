@@ -167,8 +167,8 @@ impl Daemons {
         };
         if found.is_empty() {
             return Err(LabError::Preflight(format!(
-                "it names ${VARIABLE}, and has put no file there. Have each of its daemons write its process's number to \
-                 ${VARIABLE}/NAME.pid, and what it says to NAME.log beside it"
+                "it uses ${VARIABLE}, but has created no file there. Let each of its daemons write its PID to ${VARIABLE}/NAME.pid, and \
+                 its log to NAME.log next to it"
             )));
         }
         *self.known() = found;

@@ -81,10 +81,7 @@ impl<'a> Uploads<'a> {
                 quoted(parent)
             );
         }
-        let what = format!(
-            "look at the files in place of those of {}",
-            folder.path.display()
-        );
+        let what = format!("inspect the files that {} replaces", folder.path.display());
         let command = Command::new("sh", &["-s"]).with_input(script).called(&what);
         let said = host.run(&command, Limit::OURS)?;
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -108,8 +105,8 @@ impl<'a> Uploads<'a> {
                     let content = host.read(&file.theirs)?;
                     if content.len() > LARGEST {
                         return Err(LabError::Preflight(format!(
-                            "{} on {} has {} bytes, and files of more than {LARGEST} are not replaced: what was there would have to be \
-                             written down. Leave it out of the set, or replace it by hand",
+                            "{} on {} has {} bytes. Files of more than {LARGEST} bytes are not replaced, because their old contents would \
+                             have to be recorded. Leave it out of the set, or replace it by hand",
                             file.theirs,
                             host.name(),
                             content.len()
@@ -123,7 +120,7 @@ impl<'a> Uploads<'a> {
                 }
                 ("other", _) => {
                     return Err(LabError::Preflight(format!(
-                        "{} on {} is no file, so that none can be put in its place. Look at it there, or leave it out of the set",
+                        "{} on {} is not a regular file and cannot be replaced. Check it there, or leave it out of the set",
                         file.theirs,
                         host.name()
                     )));
@@ -170,7 +167,7 @@ impl<'a> Uploads<'a> {
             let _ = writeln!(script, "{command}");
         }
         let what = format!(
-            "put back the files in place of those of {}",
+            "restore the files that {} replaced",
             self.folder.path.display()
         );
         Command::new("sh", &["-s"]).with_input(script).called(what)
@@ -372,6 +369,9 @@ mod tests {
         let mut wrong = folder.clone();
         wrong.files[0].theirs = format!("{}/etc/d", root.display());
         let error = Uploads::look(&host, &wrong, Around::default()).unwrap_err();
-        assert!(error.to_string().contains("is no file"), "{error}");
+        assert!(
+            error.to_string().contains("is not a regular file"),
+            "{error}"
+        );
     }
 }

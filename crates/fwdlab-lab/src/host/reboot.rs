@@ -89,7 +89,7 @@ pub(super) fn send_and_wait(
             "it went away, and has not come back within {after:.0} s{last}. Look at its console"
         )),
         false => Failure::Refused(format!(
-            "it was told to restart, and {after:.0} s later it still runs as before{last}"
+            "it did not restart within {after:.0} s of the command{last}"
         )),
     }))
 }
@@ -203,7 +203,7 @@ mod tests {
         assert!(text.contains("Connection refused"), "{text}");
         let machine = Machine::new([Ok("boot-1"), Ok("boot-1")]);
         let text = reboot(&machine, 50, &|| false).unwrap_err();
-        assert!(text.contains("it still runs as before"), "{text}");
+        assert!(text.contains("it did not restart within"), "{text}");
         let not_allowed = Failure::Exit {
             status: "exit status: 1".into(),
             said: "must be superuser".into(),

@@ -53,7 +53,7 @@ impl Remote {
     /// Asks its agent for its identity.
     pub(crate) fn hello(&self, limit: Limit<'_>) -> Result<Hello, HostError> {
         let answer = self.connection.hello(limit);
-        answer.map_err(|failure| HostError::new(&self.name, "ask who is there", failure))
+        answer.map_err(|failure| HostError::new(&self.name, "identify the agent", failure))
     }
 
     /// Returns one of its network namespaces as a host.

@@ -142,7 +142,7 @@ impl Undo {
             step: step.clone(),
         };
         state.write(&line).map_err(|e| {
-            let what = format!("write down how to take back {what} on {}", host.name());
+            let what = format!("record how to undo {what} on {}", host.name());
             LabError::system(what, e)
         })?;
         state.next += 1;
@@ -437,7 +437,7 @@ mod tests {
         let error = Undo::new(full).before(&host, "table a", undo("a"));
         let text = error.unwrap_err().to_string();
         assert!(
-            text.contains("write down how to take back table a on router1"),
+            text.contains("record how to undo table a on router1"),
             "{text}"
         );
     }

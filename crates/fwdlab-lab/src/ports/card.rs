@@ -48,8 +48,8 @@ impl Stamping {
             return Ok(Stamping { _held: held });
         }
         Err(LabError::Preflight(format!(
-            "the card of {} was asked to timestamp all frames, but set itself to transmit type {} and receive filter {} \
-             instead; its previous configuration has been restored. Use --timestamps software",
+            "the card of {} does not timestamp all frames: it chose transmit type {} and receive filter {}; its previous configuration has \
+             been restored. Use --timestamps software",
             port.interface, held.got.tx_type, held.got.rx_filter
         )))
     }

@@ -297,7 +297,7 @@ fn refusal(spec: &PortSpec, roles: &[Role], found: &[(Danger, String)]) -> LabEr
         }
     }
     LabError::Preflight(format!(
-        "{what} {}: {}. Use another port, or, if nobody needs this one, add {}",
+        "{what} {}: {}. Use another port, or, if nothing else uses this one, add {}",
         spec.interface,
         reasons.join("; "),
         flags.join(" ")
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(
             words,
             "refusing to send on eth0: it has the address 10.0.0.5; it has the address 10.0.0.6; it carries the default \
-             route. Use another port, or, if nobody needs this one, add --allow-address --allow-default-route"
+             route. Use another port, or, if nothing else uses this one, add --allow-address --allow-default-route"
         );
     }
 }

@@ -76,7 +76,7 @@ fn governor(governors: &[(usize, String)]) -> Check {
             Check::warn(
                 NAME,
                 format!(
-                    "{name} on CPU {}: the clock frequency follows the load, and so do the figures",
+                    "{name} on CPU {}: the clock frequency changes with the load, and the results with it",
                     cpus.join(",")
                 ),
                 format!("echo performance | sudo tee {FOLDER}/cpu*/cpufreq/scaling_governor"),
@@ -111,7 +111,7 @@ fn threads(siblings: &[usize], dut_cpu: usize, generator_cpus: &[usize]) -> Chec
         )
     } else {
         format!(
-            "the DUT's CPU {dut_cpu} shares its core with CPU {}: whatever runs there slows it down",
+            "the DUT's CPU {dut_cpu} shares its core with CPU {}: processes on that CPU slow it down",
             others.join(",")
         )
     };

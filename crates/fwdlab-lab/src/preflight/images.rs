@@ -27,7 +27,7 @@ pub(super) fn checks() -> Vec<Check> {
 fn packages(missing: &[&str]) -> Check {
     const NAME: &str = "kernel packages";
     match missing {
-        [] => Check::ok(NAME, format!("{} are there", PROGRAMS.join(", "))),
+        [] => Check::ok(NAME, format!("{} are installed", PROGRAMS.join(", "))),
         missing => Check::warn(
             NAME,
             format!(
@@ -64,7 +64,7 @@ fn cache(folder: &Path, room: Result<Room, String>) -> Check {
             "let FWDLAB_CACHE name a folder that can be written",
         )
     } else if room.free_bytes < LITTLE {
-        Check::warn(NAME, format!("{finding}: a kernel takes some 200 MB"), FIX)
+        Check::warn(NAME, format!("{finding}: a kernel takes about 200 MB"), FIX)
     } else {
         Check::ok(NAME, finding)
     }

@@ -41,7 +41,7 @@ fn version(release: &str) -> Check {
 fn type_information(exists: bool) -> Check {
     const NAME: &str = "kernel types";
     if exists {
-        Check::ok(NAME, "/sys/kernel/btf/vmlinux is there")
+        Check::ok(NAME, "/sys/kernel/btf/vmlinux exists")
     } else {
         Check::warn(
             NAME,

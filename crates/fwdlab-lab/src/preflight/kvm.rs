@@ -22,18 +22,18 @@ fn judge(may: Result<(), Errno>) -> Check {
     match may {
         Ok(()) => Check::ok(
             NAME,
-            format!("{DEVICE} is there and may be used; whether a guest boots by it was not tried"),
+            format!("{DEVICE} exists and is accessible; booting a guest with it was not tested"),
         ),
         Err(Errno::NOENT) => Check::skip(
             NAME,
             format!(
-                "no {DEVICE}: guests are emulated, and instructions are counted so in any case"
+                "no {DEVICE}: guests are emulated; instructions are always counted in the emulator"
             ),
         ),
         Err(error) => Check::skip(
             NAME,
             format!(
-                "{DEVICE} is there and may not be used ({error}): guests are emulated, and instructions are counted so in any case"
+                "{DEVICE} exists, but is not accessible ({error}): guests are emulated; instructions are always counted in the emulator"
             ),
         ),
     }
@@ -50,6 +50,6 @@ mod tests {
         assert_eq!(judge(Err(Errno::NOENT)).status, Status::Skip);
         let refused = judge(Err(Errno::ACCESS));
         assert_eq!(refused.status, Status::Skip);
-        assert!(refused.finding.contains("may not be used"), "{refused:?}");
+        assert!(refused.finding.contains("not accessible"), "{refused:?}");
     }
 }

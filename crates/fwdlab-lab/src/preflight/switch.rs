@@ -21,7 +21,7 @@ pub(super) fn checks(switch: &Switch, addresses: &[(&'static str, Mac)]) -> Vec<
     let Some(place) = &switch.host else {
         return vec![Check::warn(
             "MAC ageing",
-            "nobody looks into this switch: a receiver never talks, and when its address is forgotten its frames go to all ports",
+            "fwdlab cannot check this switch: a receiver never sends, and when its address ages out, its frames go to all ports",
             format!(
                 "static addresses, or ageing longer than a test; no STP, LLDP, CDP, flow control or storm control: {LINES}"
             ),
@@ -293,6 +293,9 @@ mod tests {
         let said = words(&judged(&both, &[], &links(30000, 0), Some("")));
         assert!(said.contains("joins link a with link b"), "{said}");
         let said = words(&checks(&switch(), &[]));
-        assert!(said.contains("Warn MAC ageing nobody looks into"), "{said}");
+        assert!(
+            said.contains("Warn MAC ageing fwdlab cannot check"),
+            "{said}"
+        );
     }
 }

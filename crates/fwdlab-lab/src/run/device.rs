@@ -90,7 +90,7 @@ const RESET_TICK: Duration = Duration::from_millis(1);
 const LATE_NS: u64 = 1_000_000_000;
 
 /// A device whose bed could not be built is not used.
-const STANDS: &str = "a bed stands";
+const STANDS: &str = "a bed exists";
 
 /// Makes trials.
 pub(super) trait Device {
@@ -555,7 +555,7 @@ impl Real<'_> {
                 known.push(frames);
             }
         }
-        least.ok_or_else(|| LabError::Preflight("no series was asked for".into()))
+        least.ok_or_else(|| LabError::Preflight("no series was requested".into()))
     }
 
     /// Returns a load that overloads the DUT; `None` if the tester cannot send more than the DUT
@@ -773,7 +773,7 @@ impl Real<'_> {
 /// Describes the count of a meter.
 fn frames_at(counters: &Counters, stage: &Stage) -> String {
     let passed = counters.chain.passed(stage);
-    passed.map_or("nobody knows how many frames".into(), |frames| {
+    passed.map_or("an unknown number of frames".into(), |frames| {
         format!("{frames} frames")
     })
 }

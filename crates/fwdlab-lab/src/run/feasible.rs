@@ -162,7 +162,7 @@ fn can_set(system: System, swept: &Swept) -> Result<(), String> {
             "fwdlab cannot log in to its DUT to set what is swept: sweep flows or size, which are the tester's".into(),
         ),
         (System::Vpp | System::Freebsd | System::Bsdrp, Swept::Cores) => Err(format!(
-            "the number of CPUs of {} is known when it starts: measure every number in a campaign of its own",
+            "the number of CPUs of {} is set when it starts: measure each number in a separate campaign",
             system_name(system)
         )),
         _ => Ok(()),
@@ -179,7 +179,7 @@ fn can_procedure(
     let campaign = plan.campaign();
     if !is_embedded && needs_management(&campaign.procedure) {
         return Ok(Err(
-            "it asks the DUT over a port for its management, which a test bed of hosts has not: say with address where it is asked".into(),
+            "it queries the DUT over a management port, which a test bed of hosts does not have: set address to the DUT's management address".into(),
         ));
     }
     // a VPP that we start has no namespace but its own

@@ -660,7 +660,7 @@ fn how_far(chain: &Chain) -> String {
         [Some(reached), Some(left)] => {
             format!("{reached} frames reached the DUT's input and {left} left at its output")
         }
-        _ => "how far they came is not known, for the DUT's ports cannot be read".into(),
+        _ => "it is not known how far they came, because the DUT's ports cannot be read".into(),
     }
 }
 

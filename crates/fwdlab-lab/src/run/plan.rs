@@ -799,7 +799,7 @@ fn changes(plan: &Plan) -> Vec<String> {
         .any(|case| case.dut == Kind::VppHugePages)
     {
         changes.push(
-            "this host: as many huge pages of 2 MiB as VPP's memory needs and are not free (vm.nr_hugepages), put back with the bed"
+            "this host: the huge pages of 2 MiB that VPP's memory needs and that are not free yet (vm.nr_hugepages), restored with the bed"
                 .into(),
         );
     }

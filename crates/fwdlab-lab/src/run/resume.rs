@@ -100,8 +100,8 @@ impl CutOff {
         let info = &self.stored.info;
         let wrong = |what: &str, was: &dyn std::fmt::Display, is: &dyn std::fmt::Display| {
             Err(LabError::Preflight(format!(
-                "cannot resume {}: {what} was {was} and is {is} now, so that the rest could not be compared with what was measured. Put it \
-                 back, or start the campaign again",
+                "cannot resume {}: {what} was {was} and is {is} now, so the remaining results would not be comparable with the earlier \
+                 ones. Restore it, or start the campaign again",
                 info.id
             )))
         };
@@ -148,7 +148,8 @@ impl CutOff {
         for (name, bytes) in plan.inputs()? {
             if self.writer.kept_input(&name)?.as_ref() != Some(&bytes) {
                 return Err(LabError::Preflight(format!(
-                    "cannot resume {}: {name} is not what it was when the run began (kept in {}). Put it back, or start the campaign again",
+                    "cannot resume {}: {name} has changed since the run began (the original is {}). Restore it, or start the campaign \
+                     again",
                     info.id,
                     self.stored.path.join("inputs").join(&name).display()
                 )));

@@ -298,7 +298,7 @@ impl Bench<'_> {
                         let place = places
                             .iter()
                             .position(|&c| c == configuration)
-                            .expect("every configuration has a place");
+                            .expect("every configuration has an index");
                         tester.select(place)?;
                         tester.wait(SETTLE);
                         let mut slice =
@@ -804,7 +804,7 @@ fn through_switch(chain: &mut Chain, before: &SwitchPackets, after: &SwitchPacke
         let mut meter = Meter::exact(stage, counter, passed?);
         if !after.is_prompt {
             meter.is_approximate(
-                "a switch may say by SNMP what it counted some seconds before".into(),
+                "a switch may report counts by SNMP that are some seconds old".into(),
             );
         }
         Some(match is_behind {

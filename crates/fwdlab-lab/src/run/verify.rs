@@ -447,7 +447,7 @@ fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
 /// Runs the procedure again with the answers that its trials gave.
 fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let Some((asked, limits)) = kept(run) else {
-        let why = "what the procedure found: what it was asked is not kept with this run";
+        let why = "what the procedure found: its parameters are not stored with this run";
         again.not_derived.push(why.into());
         return;
     };

@@ -259,7 +259,7 @@ impl Router {
                 self.set(&file(path)?, input);
                 String::new()
             }
-            ["put", "settings", "back"] => {
+            ["restore", "settings"] => {
                 for line in input.lines().filter(|line| *line != "set -e") {
                     let (value, path) = line.strip_prefix("echo '")?.split_once("' > ")?;
                     self.set(&file(path)?, value);

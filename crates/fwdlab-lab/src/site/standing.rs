@@ -593,8 +593,8 @@ impl Builder for Standing {
         }
         if wanted.is_managed {
             return refuse(
-                "has no management port that fwdlab knows of",
-                "Omit management frames, say with address where its management is asked, or measure on the embedded bed",
+                "has no known management port",
+                "Omit management frames, set address to the DUT's management address, or measure on the embedded bed",
             );
         }
         let registry = Registry::open()?;
@@ -861,7 +861,7 @@ impl Builder for Standing {
         match &self.dut {
             Some(Address::Ssh(_)) => Ok(()),
             Some(address) => Err(format!(
-                "its DUT is {address}, which is not restarted: fwdlab runs there, too"
+                "its DUT is {address}, which is not restarted, because fwdlab runs there, too"
             )),
             None => Err("fwdlab cannot log in to its DUT".into()),
         }

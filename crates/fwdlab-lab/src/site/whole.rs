@@ -294,8 +294,8 @@ impl Builder for Whole {
         };
         let Ends { a, b } = &self.bed.networks;
         Some(vec![format!(
-            "a virtual machine starts {}, which stays as it is, joined to {}{} and {}{} in a namespace of this machine; all of it goes when \
-             the run ends",
+            "a virtual machine starts {}, which is not modified, connected to {}{} and {}{} in a namespace of this machine; all of it is \
+             removed when the run ends",
             self.disk.path.display(),
             PORTS[0],
             named(a),

@@ -117,7 +117,7 @@ fn number(pattern: &str, name: &str) -> Option<u32> {
 /// Parses the output of `ip -s -s -j link show`: counters of all interfaces.
 pub(super) fn links(text: &str) -> Result<BTreeMap<String, PortCount>, String> {
     let all: Vec<Value> = serde_json::from_str(text.trim()).map_err(|error| {
-        format!("`ip -s -s -j link show` prints no JSON ({error}): an iproute2 from 2018 on does")
+        format!("`ip -s -s -j link show` prints no JSON ({error}): use iproute2 of 2018 or later")
     })?;
     let of = |link: &Value| {
         let name = link.get("ifname")?.as_str()?.to_owned();

@@ -77,8 +77,8 @@ pub fn look(host: &dyn Host, port: &str) -> Result<Look, LabError> {
     };
     if queues.is_empty() {
         return Err(LabError::Preflight(format!(
-            "nothing is known of the queues of {port} on {}: `{text}` has no packets by queue under a name that is known here. Its driver \
-             may not count them; docs/reference/telemetry.md lists those that do",
+            "no counters for the queues of {port} on {}: `{text}` has no packets per queue under a known name. Its driver may not count \
+             them; docs/reference/telemetry.md lists those that do",
             host.name()
         )));
     }

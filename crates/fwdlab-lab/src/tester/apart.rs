@@ -128,7 +128,7 @@ fn only_counts(ways: &[Way]) -> Result<Option<String>, LabError> {
     for way in ways {
         if way.tx.len() > 1 {
             return Ok(Some(format!(
-                "{} hosts send into one port of the DUT, and number their frames alike. Send with one of them for it",
+                "{} hosts send into one port of the DUT and number their frames alike. Send with only one of them",
                 way.tx.len()
             )));
         }
@@ -136,8 +136,8 @@ fn only_counts(ways: &[Way]) -> Result<Option<String>, LabError> {
         for (port, _) in &way.tx {
             if port.clock()? != arrives {
                 return Ok(Some(format!(
-                    "they leave by the clock of {} and arrive by that of {}, which are not known to be the same. Let sender and receiver be \
-                     one machine for it",
+                    "frames leave by the clock of {} and arrive by the clock of {}, which may differ. Send and receive with the same \
+                     machine",
                     port.host(),
                     way.rx.host()
                 )));
@@ -353,7 +353,7 @@ impl Sender for FarSender {
     }
 
     fn renew(&mut self) -> Result<Duration, EngineError> {
-        let what = "go on from other memory";
+        let what = "continue from other memory";
         match self.far.ask(what, &Question::Renew, &[], Limit::OURS)? {
             Answer::Paused(time) => Ok(time),
             other => self.far.out_of_step(what, other),
@@ -435,7 +435,7 @@ impl Receiver for FarReceiver {
     }
 
     fn is_lost(&self) -> bool {
-        let asked = (self.far).ask("see whether it is there", &Question::Here, &[], ALIVE);
+        let asked = (self.far).ask("check whether it responds", &Question::Here, &[], ALIVE);
         !matches!(asked, Ok(Answer::Done))
     }
 

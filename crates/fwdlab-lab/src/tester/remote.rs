@@ -163,7 +163,7 @@ impl Rig for Behind {
     }
 
     fn renew(&mut self) -> Result<Duration, LabError> {
-        let what = "go on from other memory";
+        let what = "continue from other memory";
         match self.ask(what, Question::Renew)? {
             Answer::Paused(time) => Ok(time),
             other => self.out_of_step(what, other),

@@ -135,7 +135,7 @@ fn prove(accelerator: Accelerator, device: &Path, patience: Duration) -> Result<
             format!("QEMU says: {first}")
         }
         Failure::TimedOut { after, .. } => format!(
-            "{at} is there, but a guest of one sector did not end within {:.0} s",
+            "{at} exists, but a guest of one sector did not end within {:.0} s",
             after.as_secs_f64()
         ),
         _ => error.to_string(),

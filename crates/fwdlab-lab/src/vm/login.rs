@@ -112,13 +112,13 @@ pub fn log_in(
         let why = match error.failure {
             // the console may allow another way, once it asks for a login
             Failure::Refused(why) if console == Console::WantsPassword => {
-                format!("it does not let us in: {why}; its console wants a password")
+                format!("it rejects the login: {why}; its console asks for a password")
             }
             _ if began.elapsed() < BOOT => {
                 std::thread::sleep(BETWEEN);
                 continue;
             }
-            Failure::Refused(why) => format!("it does not let us in: {why}"),
+            Failure::Refused(why) => format!("it rejects the login: {why}"),
             _ => format!(
                 "it does not answer to SSH after {:.0} s ({error})",
                 BOOT.as_secs_f64()

@@ -24,8 +24,8 @@ const OPTIONS: [&str; 5] = ["-shared", "-fPIC", "-O2", "-w", "-fvisibility=hidde
 pub enum PluginError {
     /// There is no compiler, or it does not run.
     #[error(
-        "cannot run {compiler}: {source}. It compiles the plugin that says which functions the instructions are of; everything else works \
-         without. To have profiles, install a C compiler: apt-get install gcc libc6-dev"
+        "cannot run {compiler}: {source}. It compiles the plugin that attributes instructions to functions; everything else works without \
+         it. For profiles, install a C compiler: apt-get install gcc libc6-dev"
     )]
     NoCompiler {
         /// What was tried.
@@ -35,8 +35,8 @@ pub enum PluginError {
     },
     /// The compiler refused.
     #[error(
-        "{compiler} cannot compile the plugin that says which functions the instructions are of; everything else works without. It says: \
-         {said}. Where a header is missing: apt-get install libc6-dev"
+        "{compiler} cannot compile the plugin that attributes instructions to functions; everything else works without it. Its output: \
+         {said}. If a header is missing: apt-get install libc6-dev"
     )]
     Refused {
         /// What was tried.

@@ -198,7 +198,7 @@ impl Qemu {
         let monitor = self
             .monitor
             .as_ref()
-            .expect("it is there once it has started");
+            .expect("it exists once it has started");
         monitor.ask(what)
     }
 

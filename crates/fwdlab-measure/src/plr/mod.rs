@@ -335,7 +335,7 @@ impl Procedure for Plr {
                 objection.unwrap_or_default()
             ),
             () if !is_bounded => format!(
-                "not found: the forwarding rate varies so much from trial to trial that such a load may not exist; if it does, \
+                "not found: the forwarding rate varies so much between trials that such a load may not exist; if it does, \
                  it is below {:.0} frames/s",
                 upper.unwrap_or(p.max_load_pps)
             ),

@@ -304,7 +304,10 @@ impl Procedure for BackToBack {
             further.push(format!("{} repetitions instead of 50", p.repetitions));
         }
         if p.step_frames > 1 {
-            further.push(format!("burst lengths known to {} frames", p.step_frames));
+            further.push(format!(
+                "burst lengths in steps of {} frames",
+                p.step_frames
+            ));
         }
         if p.setup.line_rate_pps.is_none() {
             further.push(

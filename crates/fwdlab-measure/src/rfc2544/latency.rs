@@ -97,7 +97,7 @@ impl Latency {
         }
         if p.tag_from_ns >= p.trial_ns || (p.mode == LatencyMode::Rfc8219 && p.tagged == 0) {
             return Err(format!(
-                "tagging from {} on finds no frame in a trial of {}",
+                "no frame is tagged: tagging starts at {} in a trial of {}",
                 time(p.tag_from_ns),
                 time(p.trial_ns)
             ));

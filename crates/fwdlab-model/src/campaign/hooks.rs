@@ -335,7 +335,8 @@ impl Campaign {
             return Err(wrong(Some("within"), why));
         }
         if every == Every::Campaign && on != On::Controller {
-            let why = "around the whole campaign only the controller is there, for hosts are reached and beds built within it: say on = \"controller\"";
+            let why = "around the whole campaign only the controller exists, because hosts are connected and beds built during it: set on \
+                       = \"controller\"";
             return Err(wrong(Some("every"), why));
         }
         if self.is_simulated() {

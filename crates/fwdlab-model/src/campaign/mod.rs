@@ -855,7 +855,8 @@ impl Campaign {
             .every
             .is_some_and(|every| every.0 < SHORTEST_SAMPLE)
         {
-            let why = "a sample costs the DUT some milliseconds of CPU: 100ms is the shortest time between two";
+            let why =
+                "a sample costs the DUT some milliseconds of CPU: the shortest interval is 100ms";
             return wrong(&["telemetry", "every"], why);
         }
         match telemetry.power.as_deref().map(str::trim) {

@@ -81,7 +81,7 @@ impl Campaign {
         }
         match self.procedure.counting() {
             Counting::Instructions => {
-                let why = "every iteration boots a machine of its own: omit this";
+                let why = "every iteration boots a new machine: omit this";
                 return wrong(&["reboot"], why);
             }
             Counting::Slices => {

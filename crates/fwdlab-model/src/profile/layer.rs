@@ -553,7 +553,7 @@ impl JsonSchema for Form {
 
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
-            "description": "A name, for a layer with default values, or name and values",
+            "description": "Name of the layer, alone (default values) or with values",
             "anyOf": [{ "enum": Layer::NAMES }, generator.subschema_for::<Layer>()]
         })
     }

@@ -188,7 +188,7 @@ impl Vary {
             if moves || self.next.is_some() || self.name.is_some() || self.ports.is_some() {
                 return wrong(
                     "use",
-                    "an entry that uses another entry's value cannot have its own",
+                    "an entry that uses another entry's value must not set its own",
                 );
             }
             return match nowhere {

@@ -61,7 +61,7 @@ impl Shown for Management {
             right("round trip", "round_trip_median_s") => trip(at.round_trip_s, |s| s.median),
             right("longest", "round_trip_max_s") => trip(at.round_trip_s, |s| s.max),
             right("no answer for", "silent_s") => Cell::new(time(at.silent_s), at.silent_s),
-            right("as at rest after", "recovery_s") => match is_flood {
+            right("recovered after", "recovery_s") => match is_flood {
                 true => Cell::optional(one.recovery_s, "not seen", at_rest),
                 false => Cell::text(""),
             },

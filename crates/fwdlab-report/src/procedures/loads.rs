@@ -182,13 +182,13 @@ impl Shown for ForwardingRate {
         let (share, pps, lower) = (percent(100.0 * ratio), rate(pps), rate(lower));
         Some(match (ratio < LIVELOCK, self.not_saturated) {
             (_, true) => format!(
-                "cannot tell whether the output collapses: less than 1.1 times what came out ({pps}) was offered"
+                "cannot tell whether the output collapses: the offered load was less than 1.1 times the output ({pps})"
             ),
             (true, _) => format!(
-                "the output collapses: {pps} in overload, {share} of what comes out of a lower load ({lower})"
+                "the output collapses: {pps} in overload, {share} of the output at a lower load ({lower})"
             ),
             (false, _) => format!(
-                "the output does not collapse: {pps} in overload, {share} of what comes out of a lower load ({lower})"
+                "the output does not collapse: {pps} in overload, {share} of the output at a lower load ({lower})"
             ),
         })
     }

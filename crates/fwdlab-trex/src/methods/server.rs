@@ -19,7 +19,7 @@ pub fn api_sync_v2(model: &mut Model, params: &Params<'_>) -> Result<Value, Faul
     let name = params.text("name")?;
     if name != "STL" {
         return Err(Fault::execute(format!(
-            "the client wants the API '{name}'; this server has STL, the stateless one"
+            "the client requests the API '{name}'; this server has only STL (stateless)"
         )));
     }
     check_version(params)?;
@@ -37,7 +37,7 @@ pub fn api_sync(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> 
     let kind = version.text("type")?;
     if kind != "core" {
         return Err(Fault::execute(format!(
-            "the client wants the API '{kind}'; this server has core"
+            "the client requests the API '{kind}'; this server has only core"
         )));
     }
     check_version(&version)?;

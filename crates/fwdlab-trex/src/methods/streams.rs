@@ -53,7 +53,7 @@ pub fn add(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let is_there = |profile: &Profile| profile.streams.contains_key(&id);
     if port.profiles.get(name).is_some_and(is_there) {
         return Err(Fault::execute(format!(
-            "stream {id} is there already; remove it first"
+            "stream {id} exists already; remove it first"
         )));
     }
     if let Some(group) = understood.group {

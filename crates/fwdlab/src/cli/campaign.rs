@@ -212,8 +212,8 @@ impl Run {
         let kept = cut.campaign()?;
         if text(&file)? != kept {
             return Err(Usage(format!(
-                "cannot resume {}: {} is not the campaign that was begun, which is kept with the run in inputs/campaign.toml. Put it back, \
-                 or start it anew",
+                "cannot resume {}: {} has changed since the run began; the original is inputs/campaign.toml in the folder of the run. \
+                 Restore it, or start the campaign again",
                 info.id,
                 file.display()
             ))
@@ -808,7 +808,7 @@ mod tests {
         "its DUT is a black box, which cannot",
         "its DUT is VPP, which cannot",
         "a VPP takes lines of its command line",
-        "over a port for its management",
+        "over a management port",
         "of a DUT on hosts they are not known",
     ];
 

@@ -118,7 +118,10 @@ const MORE: &[More] = &[
     More {
         command: "ramp",
         group: "Measure",
-        examples: &[("fwdlab ramp", "where loss begins, and what follows")],
+        examples: &[(
+            "fwdlab ramp",
+            "where loss begins, and what happens at higher loads",
+        )],
         codes: MEASURING,
         options: RUNNING,
     },

@@ -152,7 +152,7 @@ mod tests {
                 _ => assert!(!Profile::parse("x", &made).unwrap().streams.is_empty()),
             }
             let why = make(folder, "other").unwrap_err().to_string();
-            assert!(why.contains("is there already"), "{why}");
+            assert!(why.contains("exists already"), "{why}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), made);
         }
         for bad in ["", "a/b", "../x", ".x", "a b"] {

@@ -56,7 +56,8 @@ impl Queues {
             None => self.port.clone().unwrap_or_default(),
             Some(name) => {
                 let BedFile::Hosts(bed) = test_bed::find(Path::new(""), name)? else {
-                    let why = "a virtual machine as a test bed is there only while it is measured";
+                    let why =
+                        "a test bed that is a virtual machine exists only while it is measured";
                     return Err(Usage(why.into()).into());
                 };
                 let (on, port) = of_bed(&bed, self.port.as_deref().unwrap_or("dut.a"))?;

@@ -156,7 +156,7 @@ impl Trex {
         };
         let BedFile::Hosts(bed) = test_bed::find(Path::new(""), name)? else {
             return Err(Usage(format!(
-                "the test bed {name} is a virtual machine; TRex's clients are served on hosts that stand, and on the embedded bed"
+                "the test bed {name} is a virtual machine; TRex clients are served only on existing hosts and on the embedded bed"
             ))
             .into());
         };

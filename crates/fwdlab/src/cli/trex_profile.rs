@@ -116,7 +116,7 @@ fn ask(trex: &Trex, path: &Path) -> anyhow::Result<Vec<BTreeMap<u32, Value>>> {
     let mut tunables = Map::new();
     for tunable in &trex.tunables {
         let Some((name, value)) = tunable.split_once('=') else {
-            return Err(Usage(format!("--tunable {tunable}: NAME=VALUE is wanted")).into());
+            return Err(Usage(format!("--tunable {tunable}: expected NAME=VALUE")).into());
         };
         // pass numbers as numbers
         let value = serde_json::from_str(value).ok().filter(Value::is_number);

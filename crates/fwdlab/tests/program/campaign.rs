@@ -480,7 +480,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
         (broken, "exit 3"),
         (
             nameless,
-            "it names $FWDLAB_DAEMONS, and has put no file there",
+            "it uses $FWDLAB_DAEMONS, but has created no file there",
         ),
     ] {
         let why = failure(case);

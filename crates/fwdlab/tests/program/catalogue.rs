@@ -142,7 +142,9 @@ fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
     let without = all.iter().find(|e| e["name"] == "gateways/esp-sizes");
     if list(&without.unwrap()["missing"]).contains(&"module esp4".into()) {
         assert!(
-            ended.out.contains("cannot have esp,tunnels=1: its kernel"),
+            ended
+                .out
+                .contains("cannot set up esp,tunnels=1: its kernel"),
             "{ended:?}"
         );
         lab.run(&["run", "gateways/esp-sizes"])

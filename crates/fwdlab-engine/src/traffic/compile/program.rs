@@ -623,7 +623,7 @@ impl Draft {
             let first = first & largest;
             if first + u128::from(count) - 1 > largest {
                 return Err(wrong(format!(
-                    "{count} values from {first} on do not fit {} bytes",
+                    "{count} values starting at {first} do not fit in {} bytes",
                     place.bytes
                 )));
             }

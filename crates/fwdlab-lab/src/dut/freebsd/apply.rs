@@ -368,7 +368,7 @@ impl FreeBsd {
         if self.making != Making::Bsdrp {
             return self.refuse(
                 "replace its image",
-                "it is no nanobsd; install what shall run there by hand",
+                "it is not a NanoBSD system; install the image by hand",
             );
         }
         let limit = Limit {

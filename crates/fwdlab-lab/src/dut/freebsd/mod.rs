@@ -205,7 +205,7 @@ impl FreeBsd {
                 }
             }
         }
-        let back = self.script(&format!("put {what} back"), &format!("set -e\n{back}"));
+        let back = self.script(&format!("restore {what}"), &format!("set -e\n{back}"));
         let script = self.script(&format!("set {what}"), &format!("set -e\n{script}"));
         self.changing(what, back, || {
             self.host.run(&script, Limit::OURS)?;

@@ -291,7 +291,7 @@ impl Machine {
             }
             _ => {}
         }
-        if command.starts_with("look at the files") {
+        if command.starts_with("inspect the files") {
             let of = |line: &str| match line.strip_prefix("look ") {
                 Some(path) if self.files.contains_key(path) => Some("file 644 0:0\n"),
                 Some(_) => Some("nothing\n"),
@@ -308,7 +308,7 @@ impl Machine {
             }
             return String::new();
         }
-        if command.starts_with("put back the files") {
+        if command.starts_with("restore the files") {
             for line in input.lines() {
                 if line.starts_with("rm -f ") {
                     let path = line.split_whitespace().nth(2).unwrap();
@@ -680,6 +680,7 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
                         let sets = [
                             "set ",
                             "put",
+                            "restore ",
                             "upload",
                             "reboot",
                             "FWDLAB",
@@ -751,7 +752,7 @@ fn a_daemon_that_dies_on_it_has_last_words() {
     assert!(told_of(&error).contains("ended before anything was measured"));
     machine.lock().unwrap().daemon = None;
     let error = apply().unwrap_err();
-    assert!(told_of(&error).contains("has put no file there"));
+    assert!(told_of(&error).contains("has created no file there"));
 }
 
 /// Returns the text of an error with its cause.
@@ -848,7 +849,7 @@ fn what_cannot_be_done_is_refused() {
         (generated(&dut, "nft-rules,n=1"), "nft-rules is of Linux"),
         (
             dut.upgrade(Path::new("/x.img"), "1.97", &control),
-            "it is no nanobsd",
+            "it is not a NanoBSD system",
         ),
     ] {
         let error = error.unwrap_err().to_string();

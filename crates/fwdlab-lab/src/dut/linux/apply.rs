@@ -281,7 +281,7 @@ impl Linux {
             }
         }
         if !back.is_empty() {
-            let back = Command::shell(&back).called("put settings of a set back");
+            let back = Command::shell(&back).called("restore settings of a set");
             self.undo.before(&self.place, "settings of a set", back)?;
         }
         Ok(())

@@ -66,7 +66,7 @@ impl Linux {
                 )
             }
             "smt" => self
-                .of_the_machine("have as many threads in a core")
+                .of_the_machine("set the threads per core")
                 .and_then(|()| {
                     self.set_file("/sys/devices/system/cpu/smt/control", one.value("state"))
                 }),
@@ -165,7 +165,7 @@ impl Linux {
         match self.place.files() {
             Files::Machine | Files::Guest => Ok(()),
             _ => Err(self.cannot(&format!(
-                "{what}: it is a part of this machine, whose CPUs are everybody's"
+                "{what}: it is part of this machine and shares its CPUs"
             ))),
         }
     }
@@ -286,7 +286,7 @@ mod tests {
         assert!(back.len() == 2 && back[1].contains("rx 512 tx 512"));
         for everybodys in ["governor,name=performance", "smt,state=off"] {
             let error = of(everybodys).unwrap_err().to_string();
-            assert!(error.contains("whose CPUs are everybody's"), "{error}");
+            assert!(error.contains("and shares its CPUs"), "{error}");
         }
     }
 }

@@ -75,8 +75,8 @@ impl Linux {
             Err(TryLockError::Error(e)) => return Err(LabError::system(&what, e)),
             Err(TryLockError::WouldBlock) => {
                 return Err(self.cannot(
-                    "set how many connections there may be: that is one setting of this whole machine, and another DUT has set it. \
-                     Measure one after the other (mrr, not paired), when no other fwdlab does",
+                    "set the maximum number of connections: the setting applies to this whole machine, and another DUT has set it. Measure \
+                     one after the other (mrr, not paired), while no other fwdlab measures",
                 ));
             }
         }
@@ -88,8 +88,8 @@ impl Linux {
             .map_err(|_| not_understood(host.as_ref(), &format!("read {COUNT}"), &said))?;
         if tracked > 0 && self.place.files() == Files::View {
             return Err(self.cannot(&format!(
-                "set how many connections there may be: that is a setting of this whole machine, which tracks {tracked} of its own. Measure \
-                 on a machine that is not in use, or say with --set-unconfined that configurations may change this one"
+                "set the maximum number of connections: the setting applies to this whole machine, which tracks {tracked} other \
+                 connections. Measure on a machine that is not in use, or allow configurations to change this one with --set-unconfined"
             )));
         }
         *held = Some(file);

@@ -100,7 +100,7 @@ impl Linux {
             "ipset" => self.ipset(one, n),
             "queues" => self.queues(n),
             "packet-steering" if n as usize > self.cpus.len() => Err(self.cannot(&format!(
-                "spread flows over {n} CPUs: {} of its CPUs are known to fwdlab",
+                "spread flows over {n} CPUs: fwdlab knows {} of its CPUs",
                 self.cpus.len()
             ))),
             "packet-steering" => self.steer(n as usize).map(drop),
@@ -229,7 +229,7 @@ impl Linux {
             };
             if before.is_empty() {
                 return Err(self.cannot(&format!(
-                    "set queues of {port}: its driver knows no number of them"
+                    "set the number of queues of {port}: its driver does not support that"
                 )));
             }
             if before.iter().all(|of| of.now == wanted) {
@@ -273,7 +273,7 @@ impl Linux {
             numbers.sort_unstable();
             if numbers.is_empty() {
                 return Err(self.cannot(&format!(
-                    "set the interrupts of {port}: it has none of its own, as ports of namespaces have none"
+                    "set the interrupts of {port}: it has no interrupts, like all ports of namespaces"
                 )));
             }
             for (irq, cpu) in numbers.iter().zip(cpus.iter().cycle()) {
@@ -622,9 +622,9 @@ mod tests {
                 "offload,feature=gro,state=on",
                 "router1 did not keep the setting: gro of ens1 is off, not on",
             ),
-            ("irq-affinity,cpus=2", "it has none of its own"),
+            ("irq-affinity,cpus=2", "it has no interrupts"),
             ("napi-affinity,cpus=2", "have the same names"),
-            ("packet-steering,n=4", "3 of its CPUs are known"),
+            ("packet-steering,n=4", "fwdlab knows 3 of its CPUs"),
             (
                 "sysctl,name=vm.swappiness,value=1",
                 "of its own are only settings that begin with net.",

@@ -65,8 +65,8 @@ impl Linux {
             ("openvpn", _) => self.has_daemons_of_its_own("a gateway")?,
             (_, Files::Ours) => {
                 return Err(LabError::Preflight(format!(
-                    "{} cannot have a gateway behind it: without isolation its network namespace would be one of this machine's. Omit \
-                     --set-unconfined",
+                    "{} cannot have a gateway behind it: without isolation, the gateway would run in a network namespace of this machine. \
+                     Omit --set-unconfined",
                     self.place.name()
                 )));
             }
@@ -119,7 +119,7 @@ impl Linux {
         match lines.is_empty() {
             true => Ok(()),
             false => Err(LabError::Preflight(format!(
-                "{} cannot have {one}: {}",
+                "{} cannot set up {one}: {}",
                 self.place.name(),
                 lines.join("; ")
             ))),
@@ -170,8 +170,8 @@ impl Linux {
         match self.place.files() {
             Files::View => Ok(()),
             _ => Err(LabError::Preflight(format!(
-                "{} cannot have {what} generated: that is for the DUTs of the embedded test bed, with isolation. For a machine of its own \
-                 write a set with its daemons' configuration",
+                "{}: fwdlab generates {what} only for DUTs of the embedded test bed, with isolation. For a separate machine, write a set \
+                 with the configuration of its daemons",
                 self.place.name()
             ))),
         }
@@ -268,7 +268,7 @@ mod tests {
         let (dut, scripted, _) = linux(host(found).0.with_files(Files::Machine));
         let error = apply(&dut, "esp,tunnels=1").unwrap_err().to_string();
         assert!(
-            error.ends_with("router1 cannot have esp,tunnels=1: its kernel, 9.9, makes no port of IPsec (Unknown device type.); it has a port mid0 already"),
+            error.ends_with("router1 cannot set up esp,tunnels=1: its kernel, 9.9, makes no port of IPsec (Unknown device type.); it has a port mid0 already"),
             "{error}"
         );
         assert_eq!(scripted.asked().len(), 1);

@@ -230,7 +230,7 @@ impl Linux {
             }
             Ok(())
         };
-        let back = Command::shell(&format!("set -e\n{back}")).called("put settings back");
+        let back = Command::shell(&format!("set -e\n{back}")).called("restore settings");
         self.undo
             .changing(&self.host, "settings of a router", back, write)?;
         let recorded = read_settings(self.host.as_ref(), RECORDED_SYSCTLS)?;

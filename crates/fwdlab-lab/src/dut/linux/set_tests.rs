@@ -432,13 +432,13 @@ fn machine() -> Scripted {
             "read /etc/x" => return "before\n".into(),
             "cat /etc/x" => return "it is so\nfwdlab: 0\n".into(),
             "read /proc/sys/net/ipv4/conf/ens1/rp_filter" => return format!("{setting}\n"),
-            _ if command.starts_with("look at the files") => {
+            _ if command.starts_with("inspect the files") => {
                 // /etc/nftables.conf, /etc/x, /etc/sysctl.conf, and /etc
                 return "nothing\nfile 640 0:0\nnothing\nthere\n".into();
             }
             _ if command.starts_with("exec nft -f") => *rules = "table inet fw {\n}\n".into(),
             _ if command.starts_with("set -e\necho '2' > '/proc/sys") => *setting = "2".into(),
-            _ if command.starts_with("put settings of a set back") => *setting = "7".into(),
+            _ if command.starts_with("restore settings of a set") => *setting = "7".into(),
             _ if command.starts_with("read /proc/sys/") => return "0\n".into(),
             _ => {}
         }
@@ -489,13 +489,10 @@ fn whatever_fails_in_a_set_is_said_and_taken_back() {
         .collect();
     assert_eq!(first[0], "nft -f -");
     assert!(
-        first[1].starts_with("put settings of a set back"),
+        first[1].starts_with("restore settings of a set"),
         "{first:?}"
     );
-    assert!(
-        first[2].starts_with("put back the files in place of those of"),
-        "{first:?}"
-    );
+    assert!(first[2].starts_with("restore the files that"), "{first:?}");
     assert_eq!(first[3..], ["systemctl start x"]);
     assert!(back[0].contains("table ip kept"), "{back:#?}");
     assert!(
@@ -535,6 +532,7 @@ fn whatever_fails_in_a_set_is_said_and_taken_back() {
                         "set -e",
                         "upload",
                         "put ",
+                        "restore ",
                     ];
                     let is_users = how == Fails::Garbage
                         && users.iter().any(|begin| failed.starts_with(begin));

@@ -142,7 +142,7 @@ const ALL: [(&str, Asked); 12] = [
 
 /// Returns true if a command undoes something.
 fn takes_back(command: &str) -> bool {
-    ["flush", "delete table", "no peers", "put settings back", "echo '"]
+    ["flush", "delete table", "no peers", "restore settings", "echo '"]
         .iter()
         .any(|word| command.contains(word))
         // rules are loaded into a table that is emptied first
@@ -192,7 +192,7 @@ fn what_is_asked_is_asked_of_the_host_verified_and_taken_back_the_last_first() {
     let back = &host.asked()[before..];
     assert_eq!(back.len(), 10, "{back:#?}");
     assert!(back.iter().all(|command| takes_back(command)), "{back:#?}");
-    assert!(back[0].contains("proto 199") && back[9].contains("put settings back"));
+    assert!(back[0].contains("proto 199") && back[9].contains("restore settings"));
     let text = fs::read_to_string(record.path()).unwrap();
     assert_eq!(Left::of(&text), Left::default());
     // undone only once

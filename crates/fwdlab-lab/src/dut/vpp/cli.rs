@@ -167,7 +167,7 @@ impl Cli {
             Failure::Exit { said, .. } => LabError::Vpp {
                 dut: self.host.name().to_owned(),
                 why: format!(
-                    "nobody answers at {}: {}. See that VPP runs there, and that its startup.conf says unix {{ cli-listen {} }}",
+                    "no answer at {}: {}. Check that VPP is running there, and that its startup.conf contains unix {{ cli-listen {} }}",
                     self.socket,
                     said.trim(),
                     self.socket

@@ -308,7 +308,7 @@ fn first_with<'a>(text: &'a str, word: &str) -> &'a str {
     let mut lines = text.lines().map(str::trim);
     lines
         .find(|line| line.contains(word))
-        .unwrap_or("it says nothing of pages")
+        .unwrap_or("VPP reports no page size")
 }
 
 /// Ensures that enough huge pages are free, because VPP dies if it does not get a page. First

@@ -340,7 +340,7 @@ impl Dut for Vpp {
             Swept::Stream | Swept::Units => Ok(None),
             Swept::Cores => self.refuse(
                 format!("set {value} cores"),
-                "its workers are known when it starts: measure every number in a campaign of its own, with workers in [dut]",
+                "its workers are set when it starts: measure each number in a separate campaign, with workers in [dut]",
             ),
             Swept::Rules => self.set_rules(version, value).map(Some),
             Swept::Routes => self.set_routes(version, value).map(Some),

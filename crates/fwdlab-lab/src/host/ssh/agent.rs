@@ -57,8 +57,8 @@ done
 [ -z \"$brought\" ] || { echo \"$why\" >&2; exit 1; }";
 
 /// Advice in errors.
-const ADVICE: &str = "it runs neither in ~/.cache/fwdlab/agent nor in the folder for temporary files. Look whether they can be written, have \
-                      room, and are mounted without noexec";
+const ADVICE: &str = "it runs neither in ~/.cache/fwdlab/agent nor in the folder for temporary files. Check that they are writable, have \
+                      free space, and are mounted without noexec";
 
 impl Ssh {
     /// Starts this program there as an agent, and copies it first if needed. The agent ends, with
@@ -120,7 +120,7 @@ impl Ssh {
                         return Err(failed(ADVICE.into()));
                     }
                     Failure::File(why) => {
-                        return Err(failed(format!("{ADVICE}. It says: {}", why.trim())));
+                        return Err(failed(format!("{ADVICE}. Its error: {}", why.trim())));
                     }
                     _ => return Err(error),
                 },

@@ -32,7 +32,7 @@ pub(super) fn guard(name: &str, patience_s: u32) -> String {
     format!(
         "trap '' HUP INT TERM PIPE; {KILL}umask 077; \
          for b in \"${{TMPDIR:-/tmp}}\" /var/tmp \"$HOME\" /run; do d=$b/{name}; mkdir \"$d\" 2>/dev/null && break; d=; done; \
-         if [ -z \"$d\" ]; then echo 'nobody lets us make a folder in /tmp, /var/tmp, the home folder or /run' >&2; exit 1; fi; \
+         if [ -z \"$d\" ]; then echo 'cannot create a folder in /tmp, /var/tmp, the home folder or /run' >&2; exit 1; fi; \
          mkdir \"$d/p\" \"$d/s\" \"$d/i\" \"$d/put\" || exit 1; \
          c() {{ : >\"$d/stop\"; for f in \"$d\"/p/*; do p=$(cat \"$f\" 2>/dev/null); \
          [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; done; rm -rf \"$d\"; }}; \

@@ -364,7 +364,7 @@ fn what_keeps_us_out_is_said_in_words() {
     assert!(text.contains("Connect once by hand"), "{text}");
     server.write_client("user", Some("other.pub"));
     let text = said().to_string();
-    assert!(text.contains("another than before"), "{text}");
+    assert!(text.contains("its host key has changed"), "{text}");
     assert!(text.contains("ssh-keygen -R '[127.0.0.1]:"), "{text}");
 
     // a server that is silent

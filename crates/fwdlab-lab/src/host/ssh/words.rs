@@ -16,8 +16,8 @@ pub(super) fn not_connected(target: &Target, said: &str) -> Failure {
     let unreachable = |why: String| Failure::Unreachable(why);
     if has("HOST IDENTIFICATION HAS CHANGED") {
         return unreachable(format!(
-            "its host key is another than before. Either it was reinstalled, or another machine answers in its place; when you know \
-             that it is the right one, forget the old key: ssh-keygen -R '{}'",
+            "its host key has changed: either it was reinstalled, or another machine answers at its address. If you know that it is the \
+             right one, remove the old key: ssh-keygen -R '{}'",
             target.in_known_hosts()
         ));
     }
@@ -41,7 +41,7 @@ pub(super) fn not_connected(target: &Target, said: &str) -> Failure {
     } else if has("timed out") {
         "it does not answer. See that it runs, and that no firewall is in the way"
     } else {
-        "see what that says"
+        "connect and read the error"
     };
     let stop = if last.is_empty() { "" } else { ": " };
     unreachable(format!("{last}{stop}{why}. By hand: {hand}"))

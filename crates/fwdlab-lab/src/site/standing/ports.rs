@@ -96,7 +96,7 @@ pub(super) fn take_up(
             ["up", "down"].map(|to| cli.each(&format!("set interface state {port} {to}\n")))
         }
     };
-    undo.before(host, &format!("{port} taken up"), down)?;
+    undo.before(host, &format!("{port} brought up"), down)?;
     host.run(&up, Limit::OURS)?;
     Ok(())
 }
@@ -255,7 +255,7 @@ pub(super) fn silence(host: &Arc<dyn Host>, port: &str, undo: &Undo) -> Result<(
     if before.starts_with(b"1") {
         return Ok(());
     }
-    let back = Command::shell(&format!("echo 0 > {file}")).called(format!("put {file} back"));
+    let back = Command::shell(&format!("echo 0 > {file}")).called(format!("restore {file}"));
     undo.before(host, &format!("IPv6 switched off at {port}"), back)?;
     Ok(host.write(&file, b"1")?)
 }
@@ -343,7 +343,7 @@ pub(super) fn keep(
     let ask = |text: &str| host.ask("sh", &["-c", &format!("{PATH}{text}")]);
     let back = |text: &str, what: &str| {
         let command = Command::new("sh", &["-c", &format!("{PATH}{text}")]);
-        command.called(format!("put {what} back"))
+        command.called(format!("restore {what}"))
     };
     let rules = ask(&format!("{has_nft}nft -s list ruleset"))?;
     let what = "the rules of nftables";

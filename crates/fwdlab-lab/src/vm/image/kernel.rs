@@ -111,7 +111,7 @@ fn modules_in(given: &Path, release: &str) -> Result<PathBuf, ImageError> {
         false => Err(ImageError::not_usable(
             given,
             format!(
-                "no modules of {release} are there. Name the folder that has modules.dep, or one with lib/modules/{release} in it \
+                "it contains no modules of {release}. Name the folder with modules.dep, or one that contains lib/modules/{release} \
                  (make modules_install INSTALL_MOD_PATH=FOLDER)"
             ),
         )),
@@ -140,8 +140,8 @@ pub(super) fn modules_of_build_tree(
         false => Err(ImageError::not_usable(
             folder,
             format!(
-                "its modules are built, but not installed. Run there: make modules_install INSTALL_MOD_PATH={}; or name the kernel \
-                 alone: {}",
+                "its modules are built, but not installed. Run in that folder: make modules_install INSTALL_MOD_PATH={}; or name only the \
+                 kernel: {}",
                 folder.display(),
                 folder.join("arch/x86/boot/bzImage").display()
             ),
@@ -168,7 +168,7 @@ pub(super) fn header(file: &[u8]) -> Header {
     if at(0, b"\x7fELF") {
         return not(match at(18, &[62, 0]) {
             true => {
-                "it is an ELF file, such as vmlinux. Give the bzImage that was made of it: arch/x86/boot/bzImage of the build tree"
+                "it is an ELF file, such as vmlinux. Use the bzImage built from it: arch/x86/boot/bzImage in the build tree"
             }
             false => {
                 "it is an ELF file for another processor; the emulated machine is an x86-64, and starts a bzImage"

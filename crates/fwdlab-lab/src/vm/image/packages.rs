@@ -233,8 +233,8 @@ pub(crate) fn with_lists<T>(
     if crate::programs::find("apt-get").is_none() {
         return Err(ImageError::NotFetched {
             what: "packages".into(),
-            why: "this machine has no apt-get. A kernel can be given as a file, too: a bzImage with its modules in lib/modules \
-                  beside it; and programs can be installed here"
+            why: "this machine has no apt-get. Give the kernel as a file (a bzImage with its modules in lib/modules next to it), and \
+                  install programs on this machine"
                 .into(),
         });
     }

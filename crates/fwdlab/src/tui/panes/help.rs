@@ -68,7 +68,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     );
     say(
         key(&[Does::Flame]),
-        "where the DUT's time or instructions went, where it is kept",
+        "where the DUT's time or instructions went, if recorded",
     );
     if app.is_steered() {
         say(

@@ -297,7 +297,7 @@ fn a_profile_of_trexs_is_measured() {
         ]);
     trial(&["--tunable", "size"])
         .code(2)
-        .says(&["NAME=VALUE is wanted"]);
+        .says(&["expected NAME=VALUE"]);
     let Some(python) = python(name) else { return };
     trial(&["--trex-python", python, "-t", "sise=64"])
         .code(2)
