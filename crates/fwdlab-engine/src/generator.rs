@@ -29,12 +29,14 @@ pub enum Mode {
     AfXdp,
     /// AF_PACKET socket, `sendmmsg` past the queueing discipline.
     AfPacket,
+    /// Memory shared with a program such as VPP or DPDK. Only on request.
+    Memif,
     /// Writes frames to memory without sending them, to measure how fast that is. Only on request.
     Memory,
 }
 
 impl Mode {
-    /// All senders that use a port, fastest first: the order in which they are tried.
+    /// All senders that use a network interface, fastest first: the order in which they are tried.
     pub const ALL: [Mode; 3] = [Mode::XdpLive, Mode::AfXdp, Mode::AfPacket];
 
     /// Returns the sender with this name; `None` if there is none, or for `auto`.
@@ -48,6 +50,7 @@ impl Mode {
             Mode::XdpLive => "xdp-live",
             Mode::AfXdp => "af-xdp",
             Mode::AfPacket => "af-packet",
+            Mode::Memif => "memif",
             Mode::Memory => "memory",
         }
     }
@@ -114,6 +117,8 @@ pub enum Copies {
     ZeroCopy,
     /// No copy: the frame is written into the kernel's own memory.
     InKernel,
+    /// The kernel is not involved: the peer reads the frame where it was written.
+    ByPeer,
     /// No copy: the frame is not sent.
     Nowhere,
 }
@@ -194,7 +199,7 @@ impl Capabilities {
         match self.copies {
             Copies::ByKernel if self.mode == Mode::AfXdp => words.push_str(" copy"),
             Copies::ZeroCopy => words.push_str(" zero-copy"),
-            Copies::ByKernel | Copies::InKernel | Copies::Nowhere => {}
+            Copies::ByKernel | Copies::InKernel | Copies::ByPeer | Copies::Nowhere => {}
         }
         if self.queues != 1 {
             words.push_str(&format!(", {} queues", self.queues));

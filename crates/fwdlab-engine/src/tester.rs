@@ -623,6 +623,12 @@ pub fn open_sender(
         Mode::XdpLive => Box::new(xdp_live::XdpLive::open(paths, cpus)?),
         Mode::AfXdp => Box::new(af_xdp::sender(paths, cpus)?),
         Mode::AfPacket => Box::new(af_packet::sender(paths, cpus)?),
+        Mode::Memif => {
+            return Err(EngineError::Unsupported {
+                engine: mode.name(),
+                what: "send into an interface; it needs a memif port".into(),
+            });
+        }
         Mode::Memory => Box::new(memory::sender(paths.len(), cpus)),
     })
 }
