@@ -16,6 +16,7 @@ use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::netdev::Offers;
 use crate::pacer::{CATCH_UP_US, HoldUps};
+use crate::port::PortSpec;
 use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::monotonic_ns;
 use crate::traffic::Frames;
@@ -38,6 +39,14 @@ pub enum Mode {
 impl Mode {
     /// All senders that use a network interface, fastest first: the order in which they are tried.
     pub const ALL: [Mode; 3] = [Mode::XdpLive, Mode::AfXdp, Mode::AfPacket];
+
+    /// Returns the senders that can use a port, fastest first.
+    pub fn of(port: &PortSpec) -> &'static [Mode] {
+        match port.is_memif() {
+            true => &[Mode::Memif],
+            false => &Mode::ALL,
+        }
+    }
 
     /// Returns the sender with this name; `None` if there is none, or for `auto`.
     pub fn named(name: &str) -> Option<Mode> {
@@ -63,10 +72,12 @@ pub enum Counting {
     Xdp,
     /// A packet socket.
     AfPacket,
+    /// A thread that polls the memory of a memif port.
+    Memif,
 }
 
 impl Counting {
-    /// All receivers, the cheapest first.
+    /// All receivers that use a network interface, the cheapest first.
     pub const ALL: [Counting; 2] = [Counting::Xdp, Counting::AfPacket];
 
     /// Returns the name in results and on the command line.
@@ -74,6 +85,15 @@ impl Counting {
         match self {
             Counting::Xdp => "xdp",
             Counting::AfPacket => "af-packet",
+            Counting::Memif => "memif",
+        }
+    }
+
+    /// Returns the receivers that can use a port, the cheapest first.
+    pub fn of(port: &PortSpec) -> &'static [Counting] {
+        match port.is_memif() {
+            true => &[Counting::Memif],
+            false => &Counting::ALL,
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::signature::SignaturePlace;
 use crate::sys::monotonic_ns;
 use crate::traffic::beside::Beside;
 use crate::traffic::{Addresses, Frames, TestFrames, Traffic, TrafficFrames};
-use crate::{af_packet, af_xdp, memory, mtu, xdp_count, xdp_live};
+use crate::{af_packet, af_xdp, memif, memory, mtu, xdp_count, xdp_live};
 
 /// The number of frames that prove a path when a tester opens: fewer than the shortest queue on the
 /// path holds (a veth: 256). With more, a busy host that delays the DUT would make every engine
@@ -107,12 +107,16 @@ impl Opener for Here<'_> {
         rejected: &mut Vec<Rejected>,
     ) -> Result<Vec<Box<dyn Receiver>>, EngineError> {
         let ports: Vec<&PortSpec> = self.paths.iter().map(|path| &path.rx).collect();
-        of_one_kind(rejected, |counting| {
+        let open = |counting| {
             ports
                 .iter()
                 .map(|port| open_receiver(counting, port))
                 .collect()
-        })
+        };
+        match ports.iter().any(|port| port.is_memif()) {
+            true => open(Counting::Memif),
+            false => of_one_kind(rejected, open),
+        }
     }
 
     fn ports(&self) -> Vec<PortSpec> {
@@ -199,7 +203,7 @@ pub struct Proof {
 
 impl Tester {
     /// Opens the cheapest receivers and the fastest sender that work, in the order of
-    /// [`Mode::ALL`], and returns the rejected ones with the reasons.
+    /// [`Mode::of`], and returns the rejected ones with the reasons.
     ///
     /// With [`Choice::prove`], a sender works if every frame of a proof comes back on every path,
     /// within three tries. The DUT must be known to forward the proof's stream; otherwise every
@@ -235,8 +239,10 @@ impl Tester {
         // start with a different nonce in each session, so that frames of the previous one are not
         // mistaken for ours
         let mut nonce = (monotonic_ns() >> 10) as u16;
-        let all = Mode::ALL;
-        let modes = choice.mode.as_ref().map_or(&all[..], std::slice::from_ref);
+        let all = paths
+            .first()
+            .map_or(&Mode::ALL[..], |path| Mode::of(&path.tx));
+        let modes = choice.mode.as_ref().map_or(all, std::slice::from_ref);
         for &mode in modes {
             let reason = match opener.sender(mode) {
                 Err(reason) => reason,
@@ -623,12 +629,7 @@ pub fn open_sender(
         Mode::XdpLive => Box::new(xdp_live::XdpLive::open(paths, cpus)?),
         Mode::AfXdp => Box::new(af_xdp::sender(paths, cpus)?),
         Mode::AfPacket => Box::new(af_packet::sender(paths, cpus)?),
-        Mode::Memif => {
-            return Err(EngineError::Unsupported {
-                engine: mode.name(),
-                what: "send into an interface; it needs a memif port".into(),
-            });
-        }
+        Mode::Memif => Box::new(memif::sender_on(paths, cpus)?),
         Mode::Memory => Box::new(memory::sender(paths.len(), cpus)),
     })
 }
@@ -644,6 +645,7 @@ pub fn open_receiver(
     Ok(match counting {
         Counting::Xdp => Box::new(xdp_count::XdpCount::open(port)?),
         Counting::AfPacket => Box::new(af_packet::PacketCount::open(port)?),
+        Counting::Memif => Box::new(memif::receiver_on(port)?),
     })
 }
 

@@ -334,11 +334,15 @@ pub(super) fn connect(control: &Control, options: &Options) -> Result<Link, Fail
     }
     control.send(&Message::Connect { name: NAME.into() }, None)?;
     match control.next(deadline, "CONNECTED")?.0 {
-        Message::Connected { .. } => Ok(Link {
-            outgoing,
-            incoming,
-            peer: hello.name,
-        }),
+        Message::Connected { .. } => {
+            // DPDK's server sets all positions to 0 before it answers
+            incoming.iter().for_each(Incoming::publish_offers);
+            Ok(Link {
+                outgoing,
+                incoming,
+                peer: hello.name,
+            })
+        }
         other => refused(format!("it sent {} instead of CONNECTED", other.name())),
     }
 }

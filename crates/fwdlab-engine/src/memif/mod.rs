@@ -13,10 +13,13 @@
 
 mod control;
 mod message;
+pub(crate) mod name;
 mod port;
 mod ring;
 mod rx;
 mod sys;
+#[cfg(test)]
+mod testpmd;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -28,6 +31,7 @@ use std::path::PathBuf;
 pub use self::port::{Port, Status};
 use crate::error::EngineError;
 use crate::generator::{Receiver, Sender};
+use crate::port::{PathSpec, PortSpec};
 
 /// The most queues in each direction.
 pub const MAX_QUEUES: u16 = 16;
@@ -91,4 +95,29 @@ pub fn sender(ports: &[Port], cpus: &[usize]) -> impl Sender + use<> {
 /// If its thread cannot be started.
 pub fn receiver(port: &Port, cpus: &[usize]) -> Result<impl Receiver + use<>, EngineError> {
     rx::MemifReceiver::open(port, cpus)
+}
+
+/// Returns a sender into the sending ports of these paths, which have the names of memif ports.
+///
+/// # Errors
+/// If a port is none, cannot be opened, or has no peer.
+pub(crate) fn sender_on(
+    paths: &[PathSpec],
+    cpus: &[usize],
+) -> Result<impl Sender + use<>, EngineError> {
+    let ports = paths.iter().map(|path| name::open_alone(&path.tx));
+    let ports: Vec<Port> = ports.collect::<Result<_, _>>()?;
+    // all are open now: one may be the peer of another
+    for path in paths {
+        name::open(&path.tx)?;
+    }
+    Ok(sender(&ports, cpus))
+}
+
+/// Returns a receiver on the port with this name.
+///
+/// # Errors
+/// If it is no memif port, or cannot be opened. A peer may come later.
+pub(crate) fn receiver_on(port: &PortSpec) -> Result<impl Receiver + use<>, EngineError> {
+    receiver(&name::open_alone(port)?, &[])
 }

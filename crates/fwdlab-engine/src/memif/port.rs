@@ -8,7 +8,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -26,6 +26,11 @@ use crate::error::EngineError;
 
 /// How long a client waits before it tries again to connect.
 const RETRY: Duration = Duration::from_millis(50);
+/// The same after a server has refused it, perhaps because its port is not up yet.
+const RETRY_REFUSED: Duration = Duration::from_millis(500);
+/// How long a client that was refused lets the server close the socket first: DPDK 22.11 ends with
+/// a panic if it has to send to a closed one.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// Even the longest wait of the thread has an end.
 const LONG: Duration = Duration::from_secs(60);
@@ -35,6 +40,23 @@ const LONG: Duration = Duration::from_secs(60);
 pub struct Port {
     pub(super) shared: Arc<Shared>,
     keeper: Arc<Keeper>,
+}
+
+/// A port that stays open only as long as others use it.
+pub(super) struct WeakPort {
+    shared: Weak<Shared>,
+    keeper: Weak<Keeper>,
+}
+
+impl WeakPort {
+    /// Returns the port, if it is still open.
+    pub(super) fn port(&self) -> Option<Port> {
+        let port = Port {
+            shared: self.shared.upgrade()?,
+            keeper: self.keeper.upgrade()?,
+        };
+        (!port.shared.is_stopping()).then_some(port)
+    }
 }
 
 /// What the port's thread and the ends of the connection share.
@@ -232,6 +254,13 @@ impl Port {
         &self.shared.options
     }
 
+    pub(super) fn weak(&self) -> WeakPort {
+        WeakPort {
+            shared: Arc::downgrade(&self.shared),
+            keeper: Arc::downgrade(&self.keeper),
+        }
+    }
+
     /// Disconnects from the peer and closes the socket, for all clones of this port. Ends with the
     /// last clone anyway.
     pub fn close(&self) {
@@ -392,14 +421,18 @@ impl Shared {
     /// The thread of a client.
     fn keep_connecting(&self) {
         while !self.is_stopping() {
-            let ended = self.connect_once();
-            if let Err(failure) = ended
-                && !matches!(failure, Failure::Stopped)
-            {
-                self.state().status.problem = Some(failure.to_string());
-            }
+            let pause = match self.connect_once() {
+                Ok(()) | Err(Failure::Stopped) => RETRY,
+                Err(failure) => {
+                    self.state().status.problem = Some(failure.to_string());
+                    match failure {
+                        Failure::System(_) => RETRY,
+                        _ => RETRY_REFUSED,
+                    }
+                }
+            };
             // wake-ups end the pause early, which does no harm
-            let _ = wait(&[], self.stop.as_fd(), Instant::now() + RETRY);
+            let _ = wait(&[], self.stop.as_fd(), Instant::now() + pause);
             if !self.is_stopping() {
                 self.woken();
             }
@@ -414,11 +447,18 @@ impl Shared {
             socket,
             stop: self.stop.clone(),
         };
-        let link = control::connect(&control, &self.options).inspect_err(|failure| {
-            if let Failure::Refused(why) = failure {
-                control.disconnect(why);
-            }
-        })?;
+        let link =
+            control::connect(&control, &self.options).inspect_err(|failure| match failure {
+                Failure::Refused(why) => control.disconnect(why),
+                Failure::Disconnected(_) => {
+                    let _ = wait(
+                        &[control.socket.as_fd()],
+                        self.stop.as_fd(),
+                        Instant::now() + LINGER,
+                    );
+                }
+                _ => {}
+            })?;
         self.begin(link);
         let why = self.watch(&control, None);
         self.end(why);

@@ -340,11 +340,17 @@ impl Incoming {
             malformed: 0,
             ring,
         };
-        if let Memory::Own { .. } = incoming.memory {
-            (0..incoming.ring.size()).for_each(|position| incoming.offer(position));
-            incoming.ring.set_head(incoming.ring.size());
-        }
+        (0..incoming.ring.size()).for_each(|position| incoming.offer(position));
+        incoming.publish_offers();
         incoming
+    }
+
+    /// As the client, shows the server the buffers of a ring of which nothing was read yet. It may
+    /// have filled some: their descriptors stay as they are.
+    pub(super) fn publish_offers(&self) {
+        if let Memory::Own { .. } = self.memory {
+            self.ring.set_head(self.ring.size());
+        }
     }
 
     /// Returns the frames that could not be read, because their descriptors were wrong.

@@ -3,6 +3,7 @@
 //! `tests/memif.rs` has those against DPDK. Start with [`every_frame_is_received_left_or_refused`].
 
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -720,6 +721,55 @@ fn what_a_client_refuses() {
         let failure = failure.err().expect(reason).to_string();
         assert!(failure.contains(reason), "{failure}");
     }
+}
+
+/// As DPDK's server does it: all positions are 0 when it says CONNECTED.
+#[test]
+fn buffers_are_offered_again_to_a_server_that_resets_the_rings() {
+    let (ours, theirs) = sockets();
+    let theirs = peer(theirs);
+    let server = thread::spawn(move || {
+        let next = || loop {
+            match theirs.receive() {
+                Err(Failure::System(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    thread::yield_now();
+                }
+                received => return received.expect("a message"),
+            }
+        };
+        let answer = |message| theirs.send(&message, None).expect("a client");
+        answer(Message::Hello(hello()));
+        let mut region = None;
+        loop {
+            match next() {
+                (Message::AddRegion { size, .. }, file) => {
+                    let file = file.expect("its memory");
+                    region = Some(Arc::new(Region::adopt(file, size).expect("sealed")));
+                }
+                (Message::Connect { .. }, _) => break,
+                _ => {}
+            }
+            answer(Message::Ack);
+        }
+        let ring = raw_ring(&region.expect("a region"), 1, 4);
+        assert_eq!(ring.head(), 16);
+        ring.set_head(0);
+        // and it may send at once
+        let first = ring.descriptor(0);
+        ring.set_descriptor(0, Descriptor { length: 7, ..first });
+        ring.set_tail(1);
+        answer(Message::Connected { name: "s".into() });
+        ring
+    });
+    let mut link = control::connect(&ours, &options(Role::Client)).expect("a link");
+    let ring = server.join().expect("no panic");
+    assert_eq!((ring.head(), ring.tail()), (16, 1));
+    assert_eq!(
+        (ring.descriptor(0).length, ring.descriptor(15).length),
+        (7, 2048)
+    );
+    assert_eq!(pull(&mut link.incoming[0]), [[0; 7]]);
+    assert_eq!(ring.head(), 17);
 }
 
 fn message() -> impl Strategy<Value = (Vec<u8>, u8)> {
