@@ -107,16 +107,19 @@ impl Opener for Here<'_> {
         rejected: &mut Vec<Rejected>,
     ) -> Result<Vec<Box<dyn Receiver>>, EngineError> {
         let ports: Vec<&PortSpec> = self.paths.iter().map(|path| &path.rx).collect();
-        let open = |counting| {
+        if ports.iter().any(|port| port.is_memif()) {
+            // its thread spins: beside the sender, and not where the DUT runs
+            let open = |port: &&PortSpec| -> Result<Box<dyn Receiver>, EngineError> {
+                Ok(Box::new(memif::receiver_on(port, self.cpus)?))
+            };
+            return ports.iter().map(open).collect();
+        }
+        of_one_kind(rejected, |counting| {
             ports
                 .iter()
                 .map(|port| open_receiver(counting, port))
                 .collect()
-        };
-        match ports.iter().any(|port| port.is_memif()) {
-            true => open(Counting::Memif),
-            false => of_one_kind(rejected, open),
-        }
+        })
     }
 
     fn ports(&self) -> Vec<PortSpec> {
@@ -645,7 +648,7 @@ pub fn open_receiver(
     Ok(match counting {
         Counting::Xdp => Box::new(xdp_count::XdpCount::open(port)?),
         Counting::AfPacket => Box::new(af_packet::PacketCount::open(port)?),
-        Counting::Memif => Box::new(memif::receiver_on(port)?),
+        Counting::Memif => Box::new(memif::receiver_on(port, &[])?),
     })
 }
 

@@ -89,7 +89,8 @@ pub fn sender(ports: &[Port], cpus: &[usize]) -> impl Sender + use<> {
     tx::sender(ports, cpus)
 }
 
-/// Returns a receiver on this port. A port has one receiver at a time.
+/// Returns a receiver on this port, whose thread runs on these CPUs; empty: any. A port has one
+/// receiver at a time.
 ///
 /// # Errors
 /// If its thread cannot be started.
@@ -118,6 +119,9 @@ pub(crate) fn sender_on(
 ///
 /// # Errors
 /// If it is no memif port, or cannot be opened. A peer may come later.
-pub(crate) fn receiver_on(port: &PortSpec) -> Result<impl Receiver + use<>, EngineError> {
-    receiver(&name::open_alone(port)?, &[])
+pub(crate) fn receiver_on(
+    port: &PortSpec,
+    cpus: &[usize],
+) -> Result<impl Receiver + use<>, EngineError> {
+    receiver(&name::open_alone(port)?, cpus)
 }

@@ -92,8 +92,9 @@ impl Shared {
     fn poll(&self, half: &mut Half<Incoming>) {
         let mut last_ns = 0;
         while !self.stop.load(Ordering::Acquire) {
+            let found = self.take_frames(half);
             let now_ns = monotonic_ns();
-            if self.take_frames(half, now_ns) {
+            if found {
                 last_ns = now_ns;
             } else if now_ns.saturating_sub(last_ns) > SPIN_NS {
                 thread::sleep(NAP);
@@ -107,7 +108,7 @@ impl Shared {
 
     /// Looks once at all rings; returns true if there was a frame.
     #[inline]
-    fn take_frames(&self, half: &mut Half<Incoming>, now_ns: u64) -> bool {
+    fn take_frames(&self, half: &mut Half<Incoming>) -> bool {
         if !self.expecting.load(Ordering::Acquire) {
             return false;
         }
@@ -117,35 +118,38 @@ impl Shared {
                 Ok(0) => {}
                 Ok(_) => {
                     any = true;
-                    self.found().take(&mut half.rings[ring], now_ns);
+                    self.found().take(&mut half.rings[ring]);
                 }
                 Err(fault) => {
                     let rings = half.broken(fault);
-                    self.finish(rings, now_ns);
+                    self.finish(rings);
                     break;
                 }
             }
         }
         if let Some(old) = half.renew() {
-            self.finish(old, now_ns);
+            self.finish(old);
         }
         any
     }
 
     /// Reads what is in the rings of a connection that has ended: no more than they hold.
     #[cold]
-    fn finish(&self, rings: Vec<Incoming>, now_ns: u64) {
+    fn finish(&self, rings: Vec<Incoming>) {
         for mut ring in rings {
             // what was there before a fault has been counted in `available`
             let _ = ring.look();
-            while self.found().take(&mut ring, now_ns) > 0 {}
+            while self.found().take(&mut ring) > 0 {}
         }
     }
 }
 
 impl Found {
+    /// Takes frames that the last look found.
     #[inline]
-    fn take(&mut self, ring: &mut Incoming, now_ns: u64) -> usize {
+    fn take(&mut self, ring: &mut Incoming) -> usize {
+        // not earlier: they would seem to arrive before they left
+        let now_ns = monotonic_ns();
         let malformed = ring.malformed();
         let frames = match &mut self.analyser {
             Some(analyser) => ring.frames(|frame| {

@@ -62,8 +62,9 @@ impl Testpmd {
         let socket = theirs.display();
         let cpus = allowed_cpus();
         let prefix = format!("fwdlab-{}-{number}", std::process::id());
-        let mut child = Command::new("stdbuf")
-            .args(["-oL", "dpdk-testpmd"])
+        let mut child = Command::new("nice")
+            // as our own threads, which may use the same CPU
+            .args(["-n", "-20", "stdbuf", "-oL", "dpdk-testpmd"])
             .arg(format!("--lcores=0@({cpus}),1@({cpus})"))
             .arg(format!(
                 "--vdev=net_memif0,role={role},id=0,socket={socket},socket-abstract=no,rsize=10"
@@ -82,7 +83,7 @@ impl Testpmd {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("stdbuf, of the coreutils");
+            .expect("nice and stdbuf, of the coreutils");
         let output = Arc::new(Mutex::new(vec![]));
         let read = |mut from: Box<dyn Read + Send>| {
             let output = output.clone();
