@@ -248,6 +248,13 @@ impl Outgoing {
     pub(super) fn set_position(&mut self, position: u16) {
         self.ring.set_head(position);
     }
+
+    /// Returns the events that the peer has not read.
+    pub(super) fn events(&self) -> u64 {
+        let mut events = [0; 8];
+        let _ = rustix::io::read(&self.event, &mut events);
+        u64::from_ne_bytes(events)
+    }
 }
 
 impl Room for Outgoing {

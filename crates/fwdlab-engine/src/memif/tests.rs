@@ -316,6 +316,48 @@ fn buffers_of_the_peer_are_checked_before_they_are_written() {
     }
 }
 
+/// A server that writes a wrong description of our own buffer: its length counts, and is checked.
+#[test]
+fn our_own_buffers_are_where_we_put_them() {
+    let (mut client, _server, other) = pair(layout(1, 2));
+    let ring = raw_ring(&Arc::new(other), 1, 2);
+    let good = ring.descriptor(0);
+    for (position, length) in [(0, 256), (1, 257), (2, u32::MAX), (3, 0)] {
+        let wrong = Descriptor {
+            flags: 0,
+            region: 9,
+            length,
+            offset: u32::MAX,
+        };
+        ring.set_descriptor(position, wrong);
+    }
+    ring.set_tail(4);
+    let receiver = &mut client.incoming[0];
+    assert_eq!(receiver.look(), Ok(4));
+    let mut lengths = vec![];
+    assert_eq!(receiver.frames(|frame| lengths.push(frame.len())), 4);
+    assert_eq!((lengths, receiver.malformed()), (vec![256, 0], 2));
+    // and they are offered as before
+    assert_eq!((ring.descriptor(4), ring.head()), (good, 8));
+}
+
+/// Only a peer that waits for events gets one.
+#[test]
+fn a_peer_that_polls_is_not_woken() {
+    let (mut client, mut server, other) = pair(layout(1, 4));
+    let region = Arc::new(other);
+    server.outgoing[0].look(|_| {}).expect("our own peer");
+    for (sender, ring) in [(&mut client.outgoing[0], 0), (&mut server.outgoing[0], 1)] {
+        let ring = raw_ring(&region, ring, 4);
+        assert_eq!(ring.flags(), 1, "receivers mask interrupts");
+        assert!(push(sender, b"x", 0) && !sender.publish());
+        ring.set_flags(0);
+        assert!(!sender.publish(), "there is nothing new");
+        assert!(push(sender, b"x", 0) && sender.publish());
+        assert_eq!(sender.events(), 1);
+    }
+}
+
 /// Positions may move forward, by no more than what is in the ring.
 #[test]
 fn positions_that_no_peer_can_have_are_faults() {

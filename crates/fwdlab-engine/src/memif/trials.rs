@@ -206,7 +206,8 @@ fn all_frames_arrive_in_order_through_1_2_and_4_queues() {
 fn streams_are_counted_and_keep_their_frames() {
     let bed = Bed::new();
     let (server, client) = bed.ports(2);
-    for (from, to) in [(&client, &server), (&server, &client)] {
+    // the third time with the rings that the first has given back
+    for (from, to) in [(&client, &server), (&server, &client), (&client, &server)] {
         let mut sender = sender(std::slice::from_ref(from), &[]);
         let mut receiver = receiver(to, &[]).expect("a receiver");
         receiver.expect(&expected(NONCE, false)).expect("no plan");
@@ -246,8 +247,10 @@ fn frames_left_in_the_rings_are_not_sent() {
             ..flat_out(1000)
         };
         let counts = send(&mut sender, &test_frames(NONCE), schedule);
-        assert_eq!((counts.sent, counts.not_sent), (vec![0], 64));
-        assert!(counts.ring_full > 0);
+        let left_over = counts.not_sent;
+        assert_eq!(counts.sent, [0]);
+        // on a stalled machine fewer than the ring holds
+        assert!(left_over <= 64 && (left_over < 64 || counts.ring_full > 0));
         let mut receiver = receiver(to, &[]).expect("a receiver");
         receiver
             .expect(&expected(NONCE + 1, false))
@@ -259,7 +262,20 @@ fn frames_left_in_the_rings_are_not_sent() {
         until("frames are missing", || {
             received(&mut receiver).received == 500
         });
-        assert_eq!(received(&mut receiver).late, 64);
+        assert_eq!(received(&mut receiver).late, left_over);
+        // nor for its streams
+        drop(receiver);
+        let mut left = |frames, at_most| {
+            let schedule = Schedule {
+                at_most,
+                ..flat_out(frames)
+            };
+            send(&mut sender, &cached_frames(), schedule)
+        };
+        assert_eq!(left(1000, Duration::from_millis(100)).streams, [0; 3]);
+        let mut receiver = super::receiver(to, &[]).expect("a receiver");
+        receiver.expect(&expected(NONCE, false)).expect("no plan");
+        assert_eq!(left(300, DEADLINE).streams, [100; 3]);
     }
 }
 
