@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -451,6 +452,12 @@ impl Shared {
                         "a ring of 2^{} descriptors; the limit is 2^{MAX_RING_LOG2}",
                         ring.log2_size
                     ));
+                }
+                // a write to it must not block the sender
+                let never_blocks = fcntl_getfl(&event)
+                    .and_then(|flags| fcntl_setfl(&event, flags | OFlags::NONBLOCK));
+                if let Err(error) = never_blocks {
+                    return refused(format!("the event counter of ring {}: {error}", ring.index));
                 }
                 rings.push((ring, event));
             }

@@ -349,8 +349,9 @@ fn address(path: &Path) -> io::Result<SocketAddrUnix> {
     )
 }
 
+/// Returns a socket that never blocks: a server that does not accept must not stop a client.
 fn new_socket() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     Ok(socket)
 }
@@ -501,11 +502,20 @@ impl Shared {
     }
 
     fn next_client(&self, listener: &Listener) -> Option<Control> {
-        let socket = accept_with(&listener.socket, SocketFlags::CLOEXEC).ok()?;
-        Some(Control {
-            socket,
-            stop: self.stop.clone(),
-        })
+        match accept_with(&listener.socket, SocketFlags::CLOEXEC) {
+            Ok(socket) => Some(Control {
+                socket,
+                stop: self.stop.clone(),
+            }),
+            // it has gone again
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::CONNABORTED) => None,
+            Err(error) => {
+                // for example too many open files, until some are closed
+                self.state().status.problem = Some(format!("cannot accept a client: {error}"));
+                thread::sleep(RETRY);
+                None
+            }
+        }
     }
 
     fn begin(&self, link: control::Link) {

@@ -249,6 +249,16 @@ impl Outgoing {
         self.ring.set_head(position);
     }
 
+    /// Gives the last frame a length that no buffer has.
+    pub(super) fn spoil(&mut self) {
+        let last = self.position.wrapping_sub(1);
+        let descriptor = Descriptor {
+            length: u32::MAX,
+            ..self.ring.descriptor(last)
+        };
+        self.ring.set_descriptor(last, descriptor);
+    }
+
     /// Returns the events that the peer has not read.
     pub(super) fn events(&self) -> u64 {
         let mut events = [0; 8];

@@ -358,6 +358,56 @@ fn a_peer_that_polls_is_not_woken() {
     }
 }
 
+/// A client's event counter that would block a writer does not block us.
+#[test]
+fn events_never_block() {
+    let (reader, event) = rustix::pipe::pipe().expect("a pipe");
+    let begin = (Message::Init(init()), None);
+    let layout = layout(1, 4);
+    let (client, _, _) = pair(layout);
+    let region = Region::create(65_536).expect("memory");
+    let ring = AddRing {
+        from_client: false,
+        ..add_ring()
+    };
+    let file = region.file().try_clone_to_owned().expect("a file");
+    let region = Arc::new(region);
+    let memory = RingMemory::new(&region, 0, 4).expect("a ring");
+    memory.clear();
+    memory.set_head(16);
+    (0..16).for_each(|position| {
+        let offset = 4096 + u32::from(position) * 64;
+        let buffer = Descriptor {
+            length: 64,
+            offset,
+            ..Descriptor::default()
+        };
+        memory.set_descriptor(position, buffer);
+    });
+    drop(client);
+    let link = talk(vec![
+        begin,
+        (
+            Message::AddRegion {
+                index: 0,
+                size: 65_536,
+            },
+            Some(file),
+        ),
+        (Message::AddRing(ring), Some(event)),
+        (Message::Connect { name: "c".into() }, None),
+    ]);
+    let mut link = link.unwrap_or_else(|failure| panic!("{failure}"));
+    let sender = &mut link.outgoing[0];
+    // a pipe holds 64 KiB: 8192 events
+    for number in 0..9000_u16 {
+        sender.look(|_| {}).expect("positions are right");
+        assert!(push(sender, b"x", 0) && sender.publish());
+        memory.set_head(number.wrapping_add(17));
+    }
+    drop(reader);
+}
+
 /// Positions may move forward, by no more than what is in the ring.
 #[test]
 fn positions_that_no_peer_can_have_are_faults() {

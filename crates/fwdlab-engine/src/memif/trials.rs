@@ -19,6 +19,7 @@ use crate::generator::{Schedule, SendCounts};
 use crate::load::LoadPlan;
 use crate::pacer::HoldUps;
 use crate::signature::SignaturePlace;
+use crate::traffic::player::{Room, Slot};
 use crate::traffic::{Emission, Frames, Kind, Stream, TestFrames, Timing, Traffic, TrafficFrames};
 
 /// Generous: the machine may be busy.
@@ -252,6 +253,8 @@ fn frames_left_in_the_rings_are_not_sent() {
         // on a stalled machine fewer than the ring holds
         assert!(left_over <= 64 && (left_over < 64 || counts.ring_full > 0));
         let mut receiver = receiver(to, &[]).expect("a receiver");
+        // its thread must leave them alone until it knows what to expect
+        thread::sleep(Duration::from_millis(30));
         receiver
             .expect(&expected(NONCE + 1, false))
             .expect("no plan");
@@ -351,6 +354,33 @@ fn frames_of_a_peer_that_left_are_received() {
             });
         }
     }
+}
+
+/// Frames without a proper description count as foreign.
+#[test]
+fn malformed_frames_are_foreign() {
+    let bed = Bed::new();
+    let (server, client) = bed.ports(1);
+    let mut receiver = receiver(&server, &[]).expect("a receiver");
+    receiver.expect(&expected(NONCE, false)).expect("no plan");
+    let mut half = Half::<Outgoing>::new(&client);
+    half.renew();
+    let sender = &mut half.rings[0];
+    for number in 0..6 {
+        sender.next().expect("room");
+        sender.filled(Slot {
+            bytes: 60,
+            stream: 0,
+            kind: None,
+        });
+        if number % 3 == 0 {
+            sender.spoil();
+        }
+    }
+    sender.publish();
+    until("frames are missing", || {
+        received(&mut receiver).foreign == 6
+    });
 }
 
 /// A peer that breaks the protocol is cut off, with the reason, and may come again.
