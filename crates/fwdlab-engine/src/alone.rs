@@ -37,7 +37,7 @@ impl LoneSender {
     ) -> Result<LoneSender, EngineError> {
         LoneSender::open_among(
             port,
-            mode.as_ref().map_or(&Mode::ALL[..], std::slice::from_ref),
+            mode.as_ref().map_or(Mode::of(port), std::slice::from_ref),
             cpus,
         )
     }
@@ -174,7 +174,7 @@ impl LoneReceiver {
         let mut lone = LoneReceiver {
             port: port.clone(),
             forced: counting.is_some(),
-            left: counting.map_or_else(|| Counting::ALL.to_vec(), |counting| vec![counting]),
+            left: counting.map_or_else(|| Counting::of(port).to_vec(), |counting| vec![counting]),
             receiver: None,
             stamps: Kind::User,
             rejected: Vec::new(),

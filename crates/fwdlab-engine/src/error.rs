@@ -39,6 +39,14 @@ pub enum EngineError {
         /// The MTU that it needs.
         needed: usize,
     },
+    /// A memif socket has no peer, or one that cannot be used.
+    #[error("cannot use the memif socket {}: {reason}", socket.display())]
+    Memif {
+        /// Its path.
+        socket: std::path::PathBuf,
+        /// What was tried, and what the peer did.
+        reason: String,
+    },
     /// A recording could not be replayed to its end.
     #[error("the recording broke off; the frames before that were sent: {0}")]
     Recording(String),

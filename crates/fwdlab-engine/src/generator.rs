@@ -16,6 +16,7 @@ use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::netdev::Offers;
 use crate::pacer::{CATCH_UP_US, HoldUps};
+use crate::port::PortSpec;
 use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::monotonic_ns;
 use crate::traffic::Frames;
@@ -29,13 +30,23 @@ pub enum Mode {
     AfXdp,
     /// AF_PACKET socket, `sendmmsg` past the queueing discipline.
     AfPacket,
+    /// Memory shared with a program such as VPP or DPDK. Only on request.
+    Memif,
     /// Writes frames to memory without sending them, to measure how fast that is. Only on request.
     Memory,
 }
 
 impl Mode {
-    /// All senders that use a port, fastest first: the order in which they are tried.
+    /// All senders that use a network interface, fastest first: the order in which they are tried.
     pub const ALL: [Mode; 3] = [Mode::XdpLive, Mode::AfXdp, Mode::AfPacket];
+
+    /// Returns the senders that can use a port, fastest first.
+    pub fn of(port: &PortSpec) -> &'static [Mode] {
+        match port.is_memif() {
+            true => &[Mode::Memif],
+            false => &Mode::ALL,
+        }
+    }
 
     /// Returns the sender with this name; `None` if there is none, or for `auto`.
     pub fn named(name: &str) -> Option<Mode> {
@@ -48,6 +59,7 @@ impl Mode {
             Mode::XdpLive => "xdp-live",
             Mode::AfXdp => "af-xdp",
             Mode::AfPacket => "af-packet",
+            Mode::Memif => "memif",
             Mode::Memory => "memory",
         }
     }
@@ -60,10 +72,12 @@ pub enum Counting {
     Xdp,
     /// A packet socket.
     AfPacket,
+    /// A thread that polls the memory of a memif port.
+    Memif,
 }
 
 impl Counting {
-    /// All receivers, the cheapest first.
+    /// All receivers that use a network interface, the cheapest first.
     pub const ALL: [Counting; 2] = [Counting::Xdp, Counting::AfPacket];
 
     /// Returns the name in results and on the command line.
@@ -71,6 +85,15 @@ impl Counting {
         match self {
             Counting::Xdp => "xdp",
             Counting::AfPacket => "af-packet",
+            Counting::Memif => "memif",
+        }
+    }
+
+    /// Returns the receivers that can use a port, the cheapest first.
+    pub fn of(port: &PortSpec) -> &'static [Counting] {
+        match port.is_memif() {
+            true => &[Counting::Memif],
+            false => &Counting::ALL,
         }
     }
 }
@@ -114,6 +137,8 @@ pub enum Copies {
     ZeroCopy,
     /// No copy: the frame is written into the kernel's own memory.
     InKernel,
+    /// The kernel is not involved: the peer reads the frame where it was written.
+    ByPeer,
     /// No copy: the frame is not sent.
     Nowhere,
 }
@@ -194,7 +219,7 @@ impl Capabilities {
         match self.copies {
             Copies::ByKernel if self.mode == Mode::AfXdp => words.push_str(" copy"),
             Copies::ZeroCopy => words.push_str(" zero-copy"),
-            Copies::ByKernel | Copies::InKernel | Copies::Nowhere => {}
+            Copies::ByKernel | Copies::InKernel | Copies::ByPeer | Copies::Nowhere => {}
         }
         if self.queues != 1 {
             words.push_str(&format!(", {} queues", self.queues));

@@ -37,6 +37,7 @@ pub mod groups;
 pub mod histogram;
 pub mod joined;
 pub mod load;
+pub mod memif;
 pub mod memory;
 pub mod mtu;
 pub mod netdev;

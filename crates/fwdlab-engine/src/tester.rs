@@ -22,7 +22,7 @@ use crate::signature::SignaturePlace;
 use crate::sys::monotonic_ns;
 use crate::traffic::beside::Beside;
 use crate::traffic::{Addresses, Frames, TestFrames, Traffic, TrafficFrames};
-use crate::{af_packet, af_xdp, memory, mtu, xdp_count, xdp_live};
+use crate::{af_packet, af_xdp, memif, memory, mtu, xdp_count, xdp_live};
 
 /// The number of frames that prove a path when a tester opens: fewer than the shortest queue on the
 /// path holds (a veth: 256). With more, a busy host that delays the DUT would make every engine
@@ -107,6 +107,13 @@ impl Opener for Here<'_> {
         rejected: &mut Vec<Rejected>,
     ) -> Result<Vec<Box<dyn Receiver>>, EngineError> {
         let ports: Vec<&PortSpec> = self.paths.iter().map(|path| &path.rx).collect();
+        if ports.iter().any(|port| port.is_memif()) {
+            // its thread spins: beside the sender, and not where the DUT runs
+            let open = |port: &&PortSpec| -> Result<Box<dyn Receiver>, EngineError> {
+                Ok(Box::new(memif::receiver_on(port, self.cpus)?))
+            };
+            return ports.iter().map(open).collect();
+        }
         of_one_kind(rejected, |counting| {
             ports
                 .iter()
@@ -199,7 +206,7 @@ pub struct Proof {
 
 impl Tester {
     /// Opens the cheapest receivers and the fastest sender that work, in the order of
-    /// [`Mode::ALL`], and returns the rejected ones with the reasons.
+    /// [`Mode::of`], and returns the rejected ones with the reasons.
     ///
     /// With [`Choice::prove`], a sender works if every frame of a proof comes back on every path,
     /// within three tries. The DUT must be known to forward the proof's stream; otherwise every
@@ -235,8 +242,10 @@ impl Tester {
         // start with a different nonce in each session, so that frames of the previous one are not
         // mistaken for ours
         let mut nonce = (monotonic_ns() >> 10) as u16;
-        let all = Mode::ALL;
-        let modes = choice.mode.as_ref().map_or(&all[..], std::slice::from_ref);
+        let all = paths
+            .first()
+            .map_or(&Mode::ALL[..], |path| Mode::of(&path.tx));
+        let modes = choice.mode.as_ref().map_or(all, std::slice::from_ref);
         for &mode in modes {
             let reason = match opener.sender(mode) {
                 Err(reason) => reason,
@@ -623,6 +632,7 @@ pub fn open_sender(
         Mode::XdpLive => Box::new(xdp_live::XdpLive::open(paths, cpus)?),
         Mode::AfXdp => Box::new(af_xdp::sender(paths, cpus)?),
         Mode::AfPacket => Box::new(af_packet::sender(paths, cpus)?),
+        Mode::Memif => Box::new(memif::sender_on(paths, cpus)?),
         Mode::Memory => Box::new(memory::sender(paths.len(), cpus)),
     })
 }
@@ -638,6 +648,7 @@ pub fn open_receiver(
     Ok(match counting {
         Counting::Xdp => Box::new(xdp_count::XdpCount::open(port)?),
         Counting::AfPacket => Box::new(af_packet::PacketCount::open(port)?),
+        Counting::Memif => Box::new(memif::receiver_on(port, &[])?),
     })
 }
 

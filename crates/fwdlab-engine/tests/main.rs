@@ -8,6 +8,7 @@ mod expect;
 mod fuzz;
 mod histogram;
 mod live;
+mod memif;
 mod player;
 mod profiles;
 mod receive;

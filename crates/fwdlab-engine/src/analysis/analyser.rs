@@ -35,6 +35,15 @@ pub struct Analyser {
     streams: Vec<Stream>,
     /// Individual frames that were timed, or would be if they carried a departure; if requested.
     timed: Option<Vec<Stamped>>,
+    /// Set to count frames of all streams and analyse none.
+    counting: Option<Counting>,
+}
+
+/// Counting alone, as the program `count.bpf.c` does it at the driver.
+#[derive(Debug, Clone, Copy)]
+struct Counting {
+    /// Length without FCS and tags, if all frames have the same.
+    buffer_bytes: Option<u16>,
 }
 
 #[derive(Debug, Clone)]
@@ -85,7 +94,23 @@ impl Analyser {
             index,
             streams: plan.streams.iter().map(Stream::new).collect(),
             timed: None,
+            counting: None,
         })
+    }
+
+    /// Prepares to count the frames of a trial, of any stream, and to analyse none.
+    pub(crate) fn counting(expected: &Expected) -> Analyser {
+        Analyser {
+            nonce: expected.nonce,
+            place: expected.place,
+            counts: ReceiveCounts::default(),
+            index: Box::default(),
+            streams: vec![],
+            timed: None,
+            counting: Some(Counting {
+                buffer_bytes: expected.buffer_bytes,
+            }),
+        }
     }
 
     /// Keeps the arrival of each frame from now on, for [`take_arrivals`](Self::take_arrivals).
@@ -114,6 +139,9 @@ impl Analyser {
         let Some(network) = signature::network(frame) else {
             return Seen::Foreign;
         };
+        if let Some(counting) = self.counting {
+            return self.count(frame, network, counting);
+        }
         let signature = signature::find(frame, network, self.place).and_then(Signature::read);
         let Some(signature) = signature else {
             return Seen::Foreign;
@@ -139,6 +167,32 @@ impl Analyser {
             });
         }
         self.counts.wrong_length += stream.found.wrong_length - wrong_length;
+        Seen::Ours
+    }
+
+    fn count(&mut self, frame: &[u8], network: Network, counting: Counting) -> Seen {
+        let nonce = match self.place {
+            SignaturePlace::FlowLabel => signature::nonce_in_label(frame, network),
+            place => signature::find(frame, network, place)
+                .and_then(Signature::read)
+                .map(|signature| signature.nonce),
+        };
+        let Some(nonce) = nonce else {
+            return Seen::Foreign;
+        };
+        let signature = Signature {
+            nonce,
+            ..Signature::default()
+        };
+        if signature.is_late(self.nonce) {
+            return Seen::Late;
+        }
+        if nonce != self.nonce {
+            return Seen::Foreign;
+        }
+        let bytes = frame.len() - network.tag_bytes();
+        let is_wrong = |right: u16| bytes != usize::from(right);
+        self.counts.wrong_length += u64::from(counting.buffer_bytes.is_some_and(is_wrong));
         Seen::Ours
     }
 
@@ -432,6 +486,55 @@ mod tests {
             (stream(&analyser).early, stream(&analyser).latency.len()),
             (1, 0)
         );
+    }
+
+    #[test]
+    fn counting_needs_no_plan_and_takes_all_streams() {
+        let mut expected = Expected {
+            nonce: NONCE,
+            buffer_bytes: Some(60),
+            place: SignaturePlace::UdpPayload,
+            analysis: None,
+        };
+        let mut counter = Analyser::counting(&expected);
+        let of = |nonce, stream| {
+            let signature = Signature {
+                nonce,
+                stream,
+                ..Signature::default()
+            };
+            signed_frame(IpVersion::V4, &signature)
+        };
+        let mut tagged = of(NONCE, 7);
+        tagged.splice(12..12, [0x81, 0, 0, 6]);
+        let mut longer = of(NONCE, 3);
+        longer.push(0);
+        let frames = [
+            (of(NONCE, 3), Seen::Ours),
+            (tagged, Seen::Ours),
+            (longer, Seen::Ours),
+            (of(NONCE - 2, 3), Seen::Late),
+            (of(NONCE + 1, 3), Seen::Foreign),
+            (vec![0; 60], Seen::Foreign),
+            (vec![0; 13], Seen::Foreign),
+        ];
+        for (frame, seen) in &frames {
+            assert_eq!(counter.frame(frame, 0), *seen, "{frame:x?}");
+        }
+        let counts = counter.counts();
+        assert_eq!((counts.received, counts.wrong_length), (3, 1));
+        assert_eq!((counts.late, counts.foreign), (1, 3));
+        // and by the flow label alone
+        expected.place = SignaturePlace::FlowLabel;
+        let mut counter = Analyser::counting(&expected);
+        let mut labelled = signed_frame(IpVersion::V6, &Signature::default());
+        labelled[15] = 0xf0 | signature::FLOW_LABEL_MAGIC;
+        labelled[16..18].copy_from_slice(&NONCE.to_be_bytes());
+        assert_eq!(counter.frame(&labelled, 0), Seen::Ours);
+        labelled[17] -= 1;
+        assert_eq!(counter.frame(&labelled, 0), Seen::Late);
+        labelled[15] = 0;
+        assert_eq!(counter.frame(&labelled, 0), Seen::Foreign);
     }
 
     #[test]

@@ -23,6 +23,16 @@ pub struct PortSpec {
     pub interface: String,
 }
 
+/// What the names of memif ports begin with; see [`crate::memif::Options::named`].
+pub(crate) const MEMIF: &str = "memif:";
+
+impl PortSpec {
+    /// Returns true for the name of a memif port: a socket instead of a network interface.
+    pub fn is_memif(&self) -> bool {
+        self.interface.starts_with(MEMIF)
+    }
+}
+
 /// A path through a device under test: frames go into `tx`, and should come out at `rx`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathSpec {

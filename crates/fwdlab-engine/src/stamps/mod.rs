@@ -104,6 +104,12 @@ impl Origin {
         place: "at the packet socket (TPACKET_V3), from CLOCK_REALTIME",
         clock: Clock::Monotonic,
     };
+    /// The arrival at a receiver that polls memory.
+    pub const POLLED: Origin = Origin {
+        kind: Kind::User,
+        place: "when the receiver's thread found the frame in memory",
+        clock: Clock::Monotonic,
+    };
     /// The kernel's arrival.
     pub const ENTERING: Origin = Origin {
         kind: Kind::Software,

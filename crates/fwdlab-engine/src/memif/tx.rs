@@ -1,0 +1,322 @@
+//! The memif sender: frames written into buffers that the peer reads.
+//!
+//! As the client we own the buffers: each keeps its frame, so only the bytes that change are
+//! written. As the server we copy into buffers of the peer. All queues of all ports are served by
+//! one thread, in one order; frames of one flow stay on one queue. Start with [`sender`].
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Role;
+use super::port::{Half, Port};
+use super::ring::{MAX_FRAME_BYTES, Outgoing};
+use crate::error::EngineError;
+use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
+use crate::sender::counters::Counters;
+use crate::sender::source::{Cached, Outline, Source};
+use crate::sender::thread::{SocketSender, Transmit};
+use crate::traffic::player::{Room, Slot};
+
+const CAPABILITIES: Capabilities = Capabilities {
+    copies: Copies::ByPeer,
+    profiles: true,
+    hot_load: true,
+    timestamps: Timestamps::Software,
+    ..Capabilities::plain(
+        Mode::Memif,
+        "memif: memory shared with a program such as VPP or DPDK, one thread",
+    )
+};
+
+/// How long the start of a trial waits for a peer.
+const PEER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the end of a trial waits for the peer to read the next frame: it may need the same CPU.
+const DRAIN_QUIET: Duration = Duration::from_millis(200);
+const DRAIN_PAUSE: Duration = Duration::from_micros(100);
+
+/// After this many looks in a row at a full ring, the peer is not running: leave the CPU to it, for
+/// less time than it needs to read a ring.
+const STALLED_LOOKS: u32 = 2000;
+const STALL_PAUSE: Duration = Duration::from_micros(50);
+
+/// Opens a sender that sends into these ports, one for each path.
+pub(super) fn sender(ports: &[Port], cpus: &[usize]) -> impl Sender + use<> {
+    let transmit = MemifTransmit {
+        ports: ports.iter().map(PathPort::new).collect(),
+        cycle: None,
+        at: 0,
+    };
+    SocketSender::new(ports.len(), cpus, transmit)
+}
+
+struct MemifTransmit {
+    ports: Vec<PathPort>,
+    /// Frames that repeat, and the next of them.
+    cycle: Option<Vec<Cached>>,
+    at: usize,
+}
+
+/// The port of a path, and what happened to its frames in this trial.
+struct PathPort {
+    port: Port,
+    half: Half<Outgoing>,
+    /// In rings of connections that ended in this trial.
+    ended: Tally,
+    /// Frames that were placed in the rings at hand before this trial.
+    before: Tally,
+    /// Calls in a row that have placed nothing.
+    stalled: u32,
+}
+
+/// Frames in rings.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    placed: u64,
+    /// Placed, and not read by the peer.
+    left: u64,
+    /// Did not fit into the peer's buffer.
+    refused: u64,
+}
+
+impl Tally {
+    fn of(rings: &[Outgoing]) -> Tally {
+        rings.iter().fold(Tally::default(), |sum, ring| Tally {
+            placed: sum.placed + ring.placed(),
+            left: sum.left + u64::from(ring.left()),
+            refused: sum.refused + ring.refused(),
+        })
+    }
+
+    /// Returns what was counted since: frames left from before are not among those left.
+    fn since(self, before: Tally) -> Tally {
+        let placed = self.placed - before.placed;
+        Tally {
+            placed,
+            left: self.left.min(placed),
+            refused: self.refused - before.refused,
+        }
+    }
+
+    fn and(self, other: Tally) -> Tally {
+        Tally {
+            placed: self.placed + other.placed,
+            left: self.left + other.left,
+            refused: self.refused + other.refused,
+        }
+    }
+}
+
+impl PathPort {
+    fn new(port: &Port) -> PathPort {
+        PathPort {
+            port: port.clone(),
+            half: Half::new(port),
+            ended: Tally::default(),
+            before: Tally::default(),
+            stalled: 0,
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), EngineError> {
+        self.port.wait_for_peer(PEER_PATIENCE)?;
+        if let Some(old) = self.half.renew() {
+            self.port.lost(Tally::of(&old).left);
+        }
+        self.ended = Tally::default();
+        self.before = Tally::of(&self.half.rings);
+        self.half.rings.iter_mut().for_each(Outgoing::disown);
+        Ok(())
+    }
+
+    /// Looks which frames the peer has read, and follows a change of the connection.
+    #[inline]
+    fn look(&mut self, counters: &Counters) {
+        let mut streams = counters.tally();
+        for ring in 0..self.half.rings.len() {
+            if let Err(fault) = self.half.rings[ring].look(|stream| streams.add(stream)) {
+                let rings = self.half.broken(fault);
+                self.settle(&rings);
+            }
+            if self.half.rings.is_empty() {
+                return;
+            }
+        }
+        if let Some(mut old) = self.half.renew() {
+            for ring in &mut old {
+                // a fault does not matter any more
+                let _ = ring.look(|stream| streams.add(stream));
+            }
+            self.settle(&old);
+        }
+    }
+
+    /// Counts what was in rings whose connection has ended.
+    #[cold]
+    fn settle(&mut self, rings: &[Outgoing]) {
+        let ended = Tally::of(rings);
+        self.port.lost(ended.left);
+        self.ended = self.ended.and(ended.since(self.before));
+        self.before = Tally::default();
+    }
+
+    /// Returns the counts of this trial.
+    fn tally(&self) -> Tally {
+        let now = Tally::of(&self.half.rings).since(self.before);
+        self.ended.and(now)
+    }
+
+    /// Returns the frames of this trial that the peer may still read.
+    fn waiting(&self) -> u64 {
+        Tally::of(&self.half.rings).since(self.before).left
+    }
+
+    #[inline]
+    fn publish(&self, path: usize, counters: &Counters) {
+        let tally = self.tally();
+        counters.set_sent(path, tally.placed - tally.left);
+        counters.set_refused(path, tally.refused + self.ended.left);
+    }
+}
+
+impl MemifTransmit {
+    /// Takes due frames; a ring without room ends the batch.
+    #[inline]
+    fn fill<S: Source>(&mut self, path: usize, frames: &mut S, counters: &Counters) {
+        let rings = &mut self.ports[path].half.rings;
+        let queues = rings.len();
+        if queues == 0 {
+            counters.ring_was_full();
+            return;
+        }
+        if let Some(cycle) = &self.cycle {
+            while frames.has_next() {
+                let Cached { slot, bytes } = &cycle[self.at];
+                let ring = &mut rings[slot.stream as usize % queues];
+                if !ring.has_room() {
+                    if ring.is_full() {
+                        counters.ring_was_full();
+                    }
+                    return;
+                }
+                frames.skip();
+                ring.put(bytes, *slot);
+                self.at = (self.at + 1) % cycle.len();
+            }
+            return;
+        }
+        if let [ring] = &mut rings[..] {
+            frames.fill(ring);
+            if ring.is_full() && frames.has_next() {
+                counters.ring_was_full();
+            }
+            return;
+        }
+        while frames.has_next() {
+            let ring = &mut rings[frames.lane() as usize % queues];
+            let is_full = ring.is_full();
+            let Some((buffer, mut slot)) = ring.next() else {
+                if is_full {
+                    counters.ring_was_full();
+                }
+                return;
+            };
+            frames.write(buffer, &mut slot);
+            ring.filled(slot);
+        }
+    }
+}
+
+impl Transmit for MemifTransmit {
+    fn capabilities(&self) -> Capabilities {
+        let queues = self.ports.first().map(|port| port.port.status().queues.0);
+        Capabilities {
+            queues: queues.unwrap_or(1).clamp(1, usize::from(u16::MAX)) as u16,
+            ..CAPABILITIES
+        }
+    }
+
+    fn arm(&mut self, outline: &Outline) -> Result<(), EngineError> {
+        for port in &mut self.ports {
+            let options = port.port.options();
+            let longest = match options.role {
+                Role::Client => options.buffer_bytes as usize,
+                Role::Server => MAX_FRAME_BYTES,
+            };
+            if outline.buffer_len > longest {
+                return Err(EngineError::Memif {
+                    socket: options.socket.clone(),
+                    reason: format!(
+                        "frames of {} bytes without FCS do not fit into its buffers of {longest}:                          use longer buffers or shorter frames",
+                        outline.buffer_len
+                    ),
+                });
+            }
+            port.half.rings.iter_mut().for_each(Outgoing::forget);
+        }
+        self.cycle = outline.cycle.as_ref().map(|cycle| {
+            let number = |(number, cached): (u32, &Cached)| Cached {
+                slot: Slot {
+                    kind: Some(number),
+                    ..cached.slot
+                },
+                bytes: cached.bytes.clone(),
+            };
+            (0..).zip(cycle).map(number).collect()
+        });
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), EngineError> {
+        self.at = 0;
+        self.ports.iter_mut().try_for_each(PathPort::begin)
+    }
+
+    #[inline]
+    fn send<S: Source>(
+        &mut self,
+        path: usize,
+        frames: &mut S,
+        counters: &Counters,
+    ) -> Result<(), EngineError> {
+        self.ports[path].look(counters);
+        self.fill(path, frames, counters);
+        let port = &mut self.ports[path];
+        port.stalled += 1;
+        for ring in &mut port.half.rings {
+            if ring.has_news() {
+                port.stalled = 0;
+            }
+            if ring.publish() {
+                counters.woke_the_kernel();
+            }
+        }
+        port.publish(path, counters);
+        if port.stalled > STALLED_LOOKS {
+            port.stalled = 0;
+            thread::sleep(STALL_PAUSE);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, counters: &Counters) -> Result<(), EngineError> {
+        for (path, port) in self.ports.iter_mut().enumerate() {
+            let mut progress = (u64::MAX, Instant::now());
+            loop {
+                port.look(counters);
+                let waiting = port.waiting();
+                if waiting < progress.0 {
+                    progress = (waiting, Instant::now());
+                }
+                if waiting == 0 || progress.1.elapsed() > DRAIN_QUIET {
+                    break;
+                }
+                thread::sleep(DRAIN_PAUSE);
+            }
+            let tally = port.tally();
+            counters.set_sent(path, tally.placed - tally.left);
+            counters.set_refused(path, tally.refused + tally.left);
+        }
+        Ok(())
+    }
+}
