@@ -370,7 +370,7 @@ fn a_failure_ends_the_run_if_the_campaign_says_so() {
         assert!(made.result.is_ok() && made.failures().len() == 1);
         let text = format!("on-failure = 'end'\n{text}");
         let (_, made) = failing(&text, "hook first", Fails::Exit);
-        let why = made.result.err().expect("it ended").to_string();
+        let why = made.result.unwrap_err().to_string();
         assert!(why.contains("hook first"), "{why}");
     }
 }
