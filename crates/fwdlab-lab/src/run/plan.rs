@@ -16,7 +16,7 @@ use fwdlab_engine::sim::Dut;
 use fwdlab_measure::campaign::{self as order, Turn, sequence};
 use fwdlab_measure::machine::{Asked, Limit, Series, needs_management, sends_bursts};
 use fwdlab_measure::maxfwd::control_of;
-use fwdlab_model::campaign::value::Rate;
+use fwdlab_model::campaign::value::{Pause, Rate};
 use fwdlab_model::campaign::{
     self, Campaign, Case, Counting, Engine, Kind, Maxfwd, OnFailure, Order, Paired, Procedure,
 };
@@ -602,13 +602,25 @@ impl Plan {
     }
 }
 
-/// Returns the parameters of a procedure as they are stored, without those that are not set.
+/// Returns the parameters of a procedure as they are stored, times as seconds, without those that
+/// are not set.
 fn parameters(procedure: &Procedure) -> BTreeMap<String, serde_json::Value> {
     let kept = procedure.kept();
     let parameters = kept["parameters"].as_object().into_iter().flatten();
     let set = parameters.filter(|(_, value)| !value.is_null());
-    set.map(|(name, value)| (name.replace('-', "_"), value.clone()))
-        .collect()
+    let stored = set.map(|(name, value)| {
+        let name = match name.as_str() {
+            "for" => "duration".to_owned(),
+            name => name.replace('-', "_"),
+        };
+        let typed = value.as_str().unwrap_or_default();
+        let has_unit = typed.ends_with(char::is_alphabetic);
+        match typed.parse() {
+            Ok(Pause(time)) if has_unit => (format!("{name}_s"), time.as_secs_f64().into()),
+            _ => (name, value.clone()),
+        }
+    });
+    stored.collect()
 }
 
 /// Compiles the profiles of the matrix, and adds the streams that represent them in records.
@@ -834,4 +846,25 @@ fn changes(plan: &Plan) -> Vec<String> {
         ));
     }
     changes
+}
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_model::campaign::{Ramp, Soak};
+
+    use super::*;
+
+    /// Exports of load tests read the times of a ramp in seconds.
+    #[test]
+    fn times_are_stored_in_seconds() {
+        let stored = parameters(&Procedure::Ramp(Ramp::default()));
+        let seconds = ["warm_up_s", "ramp_s", "hold_s", "sample_s"].map(|name| &stored[name]);
+        assert_eq!(seconds, [30.0, 600.0, 30.0, 1.0]);
+        assert!(!stored.contains_key("target"), "{stored:?}");
+        let stored = parameters(&Procedure::Soak(Soak::default()));
+        assert_eq!(
+            (&stored["duration_s"], &stored["loss"]),
+            (&1800.0.into(), &"0".into())
+        );
+    }
 }

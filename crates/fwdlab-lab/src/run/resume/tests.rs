@@ -357,3 +357,21 @@ fn nothing_else_may_have_changed() {
     fs::write(dir.join("trials.jsonl"), damaged).unwrap();
     go_on_with(&first, &dir).unwrap();
 }
+
+/// No test case is finished before its only turn ends.
+#[test]
+fn a_run_of_one_turn_is_not_resumed() {
+    let scene = Scene::new(1, Faults::default());
+    let (runs, copies) = (folder(), folder());
+    let text = SIMULATED.replace("iterations = 2", "iterations = 1\norder = 'together'");
+    let text = text.replace("size = [64, 512]", "size = 64");
+    whole(&plan(&scene, &text), runs.path(), || {
+        let dir = only_run(runs.path());
+        let copied = copies.path().join(dir.file_name().unwrap());
+        if load(&dir).unwrap().trials.len() == 2 && !copied.exists() {
+            copy(&dir, &copied);
+        }
+    });
+    let error = reopen(&only_run(copies.path())).err().unwrap().to_string();
+    assert!(error.contains("in one turn"), "{error}");
+}
