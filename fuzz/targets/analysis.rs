@@ -3,7 +3,7 @@
 //! The input is a byte that says where signatures are, and then frames, each behind a byte with its length and two with
 //! the time since the one before. Whatever they are: no panic, and every frame has one fate. Start at [`analysis`].
 
-use fwdlab_engine::analysis::{Analyser, AnalysisPlan, Lengths, Seen, StreamPlan};
+use fwdlab_engine::analysis::{Analyser, AnalysisPlan, FrameClass, Lengths, StreamPlan};
 use fwdlab_engine::stamps::Origins;
 use fwdlab_engine::{Expected, SignaturePlace};
 
@@ -35,7 +35,7 @@ pub fn analysis(data: &[u8]) {
         let (frame, after) = more.split_at(usize::from(*length).min(more.len()));
         now += u64::from(u16::from_be_bytes([*early, *late]));
         frames += 1;
-        ours += u64::from(analyser.frame(frame, now) == Seen::Ours);
+        ours += u64::from(analyser.frame(frame, now) == FrameClass::Ours);
         rest = after;
     }
     let counts = analyser.counts();

@@ -22,14 +22,14 @@ pub fn netbenches(data: &[u8]) {
         assert!(legacy.range[0] <= legacy.median && legacy.median <= legacy.range[1]);
         assert!(legacy.samples >= 3);
     }
-    let ours = rule::ours(&log, Some(&log));
+    let ours = rule::apply_rule(&log, Some(&log));
     assert_eq!(ours.median.is_some(), ours.samples > 0);
 
     let blocks = readme::blocks(data);
     for block in &blocks {
         assert!(!block.rows.is_empty() && block.rows.len() == block.labels.len());
     }
-    readme::strays(data, &blocks);
+    readme::unmatched_lines(data, &blocks);
 
     let values = Values::parse(data);
     assert!(values.values.iter().all(|(_, value)| value.is_finite()));
@@ -39,6 +39,6 @@ pub fn netbenches(data: &[u8]) {
     Traffic::parse(data);
     Command::parse(data);
     Equilibrium::parse(data);
-    let name = Name::of(&String::from_utf8_lossy(data));
+    let name = Name::parse(&String::from_utf8_lossy(data));
     labels(&name.case, Some(&info));
 }

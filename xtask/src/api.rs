@@ -102,8 +102,8 @@ pub fn stale(files: &[File]) -> Vec<Finding> {
             let line = kept.lines().zip(text.lines()).position(|(a, b)| a != b);
             let line = line.unwrap_or(kept.lines().count().min(text.lines().count())) + 1;
             (kept != text).then(|| {
-                let why = format!("the public items changed: renew with {RENEW}, and say in CHANGELOG.md what its users must do");
-                Finding::new(&path, line, why)
+                let reason = format!("the public items changed: renew with {RENEW}, and say in CHANGELOG.md what its users must do");
+                Finding::new(&path, line, reason)
             })
         })
         .collect()

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_literals_vanish_and_lines_stay() {
+    fn comments_and_literals_are_removed_and_lines_kept() {
         let source = "let a = \"unsafe // \\\" {\"; // unsafe\n/* unsafe /* nested */ unsafe */ let b = 'u'; let c: &'a str;\nlet d = r#\"un\"safe\"#; let e = b\"unsafe\"; let f = '\\''; let bar = 1; r#type";
         let code = code(source);
         assert!(!code.contains("unsafe"), "{code}");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_vanish() {
+    fn tests_are_removed() {
         let source = "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { c() }\n}\nfn d() {}\n#[cfg(test)]\nuse e;\nfn f() {}";
         let kept = without_tests(source);
         assert_eq!(
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stand_alone() {
+    fn words_are_matched_as_a_whole() {
         assert!(has_word("unsafe {", "unsafe"));
         assert!(has_word("x = unsafe{", "unsafe"));
         assert!(!has_word("#![allow(unsafe_code)]", "unsafe"));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn use_trees_are_written_out() {
+    fn use_trees_are_expanded() {
         let code = "use std::{fs, io::{self, Read as _, Write}, thread};\nlet a = std::net::Ipv4Addr::new();\nuse\n  std::time::*;";
         let found = paths(code, "std");
         let found: Vec<(usize, &str)> = found.iter().map(|(l, p)| (*l, p.as_str())).collect();

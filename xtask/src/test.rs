@@ -110,11 +110,11 @@ fn build(root: &Path, lints: bool) -> anyhow::Result<Built> {
         let Ok(message) = serde_json::from_str::<Value>(&line) else {
             continue;
         };
-        if let (Some("compiler-message"), Some(said)) = (
+        if let (Some("compiler-message"), Some(printed)) = (
             message["reason"].as_str(),
             message["message"]["rendered"].as_str(),
         ) {
-            println!("{}", said.trim_end());
+            println!("{}", printed.trim_end());
             warnings += 1;
         }
         messages.push(message);
@@ -508,8 +508,8 @@ ok</system-out>
         };
         tally.count("layout", true);
         tally.read(REPORT);
-        let said = "\nfailed: cpu::pins\nskipped 1: a <bed> & no veth (bed::lies)\nskipped 2: needs root (clippy, bed::stands)\n\
+        let output = "\nfailed: cpu::pins\nskipped 1: a <bed> & no veth (bed::lies)\nskipped 2: needs root (clippy, bed::stands)\n\
             3 passed, 1 failed, 3 skipped\n";
-        assert_eq!(tally.to_string(), said);
+        assert_eq!(tally.to_string(), output);
     }
 }

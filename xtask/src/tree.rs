@@ -34,7 +34,7 @@ impl File {
     /// Returns the short name of its crate: `stats` for `crates/fwdlab-stats/src/sample.rs`.
     pub fn crate_name(&self) -> Option<&str> {
         let folder = self.path.strip_prefix("crates/")?.split('/').next()?;
-        Some(ours(folder))
+        Some(short_package_name(folder))
     }
 
     /// Returns true if it belongs to a library or program, not to tests, benchmarks or examples.
@@ -44,7 +44,7 @@ impl File {
 }
 
 /// Returns the short name of a package or its folder, without their common prefix.
-pub fn ours(package: &str) -> &str {
+pub fn short_package_name(package: &str) -> &str {
     package.strip_prefix("fwdlab-").unwrap_or(package)
 }
 

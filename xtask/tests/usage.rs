@@ -6,16 +6,16 @@
 use std::process::Command;
 
 #[test]
-fn wrong_use_is_told_with_the_commands_there_are() {
+fn usage_errors_list_the_commands() {
     for arguments in [&[][..], &["frobnicate"], &["check", "everything"]] {
         let ended = Command::new(env!("CARGO_BIN_EXE_xtask"))
             .args(arguments)
             .output()
             .expect("cargo has built it");
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {said}");
+        let printed = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {printed}");
         for command in ["check", "schemas", "test"] {
-            assert!(said.contains(&format!("\n  {command} ")), "{said}");
+            assert!(printed.contains(&format!("\n  {command} ")), "{printed}");
         }
     }
 }

@@ -68,10 +68,10 @@ fn main() {
         ("transmit", transmit::run),
         ("receive", receive::run),
     ];
-    let asked = |name: &str| arguments.iter().any(|argument| argument == name);
-    let all = !parts.iter().any(|(name, _)| asked(name));
+    let requested = |name: &str| arguments.iter().any(|argument| argument == name);
+    let all = !parts.iter().any(|(name, _)| requested(name));
     for (name, part) in parts {
-        if (all || asked(name))
+        if (all || requested(name))
             && let Err(error) = part(turns)
         {
             println!("\n{name}: skipped: {error}");

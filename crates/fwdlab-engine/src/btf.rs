@@ -19,7 +19,7 @@ pub(crate) fn read() -> io::Result<Vec<u8>> {
 /// Returns the type id of the function with this name; `None` if there is none, or the bytes are
 /// not BTF of this machine.
 pub(crate) fn function(btf: &[u8], name: &str) -> Option<u32> {
-    let parts = Parts::of(btf)?;
+    let parts = Parts::parse(btf)?;
     let found = parts
         .types()
         .find(|of| of.kind == FUNCTION && parts.string(of.label) == Some(name));
@@ -28,7 +28,7 @@ pub(crate) fn function(btf: &[u8], name: &str) -> Option<u32> {
 
 /// Returns values and names of an enum; `None` if there is none, or the bytes are not BTF.
 pub(crate) fn enum_values<'a>(btf: &'a [u8], name: &str) -> Option<Vec<(u32, &'a str)>> {
-    let parts = Parts::of(btf)?;
+    let parts = Parts::parse(btf)?;
     let found = parts
         .types()
         .find(|of| of.kind == ENUM && parts.string(of.label) == Some(name))?;
@@ -54,7 +54,7 @@ struct Type<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn of(btf: &'a [u8]) -> Option<Parts<'a>> {
+    fn parse(btf: &'a [u8]) -> Option<Parts<'a>> {
         if u16::from_ne_bytes(*btf.first_chunk()?) != MAGIC {
             return None;
         }

@@ -6,18 +6,18 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A system call failed.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {action}: {source}")]
     System {
         /// What was tried and on what: `attach the counter to rx0`.
-        what: String,
+        action: String,
         /// The system's answer.
         source: io::Error,
     },
     /// The kernel refused a BPF object.
-    #[error("cannot {what}: {reason}")]
+    #[error("cannot {action}: {reason}")]
     Bpf {
         /// What was tried and on what.
-        what: String,
+        action: String,
         /// The loader's message, with the system's answer.
         reason: String,
     },
@@ -51,12 +51,12 @@ pub enum EngineError {
     #[error("the recording broke off; the frames before that were sent: {0}")]
     Recording(String),
     /// This engine cannot do it; another one may.
-    #[error("{engine} cannot {what}")]
+    #[error("{engine} cannot {action}")]
     Unsupported {
         /// Its name in results.
         engine: &'static str,
         /// What it cannot do.
-        what: String,
+        action: String,
     },
     /// The two ports do not both support these timestamps. Nothing was changed.
     #[error("no {kind} timestamps: {reason}. Nothing was changed. Use {instead}")]
@@ -99,14 +99,14 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+    pub(crate) fn system(operation: impl Into<String>, source: impl Into<io::Error>) -> Self {
         EngineError::System {
-            what: what.into(),
+            action: operation.into(),
             source: source.into(),
         }
     }
 
-    pub(crate) fn bpf(what: impl Into<String>, error: &dyn std::error::Error) -> Self {
+    pub(crate) fn bpf(operation: impl Into<String>, error: &dyn std::error::Error) -> Self {
         let mut reason = error.to_string();
         let mut cause = error.source();
         while let Some(inner) = cause {
@@ -118,7 +118,7 @@ impl EngineError {
             cause = inner.source();
         }
         EngineError::Bpf {
-            what: what.into(),
+            action: operation.into(),
             reason,
         }
     }

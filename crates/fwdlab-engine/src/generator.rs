@@ -156,7 +156,7 @@ pub enum Timestamps {
 
 impl Capabilities {
     /// Returns the properties of a remote sender, from its own summary.
-    pub const fn of(mode: Mode, summary: &'static str) -> Capabilities {
+    pub const fn new(mode: Mode, summary: &'static str) -> Capabilities {
         Capabilities::plain(mode, summary)
     }
 
@@ -291,7 +291,7 @@ impl SendCounts {
 
 /// Start and end of sending, CLOCK_MONOTONIC in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Course {
+pub struct SendingTimes {
     /// When the schedule began.
     pub begun_ns: u64,
     /// When the last frame was sent; `None` if not all frames were sent, because it is still
@@ -331,7 +331,7 @@ pub trait Sender: Send {
     fn start_at(&mut self, _schedule: Schedule, _begin_ns: u64) -> Result<(), EngineError> {
         Err(EngineError::Unsupported {
             engine: self.capabilities().mode.name(),
-            what: "begin at a certain time".into(),
+            action: "begin at a certain time".into(),
         })
     }
 
@@ -370,7 +370,7 @@ pub trait Sender: Send {
     fn set_rates(&mut self, _rates: &[f64]) -> Result<(), EngineError> {
         Err(EngineError::Unsupported {
             engine: self.capabilities().mode.name(),
-            what: "change the rate of a stream while it sends".into(),
+            action: "change the rate of a stream while it sends".into(),
         })
     }
 
@@ -382,7 +382,7 @@ pub trait Sender: Send {
     fn lateness(&self) -> Result<Option<Histogram>, EngineError>;
 
     /// Returns when it began and ended; `None` if unknown. Valid until it is stopped.
-    fn course(&self) -> Option<Course> {
+    fn sending_times(&self) -> Option<SendingTimes> {
         None
     }
 

@@ -149,7 +149,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn it_comes_back_from_a_journey_as_it_was() {
+    fn a_histogram_survives_serialization() {
         for values in [&[][..], &[0], &[0, 5, 5, 1 << 20], &[u64::MAX]] {
             let mut histogram = Histogram::default();
             for value in values {

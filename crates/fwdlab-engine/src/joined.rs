@@ -74,7 +74,7 @@ pub struct JoinedSender {
 }
 
 /// One part's traffic, the indices of its streams in the whole, and its share of the load.
-type Own = (Traffic, Vec<usize>, f64);
+type PartTraffic = (Traffic, Vec<usize>, f64);
 
 /// The frames armed last.
 enum Armed {
@@ -107,7 +107,7 @@ impl JoinedSender {
     }
 
     /// Returns the traffic of each part; `None` for a part that sends nothing.
-    fn split(&self, traffic: &Traffic) -> Result<Vec<Option<Own>>, EngineError> {
+    fn split(&self, traffic: &Traffic) -> Result<Vec<Option<PartTraffic>>, EngineError> {
         let whole = own_load_pps(traffic);
         let parts = self.parts.iter().map(|part| {
             let indices = 0..traffic.streams.len();
@@ -300,7 +300,7 @@ impl Sender for JoinedSender {
             true => Ok(()),
             false => Err(EngineError::Unsupported {
                 engine: self.capabilities().mode.name(),
-                what: "switch to a path from another host".into(),
+                action: "switch to a path from another host".into(),
             }),
         }
     }
@@ -391,9 +391,9 @@ mod tests {
     use fwdlab_model::units::FrameSize;
 
     /// A receiver that receives nothing.
-    struct Deaf;
+    struct SilentReceiver;
 
-    impl Receiver for Deaf {
+    impl Receiver for SilentReceiver {
         fn name(&self) -> &'static str {
             "deaf"
         }
@@ -432,7 +432,7 @@ mod tests {
         ) -> Result<Vec<Box<dyn Receiver>>, EngineError> {
             let paths = self.0.iter().max().unwrap() + 1;
             Ok((0..paths)
-                .map(|_| Box::new(Deaf) as Box<dyn Receiver>)
+                .map(|_| Box::new(SilentReceiver) as Box<dyn Receiver>)
                 .collect())
         }
 
@@ -539,7 +539,7 @@ mod tests {
         let (first, own) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]);
         let stream = TestStream::new(IpVersion::Ipv6, FrameSize::new(128).unwrap(), 10).unwrap();
         let addresses = Addresses::between(first, [2, 0, 0, 0, 0, 2]);
-        let frames = TestFrames::of(&stream, &addresses, false, 1).unwrap();
+        let frames = TestFrames::for_stream(&stream, &addresses, false, 1).unwrap();
         let part = Part {
             sender: Box::new(crate::memory::sender(1, &[])),
             path: 0,

@@ -24,7 +24,6 @@
 
 pub mod af_packet;
 pub mod af_xdp;
-pub mod alone;
 pub mod analysis;
 mod btf;
 pub mod capture;
@@ -49,6 +48,7 @@ pub mod rx_metadata;
 mod sender;
 pub mod signature;
 pub mod sim;
+pub mod single_port;
 pub mod sink;
 pub mod stamps;
 pub mod sys;
@@ -59,13 +59,12 @@ pub mod traffic;
 pub mod xdp_count;
 pub mod xdp_live;
 
-pub use alone::{LoneReceiver, LoneSender};
 pub use analysis::{Expected, ReceiveCounts};
 pub use drops::DropMonitor;
 pub use error::EngineError;
 pub use exact::{Burst, Exact};
 pub use generator::{
-    Capabilities, Copies, Counting, Course, Mode, Receiver, Schedule, SendCounts, Sender,
+    Capabilities, Copies, Counting, Mode, Receiver, Schedule, SendCounts, Sender, SendingTimes,
     Timestamps,
 };
 pub use histogram::Histogram;
@@ -74,5 +73,6 @@ pub use load::LoadPlan;
 pub use pacer::HoldUps;
 pub use port::{PathSpec, PortSpec};
 pub use signature::SignaturePlace;
+pub use single_port::{PortReceiver, PortSender};
 pub use tester::{Choice, Opener, Proof, Reading, Rejected, Tester, open_receiver, open_sender};
 pub use traffic::{Addresses, Frames, TestFrames, Traffic, TrafficFrames};

@@ -24,7 +24,7 @@ pub enum LoadPlan {
 
 impl LoadPlan {
     /// Returns a plan of these stretches; if all have the same load, that constant load.
-    pub fn over(stretches: Vec<Stretch>) -> LoadPlan {
+    pub fn from_stretches(stretches: Vec<Stretch>) -> LoadPlan {
         let first = stretches.first().map_or(0.0, |first| first.from_pps);
         let is_first = |stretch: &Stretch| stretch.from_pps == first && stretch.to_pps == first;
         match stretches.iter().all(is_first) && first > 0.0 {
@@ -134,11 +134,11 @@ mod tests {
         let steps = [100.0, 200.0, 400.0].map(|pps| stretch(pps, pps));
         let ramp = [stretch(100.0, 200.0), stretch(200.0, 400.0)];
         let at = |plan: &LoadPlan, seconds: f64| plan.at(Duration::from_secs_f64(seconds));
-        let steps = LoadPlan::over(steps.into());
+        let steps = LoadPlan::from_stretches(steps.into());
         for (seconds, load) in [(0.0, 100.0), (9.9, 100.0), (10.0, 200.0), (1e6, 400.0)] {
             assert_eq!(at(&steps, seconds), Some(load));
         }
-        let ramp = LoadPlan::over(ramp.into());
+        let ramp = LoadPlan::from_stretches(ramp.into());
         for (seconds, load) in [(5.0, 150.0), (15.0, 300.0), (25.0, 400.0)] {
             assert_eq!(at(&ramp, seconds), Some(load));
         }
@@ -149,12 +149,12 @@ mod tests {
             Some(Duration::from_millis(500))
         );
         assert_eq!(at(&LoadPlan::FlatOut, 5.0), None);
-        let constant = LoadPlan::over(vec![stretch(5.0, 5.0); 3]);
+        let constant = LoadPlan::from_stretches(vec![stretch(5.0, 5.0); 3]);
         assert_eq!(constant, LoadPlan::Constant(5.0));
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused() {
+    fn impossible_loads_are_refused() {
         let plan = |from_pps, to_pps| {
             LoadPlan::Stretches(Arc::new([Stretch {
                 duration_ns: 1,

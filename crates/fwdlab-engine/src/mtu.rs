@@ -53,11 +53,11 @@ pub fn check(port: &PortSpec, most: (usize, usize)) -> Result<(), EngineError> {
     if port.is_memif() {
         return Ok(());
     }
-    judge(&port.interface, of(port)?, most)
+    judge(&port.interface, port_mtu(port)?, most)
 }
 
 /// Returns the MTU of a port.
-pub(crate) fn of(port: &PortSpec) -> Result<u32, EngineError> {
+pub(crate) fn port_mtu(port: &PortSpec) -> Result<u32, EngineError> {
     let name = &port.interface;
     within(&port.netns, || {
         let interfaces = Interfaces::open().map_err(|e| EngineError::system("open a socket", e))?;
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_tag_of_8021q_is_beside_the_mtu() {
+    fn one_802_1q_tag_does_not_count_for_the_mtu() {
         let frame = |ethertype: u16, bytes: usize| {
             let mut frame = vec![0; bytes];
             frame[12..14].copy_from_slice(&ethertype.to_be_bytes());

@@ -56,9 +56,9 @@ pub fn resolve(
     let mut found = None;
     for question in questions.iter().cycle().take(TRIES) {
         capture.send(question)?;
-        let asked = Instant::now();
-        while found.is_none() && asked.elapsed() < PATIENCE {
-            capture.frames(PATIENCE.saturating_sub(asked.elapsed()), &mut |frame| {
+        let requested = Instant::now();
+        while found.is_none() && requested.elapsed() < PATIENCE {
+            capture.frames(PATIENCE.saturating_sub(requested.elapsed()), &mut |frame| {
                 found = found.or(answer(frame.bytes, target));
                 found.is_none()
             })?;
@@ -164,14 +164,14 @@ fn answer(frame: &[u8], target: IpAddr) -> Option<[u8; 6]> {
 /// `None` for all other frames, for announcements, and for a host that probes whether an address is
 /// free (RFC 5227, RFC 4862).
 pub fn reply(frame: &[u8], ours: [u8; 6], is_ours: impl Fn(IpAddr) -> bool) -> Option<Vec<u8>> {
-    let asked = ethernet::Frame::new(frame).ok()?;
+    let requested = ethernet::Frame::new(frame).ok()?;
     let header = |destination, ethertype| ethernet::Repr {
         destination,
         source: MacAddr(ours),
         ethertype,
     };
-    if asked.ethertype() == arp::ETHERTYPE {
-        let (request, _) = arp::Repr::parse(asked.payload()).ok()?;
+    if requested.ethertype() == arp::ETHERTYPE {
+        let (request, _) = arp::Repr::parse(requested.payload()).ok()?;
         let checks = request.sender_ip.is_unspecified() || request.sender_ip == request.target_ip;
         if request.operation != arp::REQUEST || checks || !is_ours(request.target_ip.into()) {
             return None;
@@ -188,10 +188,10 @@ pub fn reply(frame: &[u8], ours: [u8; 6], is_ours: impl Fn(IpAddr) -> bool) -> O
         .emit(&mut frame[ethernet::HEADER_LEN..]);
         return Some(frame);
     }
-    if asked.ethertype() != ipv6::ETHERTYPE {
+    if requested.ethertype() != ipv6::ETHERTYPE {
         return None;
     }
-    let (ip, message) = ipv6::Repr::parse(asked.payload()).ok()?;
+    let (ip, message) = ipv6::Repr::parse(requested.payload()).ok()?;
     let message = message.get(..ip.payload_len.into())?;
     let solicitation = ndp::Repr::parse(message).ok()?;
     let is_one = ip.next_header == icmpv6::PROTOCOL && ip.hop_limit == 255;
@@ -209,7 +209,7 @@ pub fn reply(frame: &[u8], ours: [u8; 6], is_ours: impl Fn(IpAddr) -> bool) -> O
         link_address: Some(MacAddr(ours)),
     };
     let mut frame = vec![0; ethernet::HEADER_LEN + ipv6::HEADER_LEN + answer.header_len()];
-    let asker = solicitation.link_address.unwrap_or(asked.source());
+    let asker = solicitation.link_address.unwrap_or(requested.source());
     header(asker, ipv6::ETHERTYPE).emit(&mut frame);
     let ip = ipv6::Repr {
         source: solicitation.target,
@@ -237,48 +237,58 @@ mod tests {
 
     #[test]
     fn questions_are_well_formed() {
-        let asked = arp_request(
+        let requested = arp_request(
             OURS,
             Ipv4Addr::new(198, 18, 0, 2),
             Ipv4Addr::new(198, 18, 0, 1),
         );
-        assert_eq!(decode(&asked).notes, [], "{}", decode(&asked));
-        let asked = solicitation(
+        assert_eq!(decode(&requested).notes, [], "{}", decode(&requested));
+        let requested = solicitation(
             OURS,
             "2001:2::2".parse().unwrap(),
             "2001:2::1".parse().unwrap(),
         );
-        assert_eq!(decode(&asked).notes, [], "{}", decode(&asked));
-        assert_eq!(asked[..6], [0x33, 0x33, 0xff, 0, 0, 1]);
+        assert_eq!(decode(&requested).notes, [], "{}", decode(&requested));
+        assert_eq!(requested[..6], [0x33, 0x33, 0xff, 0, 0, 1]);
     }
 
     #[test]
     fn questions_for_our_addresses_are_answered() {
         let (source, target) = (Ipv4Addr::new(198, 18, 0, 2), Ipv4Addr::new(198, 18, 0, 1));
         let all = |_| true;
-        let asked = arp_request(OURS, source, target);
-        let replied = reply(&asked, THEIRS, |address| address == IpAddr::from(target)).unwrap();
+        let requested = arp_request(OURS, source, target);
+        let replied = reply(&requested, THEIRS, |address| {
+            address == IpAddr::from(target)
+        })
+        .unwrap();
         assert_eq!(decode(&replied).notes, [], "{}", decode(&replied));
         assert_eq!(answer(&replied, target.into()), Some(THEIRS));
         assert_eq!(replied[..6], OURS);
-        assert_eq!(reply(&asked, THEIRS, |_| false), None, "of somebody else");
+        assert_eq!(
+            reply(&requested, THEIRS, |_| false),
+            None,
+            "of somebody else"
+        );
         assert_eq!(reply(&replied, THEIRS, all), None, "an answer");
         for checks in [Ipv4Addr::UNSPECIFIED, target] {
-            let asked = arp_request(OURS, checks, target);
-            assert_eq!(reply(&asked, THEIRS, all), None, "{checks} has it");
+            let requested = arp_request(OURS, checks, target);
+            assert_eq!(reply(&requested, THEIRS, all), None, "{checks} has it");
         }
         let (source, target): (Ipv6Addr, Ipv6Addr) =
             ("2001:2::2".parse().unwrap(), "2001:2::1".parse().unwrap());
-        let asked = solicitation(OURS, source, target);
-        let replied = reply(&asked, THEIRS, |address| address == IpAddr::from(target)).unwrap();
+        let requested = solicitation(OURS, source, target);
+        let replied = reply(&requested, THEIRS, |address| {
+            address == IpAddr::from(target)
+        })
+        .unwrap();
         assert_eq!(decode(&replied).notes, [], "{}", decode(&replied));
         assert_eq!(answer(&replied, target.into()), Some(THEIRS));
-        assert_eq!(reply(&asked, THEIRS, |_| false), None);
+        assert_eq!(reply(&requested, THEIRS, |_| false), None);
         assert_eq!(reply(&replied, THEIRS, all), None);
         let free = solicitation(OURS, Ipv6Addr::UNSPECIFIED, target);
         assert_eq!(reply(&free, THEIRS, all), None);
-        for len in 0..asked.len() {
-            assert_eq!(reply(&asked[..len], THEIRS, all), None, "{len} bytes");
+        for len in 0..requested.len() {
+            assert_eq!(reply(&requested[..len], THEIRS, all), None, "{len} bytes");
         }
     }
 

@@ -20,7 +20,7 @@ use crate::pacer::HoldUps;
 use crate::port::{PathSpec, PortSpec};
 use crate::signature::SignaturePlace;
 use crate::sys::monotonic_ns;
-use crate::traffic::beside::Beside;
+use crate::traffic::unforwarded::UnforwardedFrames;
 use crate::traffic::{Addresses, Frames, TestFrames, Traffic, TrafficFrames};
 use crate::{af_packet, af_xdp, memif, memory, mtu, xdp_count, xdp_live};
 
@@ -55,7 +55,7 @@ pub struct Tester {
     /// Set if the second path is the way back through the DUT of the first, with these addresses.
     way_back: Option<Addresses>,
     /// The frames armed last that a router does not forward.
-    beside: Beside,
+    beside: UnforwardedFrames,
     /// Why receivers can only count, if they can.
     only_counts: Option<String>,
 }
@@ -92,12 +92,12 @@ pub trait Opener {
 }
 
 /// All parts in this process.
-struct Here<'a> {
+struct LocalParts<'a> {
     paths: &'a [PathSpec],
     cpus: &'a [usize],
 }
 
-impl Opener for Here<'_> {
+impl Opener for LocalParts<'_> {
     fn sender(&mut self, mode: Mode) -> Result<Box<dyn Sender>, EngineError> {
         open_sender(mode, self.paths, self.cpus)
     }
@@ -114,7 +114,7 @@ impl Opener for Here<'_> {
             };
             return ports.iter().map(open).collect();
         }
-        of_one_kind(rejected, |counting| {
+        cheapest_receivers(rejected, |counting| {
             ports
                 .iter()
                 .map(|port| open_receiver(counting, port))
@@ -131,7 +131,7 @@ impl Opener for Here<'_> {
 ///
 /// # Errors
 /// If none opens.
-pub fn of_one_kind<T>(
+pub fn cheapest_receivers<T>(
     rejected: &mut Vec<Rejected>,
     mut open: impl FnMut(Counting) -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {
@@ -219,7 +219,7 @@ impl Tester {
         addresses: &Addresses,
         choice: &Choice,
     ) -> Result<(Tester, Vec<Rejected>), EngineError> {
-        let mut here = Here {
+        let mut here = LocalParts {
             paths,
             cpus: &choice.cpus,
         };
@@ -257,7 +257,7 @@ impl Tester {
                         receivers,
                         nonce,
                         way_back: choice.way_back,
-                        beside: Beside::default(),
+                        beside: UnforwardedFrames::default(),
                         ports: opener.ports(),
                         only_counts: opener.only_counts(),
                     };
@@ -414,10 +414,10 @@ impl Tester {
     ) -> Result<(), EngineError> {
         let nonce = self.nonce.wrapping_add(1);
         let frames = match self.way_back.filter(|_| path == 1) {
-            Some(addresses) => TestFrames::of(stream, &addresses, true, nonce)?,
-            None => TestFrames::of(stream, &self.addresses, false, nonce)?,
+            Some(addresses) => TestFrames::for_stream(stream, &addresses, true, nonce)?,
+            None => TestFrames::for_stream(stream, &self.addresses, false, nonce)?,
         };
-        self.beside = Beside::default();
+        self.beside = UnforwardedFrames::default();
         self.expect(
             &Frames::Test(frames),
             &Expected {
@@ -440,7 +440,7 @@ impl Tester {
         analysis: Option<AnalysisPlan>,
     ) -> Result<(), EngineError> {
         let nonce = self.nonce.wrapping_add(1);
-        self.beside = Beside::of(traffic);
+        self.beside = UnforwardedFrames::from_traffic(traffic);
         let frames = Frames::Traffic(TrafficFrames {
             traffic: traffic.clone(),
             nonce,
@@ -461,8 +461,8 @@ impl Tester {
         if self.sender.capabilities().mode != Mode::Memory {
             (self.ports.iter()).try_for_each(|port| mtu::check(port, most))?;
         }
-        if let (Some(_), Some(why)) = (&expected.analysis, &self.only_counts) {
-            return Err(EngineError::OnlyCounts(why.clone()));
+        if let (Some(_), Some(reason)) = (&expected.analysis, &self.only_counts) {
+            return Err(EngineError::OnlyCounts(reason.clone()));
         }
         self.sender.arm(frames)?;
         for receiver in &mut self.receivers {

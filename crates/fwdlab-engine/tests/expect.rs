@@ -35,7 +35,7 @@ fn traffic(text: &str) -> Arc<Traffic> {
 }
 
 fn expectation(traffic: &Arc<Traffic>) -> Expectation {
-    Expectation::of(&Frames::Traffic(TrafficFrames {
+    Expectation::from_frames(&Frames::Traffic(TrafficFrames {
         traffic: traffic.clone(),
         nonce: 7,
     }))
@@ -92,7 +92,7 @@ fn check(text: &str, frames: u64, is_dropped: impl Fn(usize) -> bool) {
     )
     .unwrap();
     let mut buffer = vec![0; player.buffer_len()];
-    let mut truth: BTreeMap<u16, Vec<(String, u64)>> = BTreeMap::new();
+    let mut actual: BTreeMap<u16, Vec<(String, u64)>> = BTreeMap::new();
     let mut numbers: BTreeMap<u16, (Vec<u32>, u64)> = (plan.streams.iter())
         .map(|stream| (stream.id, (vec![0; stream.flows as usize], 0)))
         .collect();
@@ -117,7 +117,7 @@ fn check(text: &str, frames: u64, is_dropped: impl Fn(usize) -> bool) {
         )
         .unwrap();
         let name = flow(frame);
-        let known = truth.entry(signature.stream).or_default();
+        let known = actual.entry(signature.stream).or_default();
         let flow = match known.iter().position(|(other, _)| *other == name) {
             Some(flow) => flow,
             None => {
@@ -141,13 +141,13 @@ fn check(text: &str, frames: u64, is_dropped: impl Fn(usize) -> bool) {
     for stream in &expectation.streams {
         let found = flows(stream);
         let (counts, sent) = &numbers[&stream.id];
-        let truth = &truth[&stream.id];
-        assert_eq!(found.among(*sent) as usize, truth.len(), "{text}");
+        let actual = &actual[&stream.id];
+        assert_eq!(found.among(*sent) as usize, actual.len(), "{text}");
         let arrivals = found.arrivals(counts);
-        let wanted: Vec<u32> = (0..found.among(*sent)).collect();
-        let names = found.names(&wanted, Some(&traffic.streams[stream.index]));
-        let told: BTreeSet<(String, u64)> = names.into_iter().zip(arrivals).collect();
-        assert_eq!(told, truth.iter().cloned().collect(), "{text}");
+        let requested: Vec<u32> = (0..found.among(*sent)).collect();
+        let names = found.names(&requested, Some(&traffic.streams[stream.index]));
+        let reported: BTreeSet<(String, u64)> = names.into_iter().zip(arrivals).collect();
+        assert_eq!(reported, actual.iter().cloned().collect(), "{text}");
     }
 }
 
@@ -221,8 +221,8 @@ fn labels_and_networks_are_flows_of_their_own() {
 }
 
 #[test]
-fn flows_that_cannot_be_counted_say_why() {
-    for (text, why) in [
+fn flows_that_cannot_be_counted_have_a_reason() {
+    for (text, reason) in [
         (
             "[[stream]]\nflows = 20\norder = 'drawn'",
             Uncounted::Endless,
@@ -233,7 +233,7 @@ fn flows_that_cannot_be_counted_say_why() {
         ),
     ] {
         let expectation = expectation(&traffic(text));
-        assert_eq!(expectation.streams[0].flows.as_ref().unwrap_err(), &why);
+        assert_eq!(expectation.streams[0].flows.as_ref().unwrap_err(), &reason);
         assert_eq!(expectation.plan().streams[0].flows, 0);
     }
 }
@@ -251,7 +251,7 @@ fn streams_without_signatures_are_named() {
 }
 
 #[test]
-fn all_flows_are_counted_and_where_not_it_is_told() {
+fn all_flows_are_counted_or_the_limit_is_reported() {
     let two = "[[stream]]\nname = 'a'\nsize = 64\nflows = 30\n[[stream]]\nname = 'b'\nsize = 64\nflows = 5";
     for (text, flows) in [
         ("[[stream]]\nsize = 64", (1, true)),
@@ -279,16 +279,16 @@ fn test_frames_carry_one_flow_after_the_other() {
         frame_size: 64,
     })
     .unwrap();
-    let expectation = Expectation::of(&Frames::Test(TestFrames {
+    let expectation = Expectation::from_frames(&Frames::Test(TestFrames {
         template: template.clone(),
         flows: set,
         nonce: 7,
     }));
     let stream = &expectation.streams[0];
     let mut frame = vec![0; template.buffer_len()];
-    let wanted = [0, 1, 20, 99, 1999];
-    let names = flows(stream).names(&wanted, None);
-    for (number, name) in wanted.iter().zip(names) {
+    let requested = [0, 1, 20, 99, 1999];
+    let names = flows(stream).names(&requested, None);
+    for (number, name) in requested.iter().zip(names) {
         let signature = Signature {
             nonce: 7,
             stream: 0,

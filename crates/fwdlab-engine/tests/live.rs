@@ -645,7 +645,7 @@ fn a_load_changes_without_a_gap_and_without_a_debt() {
 /// All frames that were due until the end were sent or counted as not sent: the intended load to
 /// the last frame.
 #[test]
-fn what_was_due_is_exactly_the_load() {
+fn due_frames_equal_the_load() {
     let Some(bed) = bed(1) else { return };
     let Some(mut sender) = live(&bed.paths()) else {
         return;
@@ -705,7 +705,7 @@ fn everything_sent_is_in_the_ports_counters_under_overload() {
 }
 
 #[test]
-fn frames_go_where_select_says_and_the_cycle_goes_on() {
+fn select_steers_frames_and_the_cycle_continues() {
     let Some(bed) = bed(2) else { return };
     let Some(mut sender) = live(&bed.paths()) else {
         return;
@@ -726,7 +726,7 @@ fn frames_go_where_select_says_and_the_cycle_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_sent_says_why() {
+fn traffic_that_cannot_be_sent_is_refused_with_a_reason() {
     let Some(bed) = bed(1) else { return };
     let Some(mut sender) = live(&bed.paths()) else {
         return;
@@ -796,7 +796,7 @@ fn a_port_that_goes_down_or_away_ends_the_trial_with_an_error() {
 #[test]
 fn a_killed_sender_leaves_nothing_behind() {
     if let Ok(netns) = std::env::var(VICTIM) {
-        return be_killed(&netns);
+        return send_until_killed(&netns);
     }
     let Some(bed) = bed(1) else { return };
     if live(&bed.paths()).is_none() {
@@ -810,7 +810,7 @@ fn a_killed_sender_leaves_nothing_behind() {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let mut victim = Killed(child.unwrap());
+    let mut victim = KilledChild(child.unwrap());
     wait_until(|| {
         assert!(victim.0.try_wait().unwrap().is_none(), "it died by itself");
         bed.transmitted(0).since(before).packets > 1000
@@ -834,9 +834,9 @@ fn a_killed_sender_leaves_nothing_behind() {
 
 const VICTIM: &str = "FWDLAB_TEST_LIVE_VICTIM";
 
-struct Killed(Child);
+struct KilledChild(Child);
 
-impl Drop for Killed {
+impl Drop for KilledChild {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -844,7 +844,7 @@ impl Drop for Killed {
 }
 
 /// Sends until it is killed, with a time limit.
-fn be_killed(netns: &str) {
+fn send_until_killed(netns: &str) {
     let port = PortSpec {
         netns: Some(netns.into()),
         interface: "tx0".into(),
@@ -911,7 +911,10 @@ mod slow {
                 nonce: NONCE,
             };
             match sender.arm(&Frames::Traffic(frames.clone())) {
-                Err(EngineError::Unsupported { engine, what }) => {
+                Err(EngineError::Unsupported {
+                    engine,
+                    action: what,
+                }) => {
                     assert_eq!(engine, "xdp-live");
                     refused.push(format!("{name}: {what}"));
                     continue;

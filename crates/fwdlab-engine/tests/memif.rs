@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use fwdlab_engine::analysis::{AnalysisPlan, Lengths, StreamPlan};
 use fwdlab_engine::{
-    Addresses, Choice, Counting, EngineError, Expected, Frames, HoldUps, LoneReceiver, LoneSender,
-    Mode, PathSpec, PortSpec, Schedule, SignaturePlace, TestFrames, Tester,
+    Addresses, Choice, Counting, EngineError, Expected, Frames, HoldUps, Mode, PathSpec,
+    PortReceiver, PortSender, PortSpec, Schedule, SignaturePlace, TestFrames, Tester,
 };
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
@@ -77,10 +77,10 @@ fn schedule(load_pps: Option<f64>, frames: u64, path: usize) -> Schedule {
     }
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+fn until(action: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < DEADLINE, "{what}");
+        assert!(begin.elapsed() < DEADLINE, "{action}");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -140,11 +140,11 @@ fn a_lone_sender_and_receiver_share_the_connection_of_a_port() {
     let sockets = Sockets::new("lone");
     let (client, server) = (sockets.port(1, ""), sockets.port(1, ",role=server"));
     // both directions at once, on the same two ports
-    let mut here = LoneReceiver::open(&client, None).unwrap();
-    let mut there = LoneReceiver::open(&server, Some(Counting::Memif)).unwrap();
+    let mut here = PortReceiver::open(&client, None).unwrap();
+    let mut there = PortReceiver::open(&server, Some(Counting::Memif)).unwrap();
     let mut senders = [
-        LoneSender::open(&server, None, &[]).unwrap(),
-        LoneSender::open(&client, Some(Mode::Memif), &[]).unwrap(),
+        PortSender::open(&server, None, &[]).unwrap(),
+        PortSender::open(&client, Some(Mode::Memif), &[]).unwrap(),
     ];
     for (sender, receiver) in senders.iter_mut().zip([&mut here, &mut there]) {
         receiver.expect(&expected(7)).unwrap();
@@ -169,13 +169,13 @@ fn a_lone_sender_and_receiver_share_the_connection_of_a_port() {
 fn ports_that_cannot_be_used() {
     let sockets = Sockets::new("wrong");
     let wrong = sockets.port(1, ",mode=server");
-    let error = LoneSender::open(&wrong, None, &[])
+    let error = PortSender::open(&wrong, None, &[])
         .err()
         .unwrap()
         .to_string();
     assert!(error.contains("mode=server is not valid there"), "{error}");
     let socket = sockets.port(1, "");
-    let error = LoneSender::open(&socket, Some(Mode::AfPacket), &[]).err();
+    let error = PortSender::open(&socket, Some(Mode::AfPacket), &[]).err();
     assert!(
         matches!(error, Some(EngineError::System { .. })),
         "{error:?}"
@@ -184,7 +184,7 @@ fn ports_that_cannot_be_used() {
         netns: None,
         interface: "lo".into(),
     };
-    let error = LoneReceiver::open(&interface, Some(Counting::Memif))
+    let error = PortReceiver::open(&interface, Some(Counting::Memif))
         .err()
         .unwrap();
     assert!(

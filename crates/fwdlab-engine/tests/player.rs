@@ -194,7 +194,7 @@ fn timings() -> impl Strategy<Value = Vec<Timing>> {
 
 proptest! {
     #[test]
-    fn frames_leave_when_the_model_says(timings in timings(), times_load in prop::sample::select(vec![1_u32, 2, 4, 5])) {
+    fn frames_leave_at_the_times_of_the_model(timings in timings(), times_load in prop::sample::select(vec![1_u32, 2, 4, 5])) {
         let frames = timed(&timings);
         let own = own_load_pps(&frames.traffic);
         let load = (times_load > 1).then_some(own * f64::from(times_load));
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_called_a_cycle_is_one(
+    fn cycles_repeat_exactly(
         rates in prop::collection::vec(1_u32..6, 1..4), ranges in prop::collection::vec(1_u64..5, 6),
         pattern in prop::collection::vec(0_u16..2, 1..4), load in 1.0..1e7_f64,
     ) {
@@ -398,7 +398,7 @@ fn the_load_scales_rates_and_neither_delays_nor_pauses() {
 }
 
 #[test]
-fn the_own_load_is_the_largest_sum_of_what_sends_together() {
+fn the_own_load_is_the_largest_sum_of_concurrent_streams() {
     let at = |delay_us: u64, timing: Timing| Timing {
         delay_ns: delay_us * US,
         ..timing
@@ -518,7 +518,7 @@ fn every_flow_equally_often() {
 }
 
 #[test]
-fn cycles_are_for_what_never_ends_and_repeats() {
+fn only_endless_periodic_traffic_has_a_cycle() {
     let player = |frames: TrafficFrames| Player::new(&frames, Some(1e6)).unwrap();
     let steady = Timing::new(1000.0, Emission::Continuous);
     assert_eq!(player(timed(&[steady, steady])).cycle(), Some(2));
@@ -643,7 +643,7 @@ fn a_new_load_leaves_no_gap_and_no_debt() {
 }
 
 #[test]
-fn what_is_late_is_forgiven_to_streams_without_end_and_put_off_for_others() {
+fn late_frames_of_endless_streams_are_dropped_and_of_others_delayed() {
     let frames = timed(&[
         Timing::new(100_000.0, Emission::Continuous),
         Timing::new(10_000.0, Emission::Burst { frames: 30 }),
@@ -668,7 +668,7 @@ fn what_is_late_is_forgiven_to_streams_without_end_and_put_off_for_others() {
 }
 
 #[test]
-fn what_cannot_be_played_says_why() {
+fn traffic_that_cannot_be_played_is_refused_with_a_reason() {
     let good = || three_streams(false).remove(0);
     let with = |change: fn(&mut Stream)| {
         let mut stream = good();

@@ -463,7 +463,7 @@ fn the_field_engine_of_trex() {
 
 /// A program with every instruction that a profile can request equals one written in Rust.
 #[test]
-fn programs_are_what_they_say_instruction_by_instruction() {
+fn modifier_programs_do_what_they_print() {
     let kind = kind(
         r#"
         [[stream]]
@@ -729,7 +729,7 @@ fn rates_shares_and_chains() {
 }
 
 #[test]
-fn what_is_impossible_is_said_with_its_place() {
+fn impossible_profiles_are_refused_with_the_position() {
     for (text, expected) in [
         (
             "[[stream]]\nlayers = ['udp']",
@@ -926,7 +926,7 @@ fn frames_of_a_capture_file() {
             &at(Direction::Forward, other),
         )
         .unwrap_err();
-        assert!(error.why.contains(expected), "{error}");
+        assert!(error.reason.contains(expected), "{error}");
     }
 }
 
@@ -1046,9 +1046,9 @@ fn frames_have_the_addresses_of_the_bed_where_a_profile_says_none() {
     let octets = [addresses.ipv6.0.octets(), addresses.ipv6.1.octets()];
     assert_eq!([&there[22..38], &there[38..54]], octets);
     assert_eq!([&back[38..54], &back[22..38]], octets);
-    let said = "[[stream]]\nlayers = [{ ipv4 = { destination = '198.18.77.1' } }, 'udp']";
+    let output = "[[stream]]\nlayers = [{ ipv4 = { destination = '198.18.77.1' } }, 'udp']";
     assert_eq!(
-        of(said, Direction::Forward)[26..34],
+        of(output, Direction::Forward)[26..34],
         [198, 19, 7, 1, 198, 18, 77, 1]
     );
     let arp = of(
@@ -1059,7 +1059,7 @@ fn frames_have_the_addresses_of_the_bed_where_a_profile_says_none() {
 }
 
 #[test]
-fn shipped_profiles_are_what_they_say() {
+fn shipped_profiles_match_their_descriptions() {
     let all = shipped();
     assert!(all.len() >= 50);
     for (name, profile) in all {
@@ -1084,7 +1084,7 @@ fn shipped_profiles_are_what_they_say() {
                 }
                 Some(("flows", flows)) => {
                     let expected =
-                        Expectation::of(&fwdlab_engine::Frames::Traffic(TrafficFrames {
+                        Expectation::from_frames(&fwdlab_engine::Frames::Traffic(TrafficFrames {
                             traffic: std::sync::Arc::new(compiled.traffic.clone()),
                             nonce: 1,
                         }));

@@ -222,7 +222,7 @@ fn by_definition(numbers: &[u64]) -> (u64, u64, u64) {
 
 /// The frames leave on time or slightly late: their latency counts from when they were due.
 #[test]
-fn the_analysis_says_exactly_what_the_dut_did() {
+fn the_analysis_reports_exactly_what_the_dut_did() {
     const FRAMES: u64 = 4200;
     const GAP_NS: u64 = 250_000;
     const FLOWS: u32 = 70;

@@ -15,11 +15,11 @@ use fwdlab_engine::af_xdp;
 use fwdlab_engine::analysis::{AnalysisPlan, StreamPlan};
 use fwdlab_engine::capture::{self, Capture};
 use fwdlab_engine::rx_metadata::RxMetadata;
-use fwdlab_engine::stamps::clock::Ahead;
+use fwdlab_engine::stamps::clock::ClockOffset;
 use fwdlab_engine::stamps::{Kind, Log, Offers, Origin, choose};
 use fwdlab_engine::sys::monotonic_ns;
 use fwdlab_engine::{
-    Counting, EngineError, Expected, Frames, HoldUps, LoneReceiver, LoneSender, Mode, PathSpec,
+    Counting, EngineError, Expected, Frames, HoldUps, Mode, PathSpec, PortReceiver, PortSender,
     Schedule, Sender, SignaturePlace, TestFrames,
 };
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature, signature};
@@ -65,13 +65,13 @@ fn schedule(frames: u64) -> Schedule {
 }
 
 /// A frame received in user space: the departure time that it contains, and when it was read.
-struct Seen {
+struct ReceivedFrame {
     departure_ns: u64,
     read_ns: u64,
 }
 
 /// Reads our frames from a port until the sender has finished and no more come.
-fn read(port: &SinglePort, sender: &mut LoneSender, frames: u64) -> HashMap<u64, Seen> {
+fn read(port: &SinglePort, sender: &mut PortSender, frames: u64) -> HashMap<u64, ReceivedFrame> {
     let mut seen = HashMap::new();
     let mut buffer = [0; 256];
     let mut last = Instant::now();
@@ -92,7 +92,7 @@ fn read(port: &SinglePort, sender: &mut LoneSender, frames: u64) -> HashMap<u64,
             last = Instant::now();
             seen.insert(
                 found.sequence,
-                Seen {
+                ReceivedFrame {
                     departure_ns: found.timestamp_ns,
                     read_ns,
                 },
@@ -106,10 +106,10 @@ fn times(log: &Log) -> HashMap<u64, u64> {
     log.times.iter().map(|s| (s.number, s.at_ns)).collect()
 }
 
-fn open(path: &PathSpec) -> (LoneSender, LoneReceiver) {
-    let mut sender = LoneSender::open(&path.tx, None, &[]).unwrap();
+fn open(path: &PathSpec) -> (PortSender, PortReceiver) {
+    let mut sender = PortSender::open(&path.tx, None, &[]).unwrap();
     sender.stamp(Kind::Software).unwrap();
-    let mut receiver = LoneReceiver::open(&path.rx, None).unwrap();
+    let mut receiver = PortReceiver::open(&path.rx, None).unwrap();
     receiver.stamp(Kind::Software).unwrap();
     (sender, receiver)
 }
@@ -134,12 +134,12 @@ fn stamps_are_as_many_as_frames_and_lie_between_the_times_of_user_space() {
     for trial in 0..2 {
         receiver.expect(&expected()).unwrap();
         sender.arm(&frames()).unwrap();
-        let before = Ahead::read();
+        let before = ClockOffset::read();
         sender.sender().unwrap().start(schedule(FRAMES)).unwrap();
         let seen = read(&reader, &mut sender, FRAMES);
         let counts = sender.sender().unwrap().stop().unwrap();
-        let ahead = Ahead::read();
-        if before.step_to(ahead).is_some() {
+        let lookahead = ClockOffset::read();
+        if before.step_to(lookahead).is_some() {
             return skip("somebody set the clock");
         }
         // a host that stalls for long drops frames before they are sent
@@ -160,18 +160,18 @@ fn stamps_are_as_many_as_frames_and_lie_between_the_times_of_user_space() {
             );
             assert_eq!(log.step_ns, None);
         }
-        let (left, came) = (times(&departures), times(&arrivals));
-        let off = before.within_ns.min(ahead.within_ns);
-        let ahead = before.min(ahead);
+        let (left, returned) = (times(&departures), times(&arrivals));
+        let off = before.within_ns.min(lookahead.within_ns);
+        let lookahead = before.min(lookahead);
         for (number, seen) in &seen {
-            let (left, came) = (left[number], came[number]);
+            let (left, returned) = (left[number], returned[number]);
             assert!(
-                ahead.to_realtime(seen.departure_ns) <= left + off,
+                lookahead.to_realtime(seen.departure_ns) <= left + off,
                 "frame {number}"
             );
-            assert!(left <= came, "frame {number}: {left} {came}");
+            assert!(left <= returned, "frame {number}: {left} {returned}");
             assert!(
-                came <= ahead.to_realtime(seen.read_ns) + off,
+                returned <= lookahead.to_realtime(seen.read_ns) + off,
                 "frame {number}"
             );
         }
@@ -219,13 +219,13 @@ fn lost_frames_have_a_departure_and_no_arrival() {
 }
 
 #[test]
-fn what_ports_offer_is_what_ethtool_says() {
+fn timestamp_features_equal_those_of_ethtool() {
     let Some(bed) = crate::bed::bed(1) else {
         return;
     };
     let port = &bed.paths()[0].tx;
-    let offers = Offers::of(port).unwrap();
-    let said = bed.in_tester("ethtool -T tx0; ethtool -i tx0").unwrap();
+    let offers = Offers::query(port).unwrap();
+    let output = bed.in_tester("ethtool -T tx0; ethtool -i tx0").unwrap();
     for (offered, words) in [
         (offers.tx_software, "software-transmit"),
         (offers.rx_software, "software-receive"),
@@ -233,15 +233,15 @@ fn what_ports_offer_is_what_ethtool_says() {
         (offers.rx_hardware, "hardware-receive"),
         (offers.clock.is_none(), "PTP Hardware Clock: none"),
     ] {
-        assert_eq!(offered, said.contains(words), "{words}: {said}");
+        assert_eq!(offered, output.contains(words), "{words}: {output}");
     }
-    assert!(said.contains(&format!("driver: {}", offers.driver)));
+    assert!(output.contains(&format!("driver: {}", offers.driver)));
     let gone = fwdlab_engine::PortSpec {
         interface: "nosuch0".into(),
         ..port.clone()
     };
     assert!(
-        Offers::of(&gone)
+        Offers::query(&gone)
             .unwrap_err()
             .to_string()
             .contains("nosuch0")
@@ -254,7 +254,10 @@ fn hardware_stamps_are_refused_before_anything_is_changed() {
         return;
     };
     let path = &bed.paths()[0];
-    let (tx, rx) = (Offers::of(&path.tx).unwrap(), Offers::of(&path.rx).unwrap());
+    let (tx, rx) = (
+        Offers::query(&path.tx).unwrap(),
+        Offers::query(&path.rx).unwrap(),
+    );
     let words = choose(Some(Kind::Hardware), &tx, &rx)
         .unwrap_err()
         .to_string();
@@ -271,7 +274,7 @@ fn hardware_stamps_are_refused_before_anything_is_changed() {
         fwdlab_engine::stamps::card::set(&path.tx, fwdlab_engine::stamps::card::Setting::ALL);
     assert!(error.unwrap_err().to_string().contains("tx0"));
     for mode in Mode::ALL {
-        let Ok(mut sender) = LoneSender::open(&path.tx, Some(mode), &[]) else {
+        let Ok(mut sender) = PortSender::open(&path.tx, Some(mode), &[]) else {
             skip(format!("{} does not open here", mode.name()));
             continue;
         };
@@ -286,7 +289,7 @@ fn hardware_stamps_are_refused_before_anything_is_changed() {
         );
     }
     for counting in Counting::ALL {
-        let Ok(mut receiver) = LoneReceiver::open(&path.rx, Some(counting)) else {
+        let Ok(mut receiver) = PortReceiver::open(&path.rx, Some(counting)) else {
             skip(format!("{} does not open here", counting.name()));
             continue;
         };
@@ -302,7 +305,7 @@ fn hardware_stamps_are_refused_before_anything_is_changed() {
 /// and writes a time into each: when it freed the frame, on CLOCK_TAI. That is not a departure
 /// time: it is reported as what it is, and not compared with anything.
 #[test]
-fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
+fn metadata_in_copy_mode_is_the_time_of_release_and_no_departure() {
     let Some(bed) = crate::bed::bed(1) else {
         return;
     };
@@ -314,7 +317,7 @@ fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
         };
         af_xdp::sender_with(std::slice::from_ref(path), &[], options)
     };
-    let mut receiver = LoneReceiver::open(&path.rx, Some(Counting::AfPacket)).unwrap();
+    let mut receiver = PortReceiver::open(&path.rx, Some(Counting::AfPacket)).unwrap();
     receiver.stamp(Kind::Software).unwrap();
     let mut run = |sender: &mut dyn Sender| {
         receiver.expect(&expected()).unwrap();
@@ -340,9 +343,9 @@ fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
         refused.contains("tx0 offers none in metadata (netdev: no tx-timestamp"),
         "{refused}"
     );
-    let (name, is_offered, why) = sender.capabilities().metadata()[0];
+    let (name, is_offered, reason) = sender.capabilities().metadata()[0];
     assert_eq!((name, is_offered), ("tx-timestamp", false));
-    assert!(why.contains("does not offer"), "{why}");
+    assert!(reason.contains("does not offer"), "{reason}");
     assert!(sender.stamp(Kind::Software).is_err());
     assert!(run(&mut sender).0 > 0);
     assert_eq!(sender.departures(), None);
@@ -391,7 +394,7 @@ fn metadata_in_copy_mode_says_when_frames_were_freed_and_is_no_departure() {
 /// veth accepts XDP programs that query the arrival time, but has none: for packets it returns
 /// zero, for XDP frames ENODATA. Both fall back to software timestamps, with the reason.
 #[test]
-fn a_driver_that_has_no_times_of_arrival_is_asked_and_says_so() {
+fn a_driver_without_arrival_times_is_reported() {
     let Some(bed) = crate::bed::bed(1) else {
         return;
     };
@@ -401,11 +404,11 @@ fn a_driver_that_has_no_times_of_arrival_is_asked_and_says_so() {
         (Mode::AfPacket, "a time of zero for"),
         (Mode::XdpLive, "No data available (os error 61) for"),
     ] {
-        let asking = match RxMetadata::ask(&port) {
+        let asking = match RxMetadata::query(&port) {
             Ok(asking) => asking,
             Err(error) => return skip(error),
         };
-        let Ok(mut sender) = LoneSender::open(&path.tx, Some(mode), &[]) else {
+        let Ok(mut sender) = PortSender::open(&path.tx, Some(mode), &[]) else {
             skip(format!("{} does not open here", mode.name()));
             continue;
         };
@@ -425,7 +428,7 @@ fn a_driver_that_has_no_times_of_arrival_is_asked_and_says_so() {
             (sent, 0),
             "{answers:?}"
         );
-        let (origin, reason) = answers.best(Offers::of(&port).unwrap().clock);
+        let (origin, reason) = answers.best(Offers::query(&port).unwrap().clock);
         assert_eq!(origin, Origin::XDP);
         let reason = reason.unwrap();
         assert!(
@@ -442,7 +445,7 @@ fn a_driver_that_has_no_times_of_arrival_is_asked_and_says_so() {
         interface: "lo".into(),
         ..port
     };
-    let refused = RxMetadata::ask(&lo).err().unwrap().to_string();
+    let refused = RxMetadata::query(&lo).err().unwrap().to_string();
     assert!(refused.contains("for lo (XDP metadata)"), "{refused}");
 }
 
@@ -459,9 +462,9 @@ fn a_capture_has_the_stamps_of_the_kernel() {
         ..capture::Options::default()
     };
     let mut capture = Capture::open(&path.rx, &options).unwrap();
-    let mut sender = LoneSender::open(&path.tx, Some(Mode::AfPacket), &[]).unwrap();
+    let mut sender = PortSender::open(&path.tx, Some(Mode::AfPacket), &[]).unwrap();
     sender.arm(&frames()).unwrap();
-    let ahead = Ahead::read();
+    let lookahead = ClockOffset::read();
     sender.sender().unwrap().start(schedule(100)).unwrap();
     let (mut taken, begin) = (Vec::new(), Instant::now());
     while taken.len() < 100 && begin.elapsed() < Duration::from_secs(10) {
@@ -475,11 +478,11 @@ fn a_capture_has_the_stamps_of_the_kernel() {
     }
     let sent = sender.sender().unwrap().stop().unwrap().total();
     assert_eq!(taken.len() as u64, sent);
-    if ahead.step_to(Ahead::read()).is_some() {
+    if lookahead.step_to(ClockOffset::read()).is_some() {
         return skip("somebody set the clock");
     }
     for (stamped, arrival_ns, departure_ns) in taken {
         assert_eq!(stamped, Kind::Software);
-        assert!(ahead.to_realtime(departure_ns) <= arrival_ns + ahead.within_ns);
+        assert!(lookahead.to_realtime(departure_ns) <= arrival_ns + lookahead.within_ns);
     }
 }

@@ -129,7 +129,7 @@ fn a_ramp_is_its_integral() {
         from_pps,
         to_pps,
     };
-    let load = LoadPlan::over(vec![
+    let load = LoadPlan::from_stretches(vec![
         stretch(200, 0.0, 50_000.0),
         stretch(50, 0.0, 0.0),
         stretch(150, 40_000.0, 10_000.0),
@@ -361,7 +361,7 @@ fn overload(bed: &Bed, mode: Mode) -> Option<(Reading, Transmitted)> {
 }
 
 #[test]
-fn frames_go_where_select_says() {
+fn select_steers_frames() {
     let Some(bed) = bed(2) else { return };
     for mode in Mode::ALL {
         let Some(mut tester) = tester(&bed, Some(mode)) else {
@@ -381,7 +381,7 @@ fn frames_go_where_select_says() {
 
 /// Every renewal is a pause in which nothing is due: only the time between renewals counts.
 #[test]
-fn a_renewed_sender_goes_on_and_owes_nothing_for_the_pause() {
+fn a_renewed_sender_continues_without_catching_up_the_pause() {
     const LOAD_PPS: f64 = 1e6;
     let Some(bed) = bed(1) else { return };
     for mode in Mode::ALL {
@@ -389,7 +389,7 @@ fn a_renewed_sender_goes_on_and_owes_nothing_for_the_pause() {
             continue;
         };
         tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
-        let began = Instant::now();
+        let started = Instant::now();
         tester
             .start(Schedule {
                 load: Some(LOAD_PPS).into(),
@@ -408,7 +408,7 @@ fn a_renewed_sender_goes_on_and_owes_nothing_for_the_pause() {
             wait_until(|| tester.read().unwrap().sent[0] > before + 1000);
         }
         let reading = tester.stop().unwrap();
-        let due = LOAD_PPS * began.elapsed().as_secs_f64();
+        let due = LOAD_PPS * started.elapsed().as_secs_f64();
         let case = format!("{}: {reading:?}, at most {due} due", mode.name());
         assert!(
             ((reading.sent[0] + reading.not_sent) as f64) < due,
@@ -586,7 +586,7 @@ fn check_with_etherparse(frame: &[u8]) -> String {
 }
 
 #[test]
-fn receivers_tell_this_trials_frames_from_late_ones() {
+fn receivers_distinguish_frames_of_this_trial_from_late_ones() {
     let Some(bed) = bed(1) else { return };
     let path = &bed.paths()[0];
     let stream = stream(IpVersion::Ipv6, 0);
@@ -677,7 +677,7 @@ fn live_frames_are_rejected_where_the_peer_runs_no_napi() {
 /// Frames that the kernel or another program sends through our port are counted separately, and
 /// frames that we push through its queues are not.
 #[test]
-fn frames_of_others_are_told_apart() {
+fn foreign_frames_are_distinguished() {
     let Some(bed) = bed(1) else { return };
     let port = &bed.paths()[0].tx;
     let Some(foreign) = allowed(Foreign::open(port)) else {

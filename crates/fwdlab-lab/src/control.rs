@@ -56,7 +56,7 @@ impl Control {
     }
 
     /// Heeds these requests from now on.
-    pub(crate) fn heed(&self, requests: Requests) {
+    pub(crate) fn follow_requests(&self, requests: Requests) {
         self.steering().requests = Some(requests);
     }
 
@@ -98,7 +98,7 @@ impl Control {
     }
 
     /// Returns the requests handled since the last call, and whether they could be heeded.
-    pub(crate) fn heeded(&self) -> Vec<(Request, bool)> {
+    pub(crate) fn handled_requests(&self) -> Vec<(Request, bool)> {
         std::mem::take(&mut self.steering().heeded)
     }
 
@@ -139,9 +139,9 @@ mod tests {
     use super::*;
 
     /// Creates a control that heeds a folder without intervals.
-    fn heeding(dir: &std::path::Path) -> Control {
+    fn control_in(dir: &std::path::Path) -> Control {
         let control = Control::default();
-        control.heed(Requests::of(dir));
+        control.follow_requests(Requests::open(dir));
         control
     }
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_heeded_in_their_order() {
+    fn requests_are_handled_in_order() {
         let dir = tempfile::tempdir().unwrap();
         let say = |request: Request| {
             let mut file = (OpenOptions::new().append(true).create(true))
@@ -160,7 +160,7 @@ mod tests {
             let line = serde_json::json!({ "request": request });
             writeln!(file, "{line}").unwrap();
         };
-        let control = heeding(dir.path());
+        let control = control_in(dir.path());
         assert!(!control.is_stopped() && !control.is_paused());
         say(Pause);
         look(&control);
@@ -183,7 +183,7 @@ mod tests {
         say(Stop);
         look(&control);
         assert!(control.is_stopped());
-        let heeded = [
+        let handled = [
             (Pause, true),
             (Skip, false),
             (Pause, false),
@@ -192,7 +192,7 @@ mod tests {
             (Skip, false),
             (Stop, true),
         ];
-        assert_eq!(control.heeded(), heeded);
-        assert_eq!(control.heeded(), []);
+        assert_eq!(control.handled_requests(), handled);
+        assert_eq!(control.handled_requests(), []);
     }
 }

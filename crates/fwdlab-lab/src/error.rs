@@ -46,7 +46,7 @@ pub enum LabError {
     #[error("{0}")]
     Daemons(String),
     /// The DUT forwards nothing, or next to nothing.
-    #[error("the DUT does not forward with {configuration}: {received} of {sent} test frames came back{}", said(.why))]
+    #[error("the DUT does not forward with {configuration}: {received} of {sent} test frames came back{}", said(.reason))]
     DoesNotForward {
         /// `the plain configuration` or the configuration's name.
         configuration: String,
@@ -55,18 +55,18 @@ pub enum LabError {
         /// Test frames received.
         received: u64,
         /// Where they were lost, as far as counters show.
-        why: String,
+        reason: String,
     },
     /// The management of the DUT does not answer even without traffic.
     #[error(
-        "no SNMP agent on the DUT: {why}. Let one listen at {at}, UDP port 161, with SNMPv2c, community public, and sysUpTime \
+        "no SNMP agent on the DUT: {reason}. Let one listen at {at}, UDP port 161, with SNMPv2c, community public, and sysUpTime \
          readable: start it on the DUT with --set, or install one that fwdlab starts there: apt-get install snmpd"
     )]
     NoAgent {
         /// The address of the queries.
         at: std::net::Ipv4Addr,
         /// What was tried, and the result.
-        why: String,
+        reason: String,
     },
     /// The DUT could not be reset.
     #[error("the reset `{what}` of the DUT failed: {source}")]
@@ -99,12 +99,12 @@ pub enum LabError {
         source: Box<LabError>,
     },
     /// A port that is driven by hand failed.
-    #[error("{what}: {why}")]
+    #[error("{what}: {reason}")]
     OnPort {
         /// What it was to do.
         what: String,
         /// What failed.
-        why: Box<LabError>,
+        reason: Box<LabError>,
     },
     /// The host lacks what a run needs; nothing was changed or measured.
     #[error("{0}")]
@@ -133,20 +133,20 @@ pub enum LabError {
         left: Box<LabError>,
     },
     /// A virtual machine did not come up.
-    #[error("{image} does not come up: {why}")]
+    #[error("{image} does not come up: {reason}")]
     NotUp {
         /// Its image.
         image: String,
         /// The reason as far as known, with the last lines of its console.
-        why: String,
+        reason: String,
     },
     /// A whole virtual machine failed to do something.
-    #[error("{name}: {why}")]
+    #[error("{name}: {reason}")]
     Machine {
         /// Its name.
         name: String,
         /// What was requested, and the result, with the last lines of its console.
-        why: String,
+        reason: String,
     },
     /// A DUT of this kind does not support a request.
     #[error("cannot {what} on {dut}{of_kind}; {instead}")]
@@ -161,12 +161,12 @@ pub enum LabError {
         instead: String,
     },
     /// VPP does not answer, or refuses a command.
-    #[error("VPP on {dut}: {why}")]
+    #[error("VPP on {dut}: {reason}")]
     Vpp {
         /// Its host.
         dut: String,
         /// What was tried, and its answer.
-        why: String,
+        reason: String,
     },
     /// A user's file is wrong.
     #[error(transparent)]
@@ -263,9 +263,9 @@ impl LabError {
         }
     }
 
-    pub(crate) fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+    pub(crate) fn system(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
         LabError::System {
-            what: what.into(),
+            what: action.into(),
             source: source.into(),
         }
     }
@@ -288,10 +288,10 @@ mod tests {
     /// Tables and `run --resume` depend on the kind of a failure, also when another error contains
     /// it.
     #[test]
-    fn an_iteration_without_a_result_says_of_what_kind_its_failure_is() {
+    fn an_iteration_without_a_result_has_a_kind_of_failure() {
         let not_up = LabError::NotUp {
             image: "debian:linux".into(),
-            why: "panic".into(),
+            reason: "panic".into(),
         };
         let not_asked = |of_kind| LabError::NotAsked {
             dut: "router".into(),
@@ -303,7 +303,7 @@ mod tests {
             configuration: "plain".into(),
             sent: 1,
             received: 0,
-            why: String::new(),
+            reason: String::new(),
         };
         let nested = LabError::NotApplied {
             name: "x".into(),

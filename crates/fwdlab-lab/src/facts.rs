@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::placement::Placement;
 
 /// Reads the facts of a host. Those about the test bed are added when it exists.
-pub fn of(host: &dyn Host, placement: &Placement, privileged: bool) -> Facts {
+pub fn collect_facts(host: &dyn Host, placement: &Placement, privileged: bool) -> Facts {
     let text = |path: &str| text(host, path);
     let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
     let dut_cpu = placement.dut_cpus.first().copied().unwrap_or(0);
@@ -75,7 +75,7 @@ fn threads_per_core(siblings: &str) -> Option<u32> {
 
 fn mitigations(host: &dyn Host) -> BTreeMap<String, String> {
     let folder = "/sys/devices/system/cpu/vulnerabilities/";
-    let all = host.ask("grep", &["-r", "", folder]).unwrap_or_default();
+    let all = host.query("grep", &["-r", "", folder]).unwrap_or_default();
     let lines = all.lines().filter_map(|line| line.split_once(':'));
     lines
         .filter_map(|(file, state)| Some((file.strip_prefix(folder)?.into(), state.trim().into())))
@@ -88,7 +88,7 @@ mod tests {
     use crate::host::scripted::{Fails, Scripted};
 
     #[test]
-    fn facts_are_those_of_the_host_and_absent_where_it_does_not_tell() {
+    fn facts_are_those_of_the_host_and_absent_if_unknown() {
         let router = || {
             Scripted::new(|command, _| match command {
                 "read /proc/cpuinfo" => {
@@ -102,7 +102,7 @@ mod tests {
                 _ => String::new(),
             })
         };
-        let facts = of(&router(), &Placement::default(), true);
+        let facts = collect_facts(&router(), &Placement::default(), true);
         assert_eq!((&*facts.kernel, facts.cpus), ("6.12.1", 2));
         assert_eq!(
             (&*facts.cpu_model, facts.threads_per_core),
@@ -110,7 +110,7 @@ mod tests {
         );
         assert_eq!(facts.mitigations["mds"], "Not affected");
         assert_eq!(facts.clock_source, None);
-        let lost = of(
+        let lost = collect_facts(
             &router().failing(0, Fails::Lost),
             &Placement::default(),
             true,

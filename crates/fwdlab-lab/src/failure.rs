@@ -59,10 +59,10 @@ pub enum Failure {
 
 impl HostError {
     /// Creates the failure of a host that tried this.
-    pub fn new(host: &str, what: impl fmt::Display, failure: Failure) -> HostError {
+    pub fn new(host: &str, action: impl fmt::Display, failure: Failure) -> HostError {
         HostError {
             host: host.to_owned(),
-            what: what.to_string(),
+            what: action.to_string(),
             failure,
         }
     }
@@ -70,45 +70,45 @@ impl HostError {
     fn words(&self) -> String {
         let HostError {
             host,
-            what,
+            what: action,
             failure,
         } = self;
         match failure {
-            Failure::Refused(why) => format!(
-                "{host} refuses `{what}`{}. Look at what its user is allowed to do there",
-                said(why)
+            Failure::Refused(reason) => format!(
+                "{host} refuses `{action}`{}. Look at what its user is allowed to do there",
+                said(reason)
             ),
-            Failure::Unreachable(why) => format!("cannot reach {host} for `{what}`: {why}"),
+            Failure::Unreachable(reason) => format!("cannot reach {host} for `{action}`: {reason}"),
             Failure::Missing { program } => {
                 let install = match package(program) {
                     Some(package) => format!("apt-get install {package}"),
                     None => "the package that has it".into(),
                 };
                 format!(
-                    "cannot run `{what}` on {host}: there is no program `{program}`. Install it there with: {install}"
+                    "cannot run `{action}` on {host}: there is no program `{program}`. Install it there with: {install}"
                 )
             }
             Failure::Exit {
                 status,
                 said: stderr,
             } => {
-                format!("`{what}` failed on {host} ({status}){}", said(stderr))
+                format!("`{action}` failed on {host} ({status}){}", said(stderr))
             }
             Failure::TimedOut {
                 after,
                 said: stderr,
             } => format!(
-                "`{what}` on {host} timed out after {:.0} s and was killed{}. Run it there by hand to see whether it waits for input",
+                "`{action}` on {host} timed out after {:.0} s and was killed{}. Run it there by hand to see whether it waits for input",
                 after.as_secs_f64(),
                 said(stderr)
             ),
-            Failure::Lost(why) | Failure::NotBack(why) => format!(
-                "lost connection to {host} during `{what}`{}. It may or may not have completed: check that {host} is running and reachable, \
+            Failure::Lost(reason) | Failure::NotBack(reason) => format!(
+                "lost connection to {host} during `{action}`{}. It may or may not have completed: check that {host} is running and reachable, \
                  and start again",
-                said(why)
+                said(reason)
             ),
-            Failure::File(why) => format!("cannot {what} on {host}{}", said(why)),
-            Failure::Stopped => format!("`{what}` on {host} was stopped"),
+            Failure::File(reason) => format!("cannot {action} on {host}{}", said(reason)),
+            Failure::Stopped => format!("`{action}` on {host} was stopped"),
         }
     }
 }

@@ -34,8 +34,8 @@ pub(crate) fn counters_of(
     host: &dyn Host,
 ) -> Result<Counted, LabError> {
     table.get(port).copied().ok_or_else(|| {
-        let what = format!("read the counters of {port} in {}", host.name());
-        LabError::system(what, std::io::ErrorKind::NotFound)
+        let action = format!("read the counters of {port} in {}", host.name());
+        LabError::system(action, std::io::ErrorKind::NotFound)
     })
 }
 
@@ -61,9 +61,9 @@ pub(crate) fn parse_net_dev(text: &str) -> BTreeMap<String, Counted> {
 }
 
 /// Returns the ports of a host that are down or missing.
-pub(crate) fn ports_amiss(host: &dyn Host, ports: &[String]) -> Result<Vec<String>, LabError> {
-    let text = host.ask("ip", &["-o", "link", "show"])?;
-    let mut amiss = Vec::new();
+pub(crate) fn port_problems(host: &dyn Host, ports: &[String]) -> Result<Vec<String>, LabError> {
+    let text = host.query("ip", &["-o", "link", "show"])?;
+    let mut problem = Vec::new();
     for port in ports {
         // `2: tx0@if3: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu ...`
         let line = text.lines().find(|line| {
@@ -71,14 +71,14 @@ pub(crate) fn ports_amiss(host: &dyn Host, ports: &[String]) -> Result<Vec<Strin
             name.split('@').next() == Some(port)
         });
         match line {
-            None => amiss.push(format!("{port} in {} is gone", host.name())),
+            None => problem.push(format!("{port} in {} is gone", host.name())),
             Some(line) if !line.contains("LOWER_UP") => {
-                amiss.push(format!("{port} in {} is down", host.name()));
+                problem.push(format!("{port} in {} is down", host.name()));
             }
             Some(_) => {}
         }
     }
-    Ok(amiss)
+    Ok(problem)
 }
 
 /// Returns how often the links of these ports have changed so far, by `eth1 in HOST`.
@@ -100,9 +100,9 @@ pub(crate) fn link_changes(
         carrier_changes: Option<u64>,
     }
     let words = ["-json", "-s", "-s", "link", "show"];
-    let said = host.ask("ip", &words)?;
-    let links: Vec<Link> = serde_json::from_str(&said)
-        .map_err(|_| not_understood(host, &format!("ip {}", words.join(" ")), &said))?;
+    let output = host.query("ip", &words)?;
+    let links: Vec<Link> = serde_json::from_str(&output)
+        .map_err(|_| not_understood(host, &format!("ip {}", words.join(" ")), &output))?;
     let of_ours = links
         .into_iter()
         .filter(|link| ports.contains(&link.ifname));

@@ -213,9 +213,9 @@ mod tests {
         assert_eq!(bed.output.prefix(IpVersion::Ipv6), "2001:2:0:8000::/49");
         assert_eq!(bed.input.prefix(IpVersion::Ipv4), "198.18.0.0/16");
         // other ports, the same flows
-        let (there, back) = (bed.forward(), bed.reverse());
-        assert_ne!(there.source_mac, back.source_mac);
-        assert_eq!((there.ipv4, there.ipv6), (back.ipv4, back.ipv6));
+        let (there, undo) = (bed.forward(), bed.reverse());
+        assert_ne!(there.source_mac, undo.source_mac);
+        assert_eq!((there.ipv4, there.ipv6), (undo.ipv4, undo.ipv6));
     }
 
     /// The bed routes the addresses of test frames, each on its side.

@@ -36,18 +36,18 @@ impl Placement {
         Placement::among(&available, dut_cpus)
     }
 
-    fn among(available: &[usize], wanted: &[usize]) -> Result<Placement, LabError> {
-        if let Some(missing) = wanted.iter().find(|cpu| !available.contains(cpu)) {
+    fn among(available: &[usize], requested: &[usize]) -> Result<Placement, LabError> {
+        if let Some(missing) = requested.iter().find(|cpu| !available.contains(cpu)) {
             return Err(LabError::Preflight(format!(
                 "CPU {missing} is not available; available are: {}",
                 list(available)
             )));
         }
         let mut notes = BTreeMap::new();
-        let dut_cpus = match (wanted, available) {
+        let dut_cpus = match (requested, available) {
             ([], [.., last]) => vec![*last],
             ([], []) => vec![0],
-            (wanted, _) => wanted.to_vec(),
+            (requested, _) => requested.to_vec(),
         };
         let free = available
             .iter()

@@ -6,10 +6,10 @@
 //! in tests only values. [`crate::run`] decides what is measured there. Start with [`Site`];
 //! another kind of site is another [`Builder`].
 
+pub mod existing;
 #[cfg(test)]
 pub(crate) mod scripted;
-pub mod standing;
-mod whole;
+mod whole_machine;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::error::LabError;
 use crate::host::wire::Noise;
 use crate::host::{Limit, Local};
 use crate::placement::Placement;
-use crate::ports::noise::hear;
+use crate::ports::noise::capture_noise;
 use crate::tester::local::Chosen;
 use crate::tester::{self, Rig};
 
@@ -55,7 +55,7 @@ pub(crate) struct Wanted<'a> {
 
 impl Wanted<'_> {
     /// Requires one DUT without special features.
-    pub fn of_one<'a>(dut: &'a campaign::Dut, placement: &'a Placement) -> Wanted<'a> {
+    pub fn with_one_dut<'a>(dut: &'a campaign::Dut, placement: &'a Placement) -> Wanted<'a> {
         Wanted {
             duts: 1,
             both_ways: false,
@@ -86,19 +86,19 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Fails if a port cannot be listened to.
-    fn hear(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
+    fn capture_noise(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
         let ports = bed
             .paths()
             .iter()
             .flat_map(|path| [path.tx.clone(), path.rx.clone()]);
-        hear(&ports.collect::<Vec<_>>(), time)
+        capture_noise(&ports.collect::<Vec<_>>(), time)
     }
 
     /// From now on, stopping this control ends long operations.
-    fn heed(&self, _: &Control) {}
+    fn set_control(&self, _: &Control) {}
 
     /// Returns true if this machine sends and forwards, in which case its other users are watched.
-    fn is_here(&self) -> bool;
+    fn is_local(&self) -> bool;
 
     /// Returns how long to wait before each retry after a lost host; empty if no host can be lost.
     fn patience(&self) -> &[Duration] {
@@ -142,19 +142,19 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
 }
 
 impl Site {
-    /// See [`Builder::hear`].
-    pub(crate) fn hear(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
-        self.0.hear(bed, time)
+    /// See [`Builder::capture_noise`].
+    pub(crate) fn capture_noise(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
+        self.0.capture_noise(bed, time)
     }
 
-    /// See [`Builder::heed`].
-    pub(crate) fn heed(&self, control: &Control) {
-        self.0.heed(control);
+    /// See [`Builder::set_control`].
+    pub(crate) fn set_control(&self, control: &Control) {
+        self.0.set_control(control);
     }
 
-    /// See [`Builder::is_here`].
-    pub(crate) fn is_here(&self) -> bool {
-        self.0.is_here()
+    /// See [`Builder::is_local`].
+    pub(crate) fn is_local(&self) -> bool {
+        self.0.is_local()
     }
 
     /// See [`Builder::patience`].
@@ -209,13 +209,13 @@ impl Site {
     pub fn both_ways(&self, placement: &Placement) -> Result<Bed, LabError> {
         self.build(&Wanted {
             both_ways: true,
-            ..Wanted::of_one(&campaign::Dut::default(), placement)
+            ..Wanted::with_one_dut(&campaign::Dut::default(), placement)
         })
     }
 
     /// See [`Builder::build`].
-    pub(crate) fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
-        self.0.build(wanted)
+    pub(crate) fn build(&self, requested: &Wanted<'_>) -> Result<Bed, LabError> {
+        self.0.build(requested)
     }
 
     /// See [`Builder::open`].
@@ -239,16 +239,16 @@ impl Default for Site {
 struct ThisMachine;
 
 impl Builder for ThisMachine {
-    fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
-        let bed = match (wanted.dut.kind, wanted.both_ways) {
+    fn build(&self, requested: &Wanted<'_>) -> Result<Bed, LabError> {
+        let bed = match (requested.dut.kind, requested.both_ways) {
             (Kind::Vpp | Kind::VppHugePages, both_ways) => {
-                Bed::up_vpp(wanted.dut, both_ways, wanted.placement)?
+                Bed::up_vpp(requested.dut, both_ways, requested.placement)?
             }
-            (Kind::Linux, true) => Bed::up_both_ways(wanted.placement)?,
-            (Kind::Linux, false) => Bed::up(wanted.duts, wanted.placement, false)?,
+            (Kind::Linux, true) => Bed::up_both_ways(requested.placement)?,
+            (Kind::Linux, false) => Bed::up(requested.duts, requested.placement, false)?,
         };
-        let bed = bed.unconfined(wanted.is_unconfined);
-        if wanted.is_managed {
+        let bed = bed.unconfined(requested.is_unconfined);
+        if requested.is_managed {
             bed.add_management()?;
         }
         Ok(bed)
@@ -259,11 +259,11 @@ impl Builder for ThisMachine {
         Ok(tester::local::open(bed.paths(), &addresses, choice)?)
     }
 
-    fn is_here(&self) -> bool {
+    fn is_local(&self) -> bool {
         true
     }
 
     fn facts(&self, placement: &Placement, privileged: bool) -> Facts {
-        crate::facts::of(&Local, placement, privileged)
+        crate::facts::collect_facts(&Local, placement, privileged)
     }
 }

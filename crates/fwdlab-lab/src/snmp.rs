@@ -28,12 +28,12 @@ pub(crate) struct Response {
     /// The id of the query.
     pub request_id: i32,
     /// The agent's uptime, in hundredths of a second; or why this contains none.
-    pub up_time: Result<u32, Unfit>,
+    pub up_time: Result<u32, AnswerError>,
 }
 
 /// Why a message is not the expected answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfit {
+pub(crate) enum AnswerError {
     /// Not a message, or not one of this version and community.
     #[error("it is not an SNMPv2c message: {0}")]
     Malformed(&'static str),
@@ -144,14 +144,14 @@ pub(crate) fn values(
     message: &[u8],
     community: &str,
     request_id: i32,
-) -> Result<Option<Vec<Binding>>, Unfit> {
+) -> Result<Option<Vec<Binding>>, AnswerError> {
     let mut pdu = response(message, community)?;
     if take_integer(&mut pdu)? != request_id {
         return Ok(None);
     }
     match (take_integer(&mut pdu)?, take_integer(&mut pdu)?) {
         (0, _) => {}
-        (status, _) => return Err(Unfit::Status(status)),
+        (status, _) => return Err(AnswerError::Status(status)),
     }
     let mut bindings = take(&mut pdu, SEQUENCE)?;
     let mut all = Vec::new();
@@ -214,7 +214,7 @@ fn integer(value: i32) -> Vec<u8> {
 ///
 /// # Errors
 /// Fails without a readable request id: it answers nothing.
-pub(crate) fn parse(message: &[u8], community: &str) -> Result<Response, Unfit> {
+pub(crate) fn parse(message: &[u8], community: &str) -> Result<Response, AnswerError> {
     let mut pdu = response(message, community)?;
     Ok(Response {
         request_id: take_integer(&mut pdu)?,
@@ -223,49 +223,49 @@ pub(crate) fn parse(message: &[u8], community: &str) -> Result<Response, Unfit> 
 }
 
 /// Returns the contents of an answer.
-fn response<'a>(message: &'a [u8], community: &str) -> Result<&'a [u8], Unfit> {
+fn response<'a>(message: &'a [u8], community: &str) -> Result<&'a [u8], AnswerError> {
     let mut rest = message;
     let mut message = take(&mut rest, SEQUENCE)?;
     if !rest.is_empty() {
-        return Err(Unfit::Malformed("octets follow after its end"));
+        return Err(AnswerError::Malformed("octets follow after its end"));
     }
     if take_integer(&mut message)? != VERSION_2C {
-        return Err(Unfit::Malformed("another version"));
+        return Err(AnswerError::Malformed("another version"));
     }
     if take(&mut message, OCTET_STRING)? != community.as_bytes() {
-        return Err(Unfit::Malformed("another community"));
+        return Err(AnswerError::Malformed("another community"));
     }
     take(&mut message, RESPONSE)
 }
 
 /// Parses the value after the request id.
-fn up_time(mut pdu: &[u8]) -> Result<u32, Unfit> {
+fn up_time(mut pdu: &[u8]) -> Result<u32, AnswerError> {
     match (take_integer(&mut pdu)?, take_integer(&mut pdu)?) {
         (0, _) => {}
-        (status, _) => return Err(Unfit::Status(status)),
+        (status, _) => return Err(AnswerError::Status(status)),
     }
     let mut bindings = take(&mut pdu, SEQUENCE)?;
     let mut binding = take(&mut bindings, SEQUENCE)?;
     if take(&mut binding, OBJECT_IDENTIFIER)? != SYS_UP_TIME || !bindings.is_empty() {
-        return Err(Unfit::OtherObject);
+        return Err(AnswerError::OtherObject);
     }
     match take_any(&mut binding)? {
         (TIME_TICKS, value) => unsigned(value),
-        (other, _) => Err(Unfit::OtherType(other)),
+        (other, _) => Err(AnswerError::OtherType(other)),
     }
 }
 
 /// Takes the next field, which must be of this type. Returns its contents.
-fn take<'a>(bytes: &mut &'a [u8], tag: u8) -> Result<&'a [u8], Unfit> {
+fn take<'a>(bytes: &mut &'a [u8], tag: u8) -> Result<&'a [u8], AnswerError> {
     match take_any(bytes)? {
         (found, contents) if found == tag => Ok(contents),
-        _ => Err(Unfit::Malformed("a field of an unexpected type")),
+        _ => Err(AnswerError::Malformed("a field of an unexpected type")),
     }
 }
 
 /// Takes the next field. Returns its type and contents.
-fn take_any<'a>(bytes: &mut &'a [u8]) -> Result<(u8, &'a [u8]), Unfit> {
-    const SHORT: Unfit = Unfit::Malformed("it ends too early");
+fn take_any<'a>(bytes: &mut &'a [u8]) -> Result<(u8, &'a [u8]), AnswerError> {
+    const SHORT: AnswerError = AnswerError::Malformed("it ends too early");
     let (&[tag, first], mut rest) = bytes.split_first_chunk().ok_or(SHORT)?;
     let length = match first {
         0..=0x7f => usize::from(first),
@@ -277,18 +277,18 @@ fn take_any<'a>(bytes: &mut &'a [u8]) -> Result<(u8, &'a [u8]), Unfit> {
             rest = after;
             octets.iter().fold(0, |n, byte| n << 8 | usize::from(*byte))
         }
-        _ => return Err(Unfit::Malformed("a length that exceeds a datagram")),
+        _ => return Err(AnswerError::Malformed("a length that exceeds a datagram")),
     };
     let (contents, rest) = rest.split_at_checked(length).ok_or(SHORT)?;
     *bytes = rest;
     Ok((tag, contents))
 }
 
-fn take_integer(bytes: &mut &[u8]) -> Result<i32, Unfit> {
+fn take_integer(bytes: &mut &[u8]) -> Result<i32, AnswerError> {
     let contents = take(bytes, INTEGER)?;
     let mut value = match contents.first() {
         Some(first) if contents.len() <= 4 => i32::from(*first as i8),
-        _ => return Err(Unfit::Malformed("a number that does not fit 32 bits")),
+        _ => return Err(AnswerError::Malformed("a number that does not fit 32 bits")),
     };
     for byte in &contents[1..] {
         value = value << 8 | i32::from(*byte);
@@ -297,13 +297,13 @@ fn take_integer(bytes: &mut &[u8]) -> Result<i32, Unfit> {
 }
 
 /// Parses an unsigned number: one zero may precede its 32 bits.
-fn unsigned(contents: &[u8]) -> Result<u32, Unfit> {
+fn unsigned(contents: &[u8]) -> Result<u32, AnswerError> {
     let digits = match contents {
         [0, rest @ ..] if !rest.is_empty() => rest,
         all => all,
     };
     if digits.is_empty() || digits.len() > 4 {
-        return Err(Unfit::Malformed("a time that does not fit 32 bits"));
+        return Err(AnswerError::Malformed("a time that does not fit 32 bits"));
     }
     Ok(digits.iter().fold(0, |n, byte| n << 8 | u32::from(*byte)))
 }
@@ -328,7 +328,7 @@ pub(crate) mod tests {
         take_integer(&mut pdu).unwrap();
         take_integer(&mut pdu).unwrap();
         let mut bindings = take(&mut pdu, SEQUENCE).unwrap();
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         while !bindings.is_empty() {
             let mut binding = take(&mut bindings, SEQUENCE).unwrap();
             let object = numbers(take(&mut binding, OBJECT_IDENTIFIER).unwrap());
@@ -339,12 +339,18 @@ pub(crate) mod tests {
                 Some((object, Value::Text(text))) => (object, field(OCTET_STRING, text.as_bytes())),
                 _ => (object, field(0x82, &[])),
             };
-            said.extend(field(
+            output.extend(field(
                 SEQUENCE,
                 &[field(OBJECT_IDENTIFIER, &identifier(&object)), value].concat(),
             ));
         }
-        let pdu = [integer(id), integer(0), integer(0), field(SEQUENCE, &said)].concat();
+        let pdu = [
+            integer(id),
+            integer(0),
+            integer(0),
+            field(SEQUENCE, &output),
+        ]
+        .concat();
         let parts = [
             integer(VERSION_2C),
             field(OCTET_STRING, &community),
@@ -354,14 +360,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn counters_of_ports_are_asked_and_understood() {
+    fn port_counters_are_queried_and_parsed() {
         let high_in = vec![1, 3, 6, 1, 2, 1, 31, 1, 1, 1, 7, 10101];
         assert_eq!(numbers(&identifier(&high_in)), high_in);
         assert_eq!(
             numbers(&identifier(&[2, 40, 300, u32::MAX])),
             [2, 40, 300, u32::MAX]
         );
-        let asked = get("public", 7, &[high_in.clone(), vec![1, 3, 6, 1]], true);
+        let requested = get("public", 7, &[high_in.clone(), vec![1, 3, 6, 1]], true);
         // an answer is the query with values, and another tag
         let binding = |object: &[u32], value: Vec<u8>| {
             field(
@@ -393,25 +399,25 @@ pub(crate) mod tests {
             binding(&[1, 3, 7], field(0x81, &[])),
         ]
         .concat();
-        let said = values(&answer(0, all.clone()), "public", 7)
+        let output = values(&answer(0, all.clone()), "public", 7)
             .unwrap()
             .unwrap();
-        assert_eq!(said[0], (high_in, Value::Number(0xff00_0000_0000_0001)));
-        assert_eq!(said[1].1, Value::Text("Gi1/0/1".repeat(40)));
-        assert_eq!(said[2].1, Value::Other(0x81));
+        assert_eq!(output[0], (high_in, Value::Number(0xff00_0000_0000_0001)));
+        assert_eq!(output[1].1, Value::Text("Gi1/0/1".repeat(40)));
+        assert_eq!(output[2].1, Value::Other(0x81));
         assert_eq!(values(&answer(0, all.clone()), "public", 8), Ok(None));
         assert_eq!(
             values(&answer(5, all.clone()), "public", 7),
-            Err(Unfit::Status(5))
+            Err(AnswerError::Status(5))
         );
         assert!(
-            values(&asked, "public", 7).is_err(),
+            values(&requested, "public", 7).is_err(),
             "a question is no answer"
         );
         assert!(values(&answer(0, all), "other", 7).is_err());
         // no panic, wherever it is truncated
-        for end in 0..asked.len() {
-            let _ = values(&asked[..end], "public", 7);
+        for end in 0..requested.len() {
+            let _ = values(&requested[..end], "public", 7);
         }
     }
 
@@ -440,12 +446,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_question_is_that_of_another_program() {
+    fn the_request_equals_that_of_a_reference_program() {
         assert_eq!(get_up_time("public", REQUEST_ID), bytes(QUESTION));
     }
 
     #[test]
-    fn answers_of_another_program_are_read() {
+    fn responses_of_a_reference_program_are_parsed() {
         let of = |hex| parse(&bytes(hex), "public");
         assert_eq!(
             of(ANSWER),
@@ -454,28 +460,34 @@ pub(crate) mod tests {
                 up_time: Ok(246)
             })
         );
-        assert_eq!(of(NO_SUCH_OBJECT).unwrap().up_time, Err(Unfit::OtherObject));
-        assert_eq!(of(VERSION_1), Err(Unfit::Malformed("another version")));
+        assert_eq!(
+            of(NO_SUCH_OBJECT).unwrap().up_time,
+            Err(AnswerError::OtherObject)
+        );
+        assert_eq!(
+            of(VERSION_1),
+            Err(AnswerError::Malformed("another version"))
+        );
         // a query is not an answer
         assert!(of(QUESTION).is_err());
         assert!(parse(&bytes(ANSWER), "private").is_err());
     }
 
     #[test]
-    fn what_is_not_asked_for_is_told() {
+    fn unexpected_snmp_answers_are_reported() {
         let of = |message: Vec<u8>| parse(&message, "public").unwrap().up_time;
         // RFC 3416 §3: genErr is 5, noSuchInstance is the tag [1]
         assert_eq!(
             of(changed("020100020100", "020105020101")),
-            Err(Unfit::Status(5))
+            Err(AnswerError::Status(5))
         );
         assert_eq!(
             of(changed("430200f6", "810200f6")),
-            Err(Unfit::OtherType(0x81))
+            Err(AnswerError::OtherType(0x81))
         );
         assert_eq!(
             of(changed("0103004302", "0104004302")),
-            Err(Unfit::OtherObject)
+            Err(AnswerError::OtherObject)
         );
         assert_eq!(of(changed("430200f6", "4302ffff")), Ok(0xffff));
         assert!(parse(&[bytes(ANSWER), vec![0]].concat(), "public").is_err());
@@ -514,7 +526,7 @@ pub(crate) mod tests {
         /// One octet of a correct answer is changed: the result is an error, another id, or another
         /// time.
         #[test]
-        fn damage_is_survived(at in 0usize..45, to in any::<u8>(), cut in 0usize..46) {
+        fn damaged_messages_do_not_panic(at in 0usize..45, to in any::<u8>(), cut in 0usize..46) {
             let mut message = bytes(ANSWER);
             message[at] = to;
             let _ = parse(&message, "public");

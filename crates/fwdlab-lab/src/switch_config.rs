@@ -80,7 +80,7 @@ fn vlan_name(bed: &TestBed, end: &str) -> String {
     format!("fwdlab-{name}-{end}")
 }
 
-fn of<'a>(addresses: &'a Addresses, key: &str) -> Option<&'a Mac> {
+fn mac_by_key<'a>(addresses: &'a Addresses, key: &str) -> Option<&'a Mac> {
     addresses
         .iter()
         .find(|(known, _)| *known == key)
@@ -124,7 +124,7 @@ fn cisco(bed: &TestBed, switch: &Switch, addresses: &Addresses, Mtu(mtu): Mtu) -
         );
     }
     for (key, port, vlan, _) in &all {
-        match of(addresses, key) {
+        match mac_by_key(addresses, key) {
             Some(mac) => {
                 let o = octets(mac);
                 let _ = writeln!(
@@ -170,7 +170,7 @@ fn juniper(bed: &TestBed, switch: &Switch, addresses: &Addresses, Mtu(mtu): Mtu)
             bed.name,
             mtu + HEADER
         );
-        match of(addresses, key) {
+        match mac_by_key(addresses, key) {
             Some(mac) => {
                 let _ = writeln!(
                     text,
@@ -197,7 +197,7 @@ mod tests {
         [dut]\nhost = 'ssh://d'\nports = { a = 'da', b = 'db' }\n\
         [switch]\nports = { tester-a = 'Gi1/0/1', dut-a = 'Gi1/0/2', dut-b = 'Gi1/0/3', tester-b = 'Gi1/0/4' }\nvlans = { a = 11, b = 12 }\n";
 
-    fn of_vendor(vendor: Vendor, mtu: u32) -> String {
+    fn vendor_config(vendor: Vendor, mtu: u32) -> String {
         let bed = TestBed::parse("x", BED).unwrap();
         let addresses = vec![
             ("tester-a", Mac([2, 0, 0, 0, 0, 1])),
@@ -211,7 +211,7 @@ mod tests {
     /// its own VLAN.
     #[test]
     fn every_port_is_silent_and_in_the_vlan_of_its_link() {
-        let text = of_vendor(Vendor::Cisco, 1500);
+        let text = vendor_config(Vendor::Cisco, 1500);
         let interfaces: Vec<&str> = text.split("interface Gi").skip(1).take(4).collect();
         for (interface, vlan) in interfaces.iter().zip([11, 11, 12, 12]) {
             for line in [
@@ -237,9 +237,9 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("system mtu"));
-        assert!(of_vendor(Vendor::Cisco, 9000).contains("system mtu 9000"));
+        assert!(vendor_config(Vendor::Cisco, 9000).contains("system mtu 9000"));
 
-        let text = of_vendor(Vendor::Juniper, 9000);
+        let text = vendor_config(Vendor::Juniper, 9000);
         for (port, vlan) in [("1", "a"), ("2", "a"), ("3", "b"), ("4", "b")] {
             for line in [
                 format!("set interfaces Gi1/0/{port} ether-options no-flow-control"),
@@ -263,7 +263,7 @@ mod tests {
         assert!(text.contains("global-mac-table-aging-time 1000000"));
         for vendor in [Vendor::Cisco, Vendor::Juniper] {
             assert!(
-                of_vendor(vendor, 1500)
+                vendor_config(vendor, 1500)
                     .lines()
                     .next()
                     .unwrap()

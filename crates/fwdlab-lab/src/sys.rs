@@ -233,7 +233,7 @@ mod tests {
 
     /// A child that loses its parent after it was forked, and before it asked to die with it.
     #[test]
-    fn a_child_whose_parent_is_gone_does_not_begin() {
+    fn a_child_of_a_dead_parent_does_not_start() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("begun");
         let begin = |orphan: bool| {

@@ -48,7 +48,7 @@ fn the_ledgers_of_old_runs_follow_from_their_chains() {
 }
 
 #[test]
-fn what_was_counted_is_where_it_belongs() {
+fn counts_of_old_runs_are_in_the_right_fields() {
     let runs = old_runs();
     let of = |run: &str, trial: usize| {
         let run = runs.iter().find(|r| r.info.id.contains(run)).unwrap();

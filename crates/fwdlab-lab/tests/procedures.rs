@@ -5,9 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use fwdlab_engine::sim::Simulation;
-use fwdlab_measure::ahead::{Capacities, ahead};
 use fwdlab_measure::compliance::Conditions;
 use fwdlab_measure::procedure::{Procedure, Session};
+use fwdlab_measure::remaining::{Capacities, ahead};
 use fwdlab_measure::rfc2544::suite::{Plan, Suite, Test};
 use fwdlab_measure::rfc2544::{
     Setup, back_to_back, bursts, frame_loss, latency, recovery, reset, throughput,
@@ -91,14 +91,14 @@ fn throughput_finds_the_capacity() {
             let (outcome, found) = throughput_of(&dut, |_| {});
             // two cores and 2000 flows: the core with more flows decides
             let mut simulation = Simulation::new(dut.parse().unwrap());
-            let truth = lossless(&mut simulation);
+            let actual = lossless(&mut simulation);
             let pps = found.throughput_pps.unwrap();
             assert!(
-                pps <= truth && truth - pps <= found.resolution_pps * 1.001,
-                "{dut}: {pps}, not {truth}"
+                pps <= actual && actual - pps <= found.resolution_pps * 1.001,
+                "{dut}: {pps}, not {actual}"
             );
             assert!(
-                outcome.answered && (outcome.verdict == "found" || truth >= LINE),
+                outcome.answered && (outcome.verdict == "found" || actual >= LINE),
                 "{outcome:?}"
             );
             assert_eq!(outcome.warnings, Vec::<String>::new(), "{dut}");
@@ -224,7 +224,7 @@ fn throughput_at_the_ends() {
 }
 
 #[test]
-fn invalid_trials_are_repeated_and_a_standard_is_named_only_when_met() {
+fn invalid_trials_are_repeated_and_a_standard_is_claimed_only_if_met() {
     let standard = throughput::Parameters {
         setup: Setup {
             conditions: Conditions::met(),
@@ -322,8 +322,8 @@ fn frame_loss_goes_down_until_two_loads_are_clean() {
     let percents: Vec<f64> = found.points.iter().map(|point| point.percent).collect();
     assert_eq!(percents, [100.0, 90.0, 80.0, 70.0, 60.0]);
     for point in &found.points {
-        let truth = (1.0 - 725_000.0 / point.load_pps).max(0.0) * 100.0;
-        assert!((point.loss_percent - truth).abs() < 1e-3, "{point:?}");
+        let actual = (1.0 - 725_000.0 / point.load_pps).max(0.0) * 100.0;
+        assert!((point.loss_percent - actual).abs() < 1e-3, "{point:?}");
     }
     assert!(outcome.answered && found.ended_clean && found.collapse_ratio == Some(1.0));
     assert_eq!(curve("capacity=725000", 5.0).1.points.len(), 8);
@@ -468,24 +468,24 @@ fn the_interval_of_a_buffer_holds_it_near_the_line_too() {
                 let dut = format!("capacity={:.3},buffer={buffer}", share * line);
                 for plan in [Plan::short(), Plan::standard()] {
                     let (outcome, found) = suite_buffer(&dut, bytes, plan);
-                    let truth = f64::from(buffer);
+                    let actual = f64::from(buffer);
                     let (low, high) = (
                         found.buffer_min_frames.unwrap(),
                         found.buffer_max_frames.unwrap(),
                     );
                     assert!(
-                        outcome.answered && low <= truth && truth <= high,
-                        "{dut}, {bytes} bytes: {truth} is not in {low} to {high}"
+                        outcome.answered && low <= actual && actual <= high,
+                        "{dut}, {bytes} bytes: {actual} is not in {low} to {high}"
                     );
                     // to 1 % by the throughput, and a frame or two by the burst; and what a buffer
                     // hides in five seconds
                     let hidden = f64::from(buffer) / (5.0 * line * (1.0 - share));
                     assert!(
-                        high - low <= 2.1 + truth * (0.012 + 1.1 * hidden),
+                        high - low <= 2.1 + actual * (0.012 + 1.1 * hidden),
                         "{dut}, {bytes} bytes: {low} to {high}"
                     );
-                    let said = found.buffer_frames.unwrap();
-                    assert!(low <= said && said <= high, "{found:?}");
+                    let output = found.buffer_frames.unwrap();
+                    assert!(low <= output && output <= high, "{found:?}");
                 }
             }
         }
@@ -503,7 +503,7 @@ fn no_buffer_is_a_result() {
 }
 
 #[test]
-fn recovery_and_reset_take_the_time_they_take() {
+fn recovery_and_reset_times_are_measured() {
     for recovery_ms in [0u64, 20, 250, 4000] {
         for capacity in [1e6, 8e6] {
             let p = recovery::Parameters::standard(setup(LINE), capacity);
@@ -513,9 +513,9 @@ fn recovery_and_reset_take_the_time_they_take() {
                 panic!("{outcome:?}")
             };
             let mean = found.recovery_s.unwrap().mean;
-            let truth = recovery_ms as f64 / 1e3;
+            let actual = recovery_ms as f64 / 1e3;
             assert!(
-                (mean - truth).abs() <= found.resolution_s.unwrap(),
+                (mean - actual).abs() <= found.resolution_s.unwrap(),
                 "{dut}: {mean}"
             );
             assert_eq!(found.repetitions_s.len(), 10);
@@ -812,7 +812,7 @@ fn mrr_soak_and_equilibrium() {
 }
 
 #[test]
-fn a_soak_finds_the_critical_load_and_tells_a_drift() {
+fn a_soak_finds_the_critical_load_and_reports_a_drift() {
     let p = plr::Parameters {
         duration_ns: 200 * SECOND,
         ..plr::Parameters::standard(FrameSize::MIN, 9001.0, LINE, 1)
@@ -828,7 +828,7 @@ fn a_soak_finds_the_critical_load_and_tells_a_drift() {
 }
 
 #[test]
-fn a_sweep_knows_what_a_rule_costs() {
+fn a_sweep_measures_the_cost_of_a_rule() {
     let sweep = |dut: &str, values: &[u64]| {
         let inner: sweep::Inner = Box::new(|_| {
             let p = mrr::Parameters {
@@ -950,7 +950,7 @@ fn the_suite_measures_every_size_and_is_the_same_each_time() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_told_before_any_traffic() {
+fn impossible_measurements_are_refused_before_any_traffic() {
     let wrong = |result: Result<Suite, String>, words: &str| {
         let error = result.err().unwrap_or_else(|| panic!("no error: {words}"));
         assert!(error.contains(words), "{error}");
@@ -1022,7 +1022,7 @@ fn bursts_find_the_gap_that_the_capacity_needs() {
             let (n, all) = (f64::from(burst.frames), capacity * f64::from(cores));
             let needs = n * (1.0 - all / LINE);
             let room = f64::from(buffer) * f64::from(cores);
-            let truth = (n / all - (n - 1.0) / LINE).max(1.0 / LINE);
+            let actual = (n / all - (n - 1.0) / LINE).max(1.0 / LINE);
             match burst.gap_s {
                 Some(gap) if all >= LINE => {
                     assert!((gap * LINE - 1.0).abs() < 1e-9, "{dut}: {burst:?}")
@@ -1030,12 +1030,12 @@ fn bursts_find_the_gap_that_the_capacity_needs() {
                 Some(gap) => {
                     assert!(needs <= room + 1.0, "{dut}: {burst:?} cannot fit");
                     let most =
-                        truth * (1.0 + bursts::RESOLUTION) * (1.0 + uneven) + uneven * n / all;
+                        actual * (1.0 + bursts::RESOLUTION) * (1.0 + uneven) + uneven * n / all;
                     // what the buffer hides in a minute
-                    let least = truth - room / all / 60.0 * n / all - 1e-9;
+                    let least = actual - room / all / 60.0 * n / all - 1e-9;
                     assert!(
                         least <= gap && gap <= most,
-                        "{dut}: {gap}, not {truth}: {burst:?}"
+                        "{dut}: {gap}, not {actual}: {burst:?}"
                     );
                 }
                 None => assert!(needs * (1.0 + uneven) > room, "{dut}: {burst:?} fits"),

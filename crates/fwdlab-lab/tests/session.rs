@@ -17,8 +17,8 @@ use fwdlab_lab::ports::Port;
 use fwdlab_lab::session::absorber::{Absorber, Absorbing};
 use fwdlab_lab::session::capture::{Capturing, Keeper};
 use fwdlab_lab::session::figures::Counted;
-use fwdlab_lab::session::one_by_one::OneByOne;
-use fwdlab_lab::session::one_by_one::talk::{Asked, Dialogue, Questions};
+use fwdlab_lab::session::one_by_one::FrameSession;
+use fwdlab_lab::session::one_by_one::queries::{QueryEvent, QueryHandler, Questions};
 use fwdlab_lab::session::one_by_one::walk::{Fault, Numbered, Walked};
 use fwdlab_lab::session::{BackToBack, Receiving, Sending, Session, Totals};
 use fwdlab_model::link::MeanSize;
@@ -76,15 +76,15 @@ fn cable(test: &str) -> Option<BackToBack> {
 }
 
 fn wait(session: &mut Session) {
-    let began = Instant::now();
+    let started = Instant::now();
     while !session.is_over().unwrap() {
-        assert!(began.elapsed() < PATIENCE, "it does not end");
+        assert!(started.elapsed() < PATIENCE, "it does not end");
         thread::sleep(Duration::from_millis(2));
     }
 }
 
 fn ramp() -> LoadPlan {
-    LoadPlan::over(vec![Stretch {
+    LoadPlan::from_stretches(vec![Stretch {
         duration_ns: 400_000_000,
         from_pps: 0.0,
         to_pps: 20_000.0,
@@ -93,14 +93,16 @@ fn ramp() -> LoadPlan {
 
 /// What a front end does: start, read, change the load, read, stop, and once more.
 #[test]
-fn a_session_is_steered_and_told_as_values() {
-    let port = Port::of_ours(&PortSpec {
+fn a_session_is_controlled_and_reports_values() {
+    let port = Port::own_port(&PortSpec {
         netns: None,
         interface: "lo".into(),
     });
     let port = match port {
         Ok(port) => port,
-        Err(error) => return println!("SKIPPED: a_session_is_steered_and_told_as_values: {error}"),
+        Err(error) => {
+            return println!("SKIPPED: a_session_is_controlled_and_reports_values: {error}");
+        }
     };
     let load = schedule(LoadPlan::Constant(10_000.0), Duration::from_millis(500));
     let mut session = Session::new(vec![sending(port, Mode::Memory, 1, load)], vec![]);
@@ -123,9 +125,12 @@ fn a_session_is_steered_and_told_as_values() {
         // if this host was slow, hardly anything is left for it
         let is_all = rest.is_some();
         let parts = [first, second].into_iter().chain(rest);
-        let told: u64 = parts.map(|part| part.sent[0].given).sum();
+        let reported: u64 = parts.map(|part| part.sent[0].given).sum();
         let all = whole.sent[0].given;
-        assert!(told == all || !is_all && told < all, "{told} of {all}");
+        assert!(
+            reported == all || !is_all && reported < all,
+            "{reported} of {all}"
+        );
         assert!(
             whole.sent[0]
                 .lateness
@@ -157,17 +162,17 @@ fn both_directions_of_a_cable() {
     let control = Control::default();
     session.start(&control).unwrap();
     assert!(session.set_load(0, 1e3).is_err(), "it is known before");
-    let mut told = [0, 0];
+    let mut reported = [0, 0];
     let whole = session
         .run(&control, Duration::from_millis(100), &mut |period| {
-            told[0] += period.sent[0].given;
-            told[1] += period.sent[1].given;
+            reported[0] += period.sent[0].given;
+            reported[1] += period.sent[1].given;
         })
         .unwrap();
     for (at, due) in [(0, 4000), (1, 2000)] {
         let (sent, received) = (&whole.sent[at], &whole.received[at]);
         assert_eq!(sent.given + sent.not_sent, due, "{sent:?}");
-        assert!(told[at] <= sent.given, "{told:?}");
+        assert!(reported[at] <= sent.given, "{reported:?}");
         assert_eq!(sent.port.tx_packets, sent.given, "{sent:?}");
         assert_eq!(received.counts.received, sent.left(), "{received:?}");
     }
@@ -198,8 +203,8 @@ fn it_is_stopped_from_outside_and_leaves_its_ports() {
 }
 
 #[test]
-fn an_engine_that_cannot_is_refused_with_its_port() {
-    let Some(cable) = cable("an_engine_that_cannot_is_refused_with_its_port") else {
+fn an_unsuitable_engine_is_refused_with_its_port() {
+    let Some(cable) = cable("an_unsuitable_engine_is_refused_with_its_port") else {
         return;
     };
     let (a, _) = cable.ports().unwrap();
@@ -245,15 +250,15 @@ fn frames_of_others_are_counted_and_taken_away() {
     assert!(absorber.refusal().is_none(), "{:?}", absorber.refusal());
     absorber.until_silence = true;
     let sender = thread::spawn(move || send(a, 200));
-    let mut told = Counted::default();
+    let mut reported = Counted::default();
     let interval = Duration::from_millis(30);
     let control = Control::default();
-    let absorbed = absorber.run(&control, interval, &mut |what| match what {
+    let absorbed = absorber.run(&control, interval, &mut |action| match action {
         Absorbing::Waiting => {}
         Absorbing::Interval(counted, length) => {
             assert!(length >= interval || absorbing_ends(counted), "{length:?}");
-            told.frames += counted.frames;
-            told.bytes += counted.bytes;
+            reported.frames += counted.frames;
+            reported.bytes += counted.bytes;
         }
     });
     sender.join().unwrap();
@@ -263,12 +268,18 @@ fn frames_of_others_are_counted_and_taken_away() {
         bytes: 200 * 60,
         batches: 0,
     };
-    assert_eq!((absorbed.counted, told), (all, all));
+    assert_eq!((absorbed.counted, reported), (all, all));
     // 200 frames at 500 per second, without the silence after them
-    let took = absorbed.duration;
-    assert!(took > Duration::ZERO && took < PATIENCE, "{took:?}");
-    let seen = beside.run(&control, &mut Most::default()).unwrap();
-    assert_eq!(seen.kept, 0, "the stack saw frames that were taken away");
+    let elapsed = absorbed.duration;
+    assert!(
+        elapsed > Duration::ZERO && elapsed < PATIENCE,
+        "{elapsed:?}"
+    );
+    let observed = beside.run(&control, &mut FrameLimit::default()).unwrap();
+    assert_eq!(
+        observed.kept, 0,
+        "the stack saw frames that were taken away"
+    );
 }
 
 /// An interval without frames is the one that the silence ended.
@@ -278,13 +289,13 @@ fn absorbing_ends(counted: Counted) -> bool {
 
 /// Keeps this number of frames and refuses the next one.
 #[derive(Default)]
-struct Most {
+struct FrameLimit {
     frames: Vec<Vec<u8>>,
     most: Option<usize>,
     fails: bool,
 }
 
-impl Keeper for Most {
+impl Keeper for FrameLimit {
     fn keep(&mut self, frame: &Captured<'_>) -> Result<bool, LabError> {
         if self.fails {
             return Err(LabError::Preflight("the disk is full".into()));
@@ -298,12 +309,12 @@ impl Keeper for Most {
 }
 
 #[test]
-fn a_capture_ends_as_it_is_asked_to() {
-    let Some(cable) = cable("a_capture_ends_as_it_is_asked_to") else {
+fn a_capture_ends_at_its_limit() {
+    let Some(cable) = cable("a_capture_ends_at_its_limit") else {
         return;
     };
     let control = Control::default();
-    let case = |set: &dyn Fn(&mut Capturing), mut keeper: Most| {
+    let case = |set: &dyn Fn(&mut Capturing), mut keeper: FrameLimit| {
         let (a, b) = cable.ports().unwrap();
         let mut capturing = Capturing::open(&b.spec, &Options::default(), None).unwrap();
         capturing.at_most = PATIENCE;
@@ -312,15 +323,15 @@ fn a_capture_ends_as_it_is_asked_to() {
         let totals = capturing.run(&control, &mut keeper);
         (totals, keeper.frames.len() as u64)
     };
-    let (totals, kept) = case(&|c| c.keep_at_most = Some(30), Most::default());
+    let (totals, kept) = case(&|c| c.keep_at_most = Some(30), FrameLimit::default());
     let totals = totals.unwrap();
     assert_eq!((totals.kept, kept, totals.bytes), (30, 30, 30 * 60));
     assert!(!totals.is_refused && totals.failed.is_none(), "{totals:?}");
     assert_eq!(totals.statistics.frames, 50);
 
-    let keeper = Most {
+    let keeper = FrameLimit {
         most: Some(20),
-        ..Most::default()
+        ..FrameLimit::default()
     };
     let (totals, _) = case(&|_| {}, keeper);
     let totals = totals.unwrap();
@@ -332,24 +343,24 @@ fn a_capture_ends_as_it_is_asked_to() {
             c.own = Some(nonce);
             c.at_most = Duration::from_millis(300);
         };
-        let (totals, _) = case(&set, Most::default());
+        let (totals, _) = case(&set, FrameLimit::default());
         assert_eq!(totals.unwrap().kept, due, "session {nonce}");
     }
 
-    let keeper = Most {
+    let keeper = FrameLimit {
         fails: true,
-        ..Most::default()
+        ..FrameLimit::default()
     };
     assert!(case(&|_| {}, keeper).0.is_err());
 }
 
 /// Queries with frames of sixty bytes, whose last four are their number.
 #[derive(Default)]
-struct Asker {
-    told: Vec<Asked>,
+struct EchoQueries {
+    events: Vec<QueryEvent>,
 }
 
-impl Dialogue for Asker {
+impl QueryHandler for EchoQueries {
     fn question(&mut self, number: u32, _: Duration) -> Result<Vec<u8>, LabError> {
         // one is out of sequence
         let number = if number == 5 { 50 } else { number };
@@ -364,8 +375,8 @@ impl Dialogue for Asker {
         (frame.get(14) == Some(&1)).then_some((0, Duration::ZERO))
     }
 
-    fn tell(&mut self, what: Asked) {
-        self.told.push(what);
+    fn handle_event(&mut self, action: QueryEvent) {
+        self.events.push(action);
     }
 }
 
@@ -375,9 +386,9 @@ fn questions_are_answered_one_by_one() {
         return;
     };
     let ((a, b), (_, d)) = (cable.ports().unwrap(), cable.ports().unwrap());
-    let answering = OneByOne::open(b, &[]).unwrap();
-    let walking = OneByOne::open(d, &[]).unwrap();
-    let asking = OneByOne::open(a, &[]).unwrap();
+    let answering = FrameSession::open(b, &[]).unwrap();
+    let walking = FrameSession::open(d, &[]).unwrap();
+    let asking = FrameSession::open(a, &[]).unwrap();
     let control = Control::default();
     let answers = control.clone();
     let answerer = thread::spawn(move || {
@@ -405,37 +416,41 @@ fn questions_are_answered_one_by_one() {
             _ => Numbered::TooShort,
         };
         let mut wrong = Vec::new();
-        let tell = &mut |what| {
-            if let Walked::Wrong(number, fault) = what {
+        let report = &mut |action| {
+            if let Walked::Wrong(number, fault) = action {
                 wrong.push((number, fault));
             }
         };
         let walked = walking.run(
             &walks,
             PATIENCE,
-            |hands| hands.walk(true, &number, tell),
+            |hands| hands.walk(true, &number, report),
             &mut |_, _| {},
         );
         (walked.unwrap(), wrong)
     });
-    let mut asker = Asker::default();
+    let mut asker = EchoQueries::default();
     let questions = Questions {
         burst: 10,
         rate_pps: None,
         frames: Some(20),
     };
-    let mut told = Counted::default();
-    let asked = asking.run(
+    let mut reported = Counted::default();
+    let requested = asking.run(
         &control,
         Duration::from_millis(1),
-        |hands| hands.ask(&questions, &mut asker),
-        &mut |counted, _| told.frames += counted.frames,
+        |hands| hands.query(&questions, &mut asker),
+        &mut |counted, _| reported.frames += counted.frames,
     );
-    let ((), asked) = asked.unwrap();
-    assert_eq!((asked.frames, asked.bytes, asked.batches), (20, 1200, 2));
-    let answered = (asker.told.iter()).filter(|told| matches!(told, Asked::Answered(_)));
-    assert!(answered.count() >= 2, "{:?}", asker.told);
-    assert!(!asker.told.contains(&Asked::Unanswered));
+    let ((), requested) = requested.unwrap();
+    assert_eq!(
+        (requested.frames, requested.bytes, requested.batches),
+        (20, 1200, 2)
+    );
+    let answered =
+        (asker.events.iter()).filter(|reported| matches!(reported, QueryEvent::Answered(_)));
+    assert!(answered.count() >= 2, "{:?}", asker.events);
+    assert!(!asker.events.contains(&QueryEvent::Unanswered));
     // all but the one with the number 1, and it ended by itself
     assert_eq!(answerer.join().unwrap().frames, 19);
     let ((walk, counted), wrong) = walker.join().unwrap();
@@ -454,7 +469,7 @@ fn work_ends_when_it_is_stopped() {
         return;
     };
     let (a, _) = cable.ports().unwrap();
-    let port = OneByOne::open(a, &[]).unwrap();
+    let port = FrameSession::open(a, &[]).unwrap();
     let control = Control::default();
     let mut intervals = 0;
     let ended = port.run(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use fwdlab_lab::bed::Bed;
 use fwdlab_lab::control::Control;
-use fwdlab_lab::dut::{Dut, Swept, Vpp};
+use fwdlab_lab::dut::{Dut, SweptParameter, Vpp};
 use fwdlab_lab::host::Netns;
 use fwdlab_lab::host::undo::Undo;
 use fwdlab_lab::networks::Networks;
@@ -19,14 +19,14 @@ use fwdlab_model::campaign::{self, Kind};
 use fwdlab_model::trial::IpVersion;
 
 #[test]
-fn a_vpp_that_runs_already_is_left_as_it_was() {
-    let test = "a_vpp_that_runs_already_is_left_as_it_was";
+fn an_external_vpp_is_restored() {
+    let test = "an_external_vpp_is_restored";
     if !fwdlab_lab::user_namespace::is_root() {
         return println!("SKIPPED: {test}: not root");
     }
     let program = match vpp_build::unpacked() {
         Ok(program) => program,
-        Err(why) => return println!("SKIPPED: {test}: {why}"),
+        Err(reason) => return println!("SKIPPED: {test}: {reason}"),
     };
     // a VPP that is not ours: that of a bed
     let ours = campaign::Dut {
@@ -39,13 +39,13 @@ fn a_vpp_that_runs_already_is_left_as_it_was() {
     let socket = std::env::temp_dir().join(format!("{namespace}-vpp/cli.sock"));
     let (socket, vppctl) = (socket.to_str().unwrap(), program.with_file_name("vppctl"));
     let tables = || {
-        let asked = [
+        let requested = [
             "show ip fib summary",
             "show ip6 fib summary",
             "show acl-plugin acl",
             "show acl-plugin interface",
         ];
-        let said = asked.map(|line| {
+        let printed = requested.map(|line| {
             let output = Command::new(&vppctl)
                 .args(["-s", socket, line])
                 .output()
@@ -53,8 +53,10 @@ fn a_vpp_that_runs_already_is_left_as_it_was() {
             String::from_utf8(output.stdout).unwrap()
         });
         // an interface that once had an ACL stays in its list, without any
-        let said = said.join("\n");
-        let lines = said.lines().filter(|line| !line.starts_with("sw_if_index"));
+        let printed = printed.join("\n");
+        let lines = printed
+            .lines()
+            .filter(|line| !line.starts_with("sw_if_index"));
         lines.collect::<Vec<_>>().join("\n")
     };
 
@@ -64,22 +66,22 @@ fn a_vpp_that_runs_already_is_left_as_it_was() {
     let host = Arc::new(Netns::bare(&namespace));
     let dut = Vpp::new(host, socket, ports, Networks::EMBEDDED, undo)
         .with_program(vppctl.to_str().unwrap());
-    assert!(dut.ports_amiss().unwrap().is_empty());
+    assert!(dut.port_problems().unwrap().is_empty());
     assert!(dut.counters().unwrap().is_some() && !dut.is_kernel());
 
     let (before, control) = (tables(), Control::default());
     for version in [IpVersion::Ipv4, IpVersion::Ipv6] {
-        for swept in [Swept::Routes, Swept::Rules] {
+        for swept in [SweptParameter::Routes, SweptParameter::Rules] {
             let change = dut.set(&swept, version, 500, &control).unwrap().unwrap();
             let with = tables();
             let word = match (&swept, version) {
-                (Swept::Routes, IpVersion::Ipv4) => " 500",
+                (SweptParameter::Routes, IpVersion::Ipv4) => " 500",
                 // including the routes of the two ports
-                (Swept::Routes, IpVersion::Ipv6) => " 502",
+                (SweptParameter::Routes, IpVersion::Ipv6) => " 502",
                 _ => "count 501 tag {fwdlab}",
             };
             assert!(with.contains(word) && with != before, "{swept:?}: {with}");
-            dut.take_back(change, fwdlab_lab::host::Limit::OURS)
+            dut.undo_change(change, fwdlab_lab::host::Limit::OURS)
                 .unwrap();
             assert_eq!(tables(), before, "{swept:?}, {version:?}");
         }
@@ -95,9 +97,9 @@ fn a_vpp_that_runs_already_is_left_as_it_was() {
     let none = dut.account().unwrap().unwrap()().unwrap();
     assert_eq!((none.frames, none.packets_in()), (0, None), "{none:?}");
     // a VPP that has ended has nothing to undo, and is not waited for
-    dut.set(&Swept::Routes, IpVersion::Ipv4, 5, &control)
+    dut.set(&SweptParameter::Routes, IpVersion::Ipv4, 5, &control)
         .unwrap();
     drop(bed);
-    let gone = dut.ports_amiss().unwrap_err().to_string();
+    let gone = dut.port_problems().unwrap_err().to_string();
     assert!(gone.contains(&namespace), "{gone}");
 }

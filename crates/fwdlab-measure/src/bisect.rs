@@ -13,14 +13,14 @@ pub enum Next {
     /// Test these, in any order or together.
     Test(Vec<usize>),
     /// The change is found, as precisely as possible.
-    Found(Found),
+    Found(ChangePosition),
     /// An end cannot be tested, so the others cannot be compared with it.
     NoEnd(usize),
 }
 
 /// The position of the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ChangePosition {
     /// The last candidate known to equal the first one.
     pub last_good: usize,
     /// The first candidate known to differ.
@@ -59,7 +59,7 @@ pub fn next(verdicts: &[Option<Verdict>], together: usize) -> Next {
         .filter(|&at| verdicts[at].is_none())
         .collect();
     if open.is_empty() {
-        return Next::Found(Found {
+        return Next::Found(ChangePosition {
             last_good,
             first_bad,
             skipped_between: between.collect(),
@@ -104,17 +104,17 @@ impl Ends {
         let more = bad.instructions_per_frame - good.instructions_per_frame;
         let noise = (good.half() + bad.half()).max(again.map_or(0.0, f64::abs));
         let percent = 100.0 * more / good.instructions_per_frame;
-        let told = format!("{more:+.1} ± {noise:.1} instructions per frame ({percent:+.2} %)");
+        let reported = format!("{more:+.1} ± {noise:.1} instructions per frame ({percent:+.2} %)");
         // NaN is not a difference either
         if !matches!(
             more.abs().partial_cmp(&noise),
             Some(std::cmp::Ordering::Greater)
         ) {
-            return Err(format!("they do not differ by more than noise: {told}"));
+            return Err(format!("they do not differ by more than noise: {reported}"));
         }
         if percent.abs() < threshold_percent {
             return Err(format!(
-                "they differ by less than the threshold of {threshold_percent} %: {told}"
+                "they differ by less than the threshold of {threshold_percent} %: {reported}"
             ));
         }
         Ok(Ends { good, bad })
@@ -173,7 +173,7 @@ mod tests {
         first_bad: usize,
         skip: &[bool],
         together: usize,
-    ) -> (Found, usize, usize, u32) {
+    ) -> (ChangePosition, usize, usize, u32) {
         let mut verdicts = vec![None; n];
         let (mut tests, mut skips, mut rounds) = (0, 0, 0);
         loop {
@@ -228,24 +228,24 @@ mod tests {
         }
 
         #[test]
-        fn a_search_goes_on_from_what_is_known(
+        fn a_search_resumes_from_its_log(
             n in 2..60usize,
             at in any::<prop::sample::Index>(),
             known in prop::collection::vec(any::<bool>(), 60),
         ) {
             let first_bad = 1 + at.index(n - 1);
-            let truth = |at| match at >= first_bad {
+            let actual = |at| match at >= first_bad {
                 true => Verdict::Bad,
                 false => Verdict::Good,
             };
-            let mut verdicts: Vec<_> = (0..n).map(|at| known[at].then(|| truth(at))).collect();
+            let mut verdicts: Vec<_> = (0..n).map(|at| known[at].then(|| actual(at))).collect();
             while let Next::Test(which) = next(&verdicts, 1) {
                 for at in which {
                     prop_assert_eq!(verdicts[at], None);
-                    verdicts[at] = Some(truth(at));
+                    verdicts[at] = Some(actual(at));
                 }
             }
-            let found = Found { last_good: first_bad - 1, first_bad, skipped_between: Vec::new() };
+            let found = ChangePosition { last_good: first_bad - 1, first_bad, skipped_between: Vec::new() };
             prop_assert_eq!(next(&verdicts, 1), Next::Found(found));
         }
 
@@ -296,29 +296,29 @@ mod tests {
     fn ends_that_do_not_differ() {
         let ends = Ends::new(figure(4040.0), figure(4315.1), Some(-0.7), 1.0).unwrap();
         assert!((ends.difference() - 275.1).abs() < 1e-9);
-        let why = Ends::new(figure(4040.0), figure(4043.0), None, 0.0).unwrap_err();
+        let reason = Ends::new(figure(4040.0), figure(4043.0), None, 0.0).unwrap_err();
         assert_eq!(
-            why,
+            reason,
             "they do not differ by more than noise: +3.0 ± 4.0 instructions per frame (+0.07 %)"
         );
-        let why = Ends::new(figure(4040.0), figure(4045.0), Some(6.0), 0.0).unwrap_err();
-        assert!(why.contains("+5.0 ± 6.0"), "{why}");
-        let why = Ends::new(figure(4040.0), figure(4050.0), None, 1.0).unwrap_err();
-        assert!(why.contains("threshold of 1 %"), "{why}");
+        let reason = Ends::new(figure(4040.0), figure(4045.0), Some(6.0), 0.0).unwrap_err();
+        assert!(reason.contains("+5.0 ± 6.0"), "{reason}");
+        let reason = Ends::new(figure(4040.0), figure(4050.0), None, 1.0).unwrap_err();
+        assert!(reason.contains("threshold of 1 %"), "{reason}");
         assert!(Ends::new(figure(f64::NAN), figure(1.0), None, 0.0).is_err());
     }
 
     #[test]
-    fn what_is_neither_is_told() {
+    fn figures_between_the_two_ends_are_reported() {
         let ends = Ends::new(figure(1000.0), figure(1100.0), None, 0.0).unwrap();
         assert_eq!(ends.judge(figure(1003.0)), (Verdict::Good, None));
-        let (verdict, why) = ends.judge(figure(1030.0));
+        let (verdict, reason) = ends.judge(figure(1030.0));
         assert_eq!(verdict, Verdict::Good);
-        assert!(why.unwrap().contains("more than one change"));
-        let (_, why) = ends.judge(figure(1051.0));
-        assert!(why.unwrap().contains("in the middle"));
+        assert!(reason.unwrap().contains("more than one change"));
+        let (_, reason) = ends.judge(figure(1051.0));
+        assert!(reason.unwrap().contains("in the middle"));
         // beyond the end
-        let (verdict, why) = ends.judge(figure(1200.0));
-        assert!(verdict == Verdict::Bad && why.is_some());
+        let (verdict, reason) = ends.judge(figure(1200.0));
+        assert!(verdict == Verdict::Bad && reason.is_some());
     }
 }

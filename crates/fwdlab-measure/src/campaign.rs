@@ -111,9 +111,9 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
         figure.interval_half_width = trust::half_width(&sample);
         figure.variation_percent = sample.cv().map(|cv| 100.0 * cv);
     }
-    let outcomes = match maxfwd::together(&iterations) {
+    let outcomes = match maxfwd::combine(&iterations) {
         Some(outcome) => vec![outcome],
-        None => together(&iterations),
+        None => combine(&iterations),
     };
     // all iterations together may show that there is no constant cost per unit, even if none of
     // them did
@@ -146,8 +146,8 @@ pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestC
 fn doubt(figure: &CaseFigure) -> Option<String> {
     let enough = figure.values.len() >= trust::FEWEST_VALUES;
     let judged = enough && figure.unit == Unit::FramesPerSecond;
-    let why = judged.then(|| trust::of_values(&figure.values, "iteration"));
-    Some(format!("{}: {}", figure.name, why.flatten()?))
+    let reason = judged.then(|| trust::of_values(&figure.values, "iteration"));
+    Some(format!("{}: {}", figure.name, reason.flatten()?))
 }
 
 /// Divides the results of one run of a procedure into test cases, by size and series. Outcomes that
@@ -191,7 +191,7 @@ pub fn divide(
 
 /// Combines sweeps of all good iterations into one; for all other procedures returns the median
 /// iteration. A single iteration is returned in any case.
-fn together(iterations: &[Iteration]) -> Vec<Outcome> {
+fn combine(iterations: &[Iteration]) -> Vec<Outcome> {
     if let [only] = iterations
         && only.failure.is_some()
     {
@@ -226,7 +226,7 @@ fn pool<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
     }
     if let Found::Exact(_) = outcome.found {
         let found: Vec<&Exact> = all.filter_map(exact::found_of).collect();
-        if let Some(pooled) = exact::together(&found) {
+        if let Some(pooled) = exact::combine(&found) {
             outcome.trials = found.len() as u32;
             outcome.found = Found::Exact(Box::new(pooled));
         }
@@ -253,7 +253,7 @@ fn pool<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
         .iter()
         .flat_map(|point| point.runs_pps.iter().map(|pps| (point.value, *pps)))
         .collect();
-    pooled.cost = cost::of_parameter(&pooled.parameter, &runs);
+    pooled.cost = cost::parameter_cost(&pooled.parameter, &runs);
     let reference = pooled.points.first().map(|point| point.runs_pps.clone());
     let reference = reference.and_then(|runs| Some(Sample::new(runs).ok()?.median()));
     for point in &mut pooled.points {

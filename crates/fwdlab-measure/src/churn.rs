@@ -12,7 +12,7 @@ use fwdlab_model::procedure::{
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 
-use crate::procedure::{Course, Procedure, check_load, spread, time};
+use crate::procedure::{Procedure, Progress, check_load, spread, time};
 
 /// Shortest interval: counters are not read more often.
 const SHORTEST_NS: u64 = 10_000_000;
@@ -58,7 +58,7 @@ pub struct Churn {
     curve: Option<(Vec<Interval>, f64)>,
     /// Number of trials in which nothing came out before the event.
     mute: u32,
-    course: Course,
+    progress: Progress,
 }
 
 impl Churn {
@@ -95,7 +95,7 @@ impl Churn {
             dips: Vec::new(),
             curve: None,
             mute: 0,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 
@@ -182,14 +182,14 @@ impl Churn {
 impl Procedure for Churn {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
-        if self.course.failure.is_some() || self.course.trials >= p.repetitions {
+        if self.progress.failure.is_some() || self.progress.trials >= p.repetitions {
             return None;
         }
         let reason = format!(
             "`{}` after {}, {} of {}",
             p.event,
             time(p.before_ns),
-            self.course.trials + 1,
+            self.progress.trials + 1,
             p.repetitions
         );
         Some(Question {
@@ -213,7 +213,7 @@ impl Procedure for Churn {
     }
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         let event_ns = answer.reset_at_ns.unwrap_or(self.parameters.before_ns);
         let Some(dip) = self.dip(answer, event_ns) else {
             self.mute += 1;
@@ -243,13 +243,13 @@ impl Procedure for Churn {
         says
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
-        let is_done = self.course.trials >= p.repetitions && self.course.failure.is_none();
+        let is_done = self.progress.trials >= p.repetitions && self.progress.failure.is_none();
         let gone = (self.dips.iter())
             .filter(|dip| dip.regained_s.is_none())
             .count();
@@ -287,12 +287,12 @@ impl Procedure for Churn {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered: is_done && gone == 0 && self.mute == 0,
             not_applicable: false,
             compliance: Compliance::default(),
             warnings,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Churn(fwdlab_model::outcome::Churn {
                 event: p.event.clone(),
                 load_pps: p.load_pps,
@@ -364,7 +364,7 @@ mod tests {
         (outcome, dip)
     }
 
-    fn is(left: f64, right: f64) -> bool {
+    fn nearly_equal(left: f64, right: f64) -> bool {
         (left - right).abs() < 1e-6
     }
 
@@ -383,15 +383,18 @@ mod tests {
             let (outcome, dip) = found(&answer(offered, base, planted));
             let dip = dip.unwrap();
             assert!(outcome.answered, "{outcome:?}");
-            assert!(is(dip.base_pps, base) && is(dip.before_ratio, 0.0));
-            assert!(is(dip.first_impact_s.unwrap(), 0.3), "{dip:?}");
-            assert!(is(dip.regained_s.unwrap(), 2.8), "{dip:?}");
-            assert!(is(dip.depth, 1.0) && is(dip.blackout_s, 1.5), "{dip:?}");
-            assert!(is(dip.deficit_s, 2.0), "{dip:?}");
+            assert!(nearly_equal(dip.base_pps, base) && nearly_equal(dip.before_ratio, 0.0));
+            assert!(nearly_equal(dip.first_impact_s.unwrap(), 0.3), "{dip:?}");
+            assert!(nearly_equal(dip.regained_s.unwrap(), 2.8), "{dip:?}");
+            assert!(
+                nearly_equal(dip.depth, 1.0) && nearly_equal(dip.blackout_s, 1.5),
+                "{dip:?}"
+            );
+            assert!(nearly_equal(dip.deficit_s, 2.0), "{dip:?}");
             assert_eq!(dip.deficit_frames, Some(2.0 * base));
             // in overload, lost frames are not an effect of the event
             assert_eq!(
-                dip.by_loss_s.map(|s| is(s, 2.0)),
+                dip.by_loss_s.map(|s| nearly_equal(s, 2.0)),
                 (offered == base).then_some(true)
             );
         }
@@ -409,12 +412,12 @@ mod tests {
         ));
         let dip = dip.unwrap();
         assert_eq!((dip.first_impact_s, dip.regained_s), (None, Some(0.0)));
-        assert!(is(dip.deficit_s, 0.0) && is(dip.depth, 0.0));
+        assert!(nearly_equal(dip.deficit_s, 0.0) && nearly_equal(dip.depth, 0.0));
         assert!(outcome.answered && outcome.verdict == "the rate did not dip");
     }
 
     #[test]
-    fn what_was_not_sent_is_not_missing() {
+    fn frames_that_were_not_sent_are_not_missing() {
         // the event stalls the tester: half of the frames are sent for a second, and all of them
         // come out
         let mut answer = answer(1e6, 1e6, |_| 1.0);
@@ -426,7 +429,7 @@ mod tests {
         let dip = dip.unwrap();
         assert_eq!((dip.first_impact_s, dip.regained_s), (None, Some(0.0)));
         assert!(
-            is(dip.deficit_s, 0.0) && is(dip.fell_short_ratio, 0.1),
+            nearly_equal(dip.deficit_s, 0.0) && nearly_equal(dip.fell_short_ratio, 0.1),
             "{dip:?}"
         );
         assert!(outcome.warnings[0].starts_with("the tester itself sent less in 10.0 %"));
@@ -435,9 +438,12 @@ mod tests {
             sample.frames_received = 0;
         }
         let dip = found(&answer).1.unwrap();
-        assert!(is(dip.first_impact_s.unwrap(), 0.8) && is(dip.regained_s.unwrap(), 1.3));
         assert!(
-            is(dip.deficit_s, 0.25) && is(dip.blackout_s, 0.5),
+            nearly_equal(dip.first_impact_s.unwrap(), 0.8)
+                && nearly_equal(dip.regained_s.unwrap(), 1.3)
+        );
+        assert!(
+            nearly_equal(dip.deficit_s, 0.25) && nearly_equal(dip.blackout_s, 0.5),
             "{dip:?}"
         );
     }
@@ -449,12 +455,18 @@ mod tests {
             _ => 1.0,
         }));
         let dip = dip.unwrap();
-        assert!(is(dip.first_impact_s.unwrap(), 0.0) && is(dip.regained_s.unwrap(), 2.5));
-        assert!(is(dip.deficit_s, 1.0) && is(dip.blackout_s, 1.0), "{dip:?}");
+        assert!(
+            nearly_equal(dip.first_impact_s.unwrap(), 0.0)
+                && nearly_equal(dip.regained_s.unwrap(), 2.5)
+        );
+        assert!(
+            nearly_equal(dip.deficit_s, 1.0) && nearly_equal(dip.blackout_s, 1.0),
+            "{dip:?}"
+        );
     }
 
     #[test]
-    fn nothing_is_regained_before_the_event_is_over() {
+    fn recovery_starts_after_the_event() {
         // it continues for 4.4 s, with a dip at its start and one at its end, farther apart than
         // the wait
         let mut answer = answer(1e6, 1e6, |at| match at {
@@ -464,13 +476,13 @@ mod tests {
         for (over_ms, regained, deficit) in [(6400, 4.5, 1.0), (2100, 0.5, 0.5)] {
             answer.reset_over_ns = Some(over_ms * MS);
             let dip = found(&answer).1.unwrap();
-            assert!(is(dip.regained_s.unwrap(), regained), "{dip:?}");
-            assert!(is(dip.deficit_s, deficit), "{dip:?}");
+            assert!(nearly_equal(dip.regained_s.unwrap(), regained), "{dip:?}");
+            assert!(nearly_equal(dip.deficit_s, deficit), "{dip:?}");
         }
     }
 
     #[test]
-    fn what_is_not_regained_is_no_answer() {
+    fn an_incomplete_recovery_has_no_time() {
         let (outcome, dip) = found(&answer(1e6, 1e6, |at| if at < 2500 { 1.0 } else { 0.9 }));
         assert_eq!(dip.unwrap().regained_s, None);
         assert!(!outcome.answered && outcome.verdict.contains("1 of 1 events"));
@@ -480,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_before_the_event_is_said() {
+    fn noise_before_the_event_is_reported() {
         let (outcome, dip) = found(&answer(1e6, 1e6, |at| {
             if at < 2000 && at % 500 == 0 {
                 0.9
@@ -488,7 +500,7 @@ mod tests {
                 planted(at)
             }
         }));
-        assert!(is(dip.unwrap().before_ratio, 0.2));
+        assert!(nearly_equal(dip.unwrap().before_ratio, 0.2));
         assert!(
             outcome.warnings[0].starts_with("20.0 % of the intervals"),
             "{outcome:?}"
@@ -496,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_parameters_are_said() {
+    fn impossible_parameters_are_reported() {
         for (change, says) in [
             (
                 (|p| p.repetitions = 0) as fn(&mut Parameters),

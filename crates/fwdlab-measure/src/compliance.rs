@@ -68,7 +68,7 @@ impl Conditions {
         }
         shortened.extend(further);
         let rfc = Waits::RFC2544;
-        for (wait, asked, what) in [
+        for (wait, requested, what) in [
             (
                 self.waits.learn_ns,
                 rfc.learn_ns,
@@ -77,7 +77,7 @@ impl Conditions {
             (self.waits.drain_ns, rfc.drain_ns, "for late frames"),
             (self.waits.settle_ns, rfc.settle_ns, "after a trial"),
         ] {
-            if wait < asked {
+            if wait < requested {
                 shortened.push(format!(
                     "{} {what} instead of {}",
                     if wait == 0 {
@@ -85,7 +85,7 @@ impl Conditions {
                     } else {
                         time(wait)
                     },
-                    time(asked)
+                    time(requested)
                 ));
             }
         }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_standard_stands_alone_only_when_all_was_met() {
+    fn a_standard_is_claimed_only_if_fully_met() {
         let met = Conditions::met();
         let label = met.label("RFC 2544 §26.1 throughput", FINAL_NS, Vec::new());
         assert_eq!(label.label(), "RFC 2544 §26.1 throughput");

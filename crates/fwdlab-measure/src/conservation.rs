@@ -62,8 +62,8 @@ fn fates(counters: &Counters) -> Fates {
         ..walk(&Step::all(counters, &chain), counters)
     };
     if fates.unexplained > 0 {
-        while let Some((at, why)) = excess(&Step::all(counters, &chain), counters) {
-            chain.meters[at].is_approximate(why);
+        while let Some((at, reason)) = excess(&Step::all(counters, &chain), counters) {
+            chain.meters[at].is_approximate(reason);
         }
         let without = walk(&Step::all(counters, &chain), counters);
         if without.unexplained == 0 {
@@ -87,7 +87,7 @@ struct Step<'a> {
     /// The number of the meter at its end; `None` is the receiver itself.
     meter: Option<usize>,
     /// Frames that arrived at its end, including those dropped there.
-    came: u64,
+    arrived: u64,
     dropped: &'a [Loss],
     /// The device in which missing frames ended; `None` is a wire, which loses none.
     device: Option<Place>,
@@ -134,7 +134,7 @@ impl Step<'_> {
 
     fn between<'a>(
         (from, from_counter, left): (&Stage, &'a str, u64),
-        (to, came): (&Stage, u64),
+        (to, returned): (&Stage, u64),
         across: Option<Place>,
         skips: bool,
     ) -> Step<'a> {
@@ -144,7 +144,7 @@ impl Step<'_> {
             left,
             to: to.clone(),
             meter: None,
-            came,
+            arrived: returned,
             dropped: &[],
             device: match skips {
                 true => Some(Place::Between(from.clone(), to.clone())),
@@ -157,20 +157,20 @@ impl Step<'_> {
 
     /// Returns how many more frames arrived than left.
     fn excess(&self) -> u64 {
-        self.came.saturating_sub(self.left)
+        self.arrived.saturating_sub(self.left)
     }
 
     /// Names the counter that shows how many frames were lost on it.
     fn counter(&self) -> String {
-        let came = match (&self.from, &self.to) {
+        let returned = match (&self.from, &self.to) {
             (Stage::DutInput, Stage::DutOutput) => "frames offered to its output".into(),
             (Stage::ReceiverPort, Stage::Receiver) => "frames it recognised".into(),
             (_, Stage::Receiver) => "frames that the receiver recognised".into(),
             (_, to) => format!("frames that reached {to}"),
         };
         match self.from {
-            Stage::Generator => format!("frames sent less {came}"),
-            _ => format!("{} of {} less {came}", self.from_counter, self.from),
+            Stage::Generator => format!("frames sent less {returned}"),
+            _ => format!("{} of {} less {returned}", self.from_counter, self.from),
         }
     }
 }
@@ -202,11 +202,11 @@ fn excess(steps: &[Step<'_>], counters: &Counters) -> Option<(usize, String)> {
         let more = step.excess().saturating_sub(joined);
         let meter = step.meter.filter(|_| more > 0)?;
         let plural = if more == 1 { "" } else { "s" };
-        let why = format!(
+        let reason = format!(
             "it counted {more} frame{plural} more than left {}, and the receiver saw none of them: others' frames",
             step.from
         );
-        Some((meter, why))
+        Some((meter, reason))
     })
 }
 
@@ -218,11 +218,11 @@ fn walk(steps: &[Step<'_>], counters: &Counters) -> Fates {
     for (step, joined) in steps.iter().zip(joined(steps, counters)) {
         let left = step.left + joined;
         match &step.device {
-            None => fates.unexplained += left.abs_diff(step.came),
+            None => fates.unexplained += left.abs_diff(step.arrived),
             Some(place) => {
                 // more than went in: duplicates from an unknown source
-                fates.unexplained += step.came.saturating_sub(left);
-                let mut missing = left.saturating_sub(step.came);
+                fates.unexplained += step.arrived.saturating_sub(left);
+                let mut missing = left.saturating_sub(step.arrived);
                 take(&mut missing, &mut beside);
                 for loss in fates.losses.iter_mut().rev() {
                     take(&mut loss.frames, &mut beside);
@@ -260,7 +260,7 @@ fn take(from: &mut u64, frames: &mut u64) {
 fn kernel_reasons(steps: &[Step<'_>], counters: &Counters, in_dut: u64) -> Vec<Reason> {
     let dropped = steps.iter().flat_map(|step| step.dropped);
     let last = steps.last().map_or(0, |last| match last.skips {
-        true => last.came,
+        true => last.arrived,
         false => last.left,
     });
     let at_ports = dropped.map(|loss| loss.frames).sum::<u64>() + last;
@@ -388,11 +388,11 @@ mod tests {
         fn every_frame_has_a_fate(parts in prop::array::uniform5(0u64..1_000_000), foreign in 0u64..10) {
             let [received, input, dut, output, receiver] = parts;
             let sent = received + input + dut + output + receiver;
-            let mut seen = ports(sent, input, dut, output);
-            let mut c = of_ports(sent, &seen, receiver);
-            seen.dut_out_tx_packets += foreign;
-            seen.receiver_port_rx_packets += foreign;
-            c.chain = seen.chain();
+            let mut observed = ports(sent, input, dut, output);
+            let mut c = of_ports(sent, &observed, receiver);
+            observed.dut_out_tx_packets += foreign;
+            observed.receiver_port_rx_packets += foreign;
+            c.chain = observed.chain();
             c.receiver_foreign = foreign;
             let ledger = balance(&c, None);
             prop_assert_eq!(ledger.frames_sent, ledger.frames_received + named(&ledger));
@@ -408,19 +408,19 @@ mod tests {
         /// Broadcasts are sent, end in the DUT or in its full input ring, and are not a loss
         /// wherever they end.
         #[test]
-        fn frames_beside_are_never_lost(
+        fn frames_that_are_not_forwarded_are_not_lost(
             parts in prop::array::uniform5(0u64..1_000_000), beside in 0u64..1_000_000, share in 0.0..=1.0f64,
             unread in prop::collection::vec(any::<bool>(), 4),
         ) {
             let [received, input, dut, output, receiver] = parts;
             let sent = received + input + dut + output + receiver;
-            let mut seen = ports(sent, input, dut, output);
+            let mut observed = ports(sent, input, dut, output);
             let arrived = (beside as f64 * share) as u64;
-            seen.generator_port_tx_packets += arrived;
-            seen.dut_in_rx_packets += arrived;
-            seen.generator_port_tx_dropped += beside - arrived;
-            seen.dut_in_rx_dropped += beside - arrived;
-            let c = Counters { generator_beside: beside, chain: seen.chain(), ..counters(sent, input, dut, output, receiver) };
+            observed.generator_port_tx_packets += arrived;
+            observed.dut_in_rx_packets += arrived;
+            observed.generator_port_tx_dropped += beside - arrived;
+            observed.dut_in_rx_dropped += beside - arrived;
+            let c = Counters { generator_beside: beside, chain: observed.chain(), ..counters(sent, input, dut, output, receiver) };
             // with any meters unread
             let unread = STAGES.iter().zip(unread).filter(|(_, unread)| *unread);
             let unread: Vec<_> = unread.map(|(stage, _)| (stage.clone(), false)).collect();
@@ -439,17 +439,17 @@ mod tests {
         fn a_residue_is_never_hidden(parts in prop::array::uniform5(100u64..1_000_000), which in 0..5, off in 1u64..100, up: bool) {
             let [received, input, dut, output, receiver] = parts;
             let mut sent = received + input + dut + output + receiver;
-            let mut seen = ports(sent, input, dut, output);
+            let mut observed = ports(sent, input, dut, output);
             let true_sent = sent;
             let field = match which {
                 0 => &mut sent,
-                1 => &mut seen.generator_port_tx_packets,
-                2 => &mut seen.dut_in_rx_packets,
-                3 => &mut seen.dut_out_tx_packets,
-                _ => &mut seen.receiver_port_rx_packets,
+                1 => &mut observed.generator_port_tx_packets,
+                2 => &mut observed.dut_in_rx_packets,
+                3 => &mut observed.dut_out_tx_packets,
+                _ => &mut observed.receiver_port_rx_packets,
             };
             *field = if up { *field + off } else { *field - off };
-            let c = Counters { chain: seen.chain(), ..counters(true_sent, input, dut, output, receiver) };
+            let c = Counters { chain: observed.chain(), ..counters(true_sent, input, dut, output, receiver) };
             let c = Counters { generator_sent: sent, ..c };
             let ledger = balance(&c, None);
             prop_assert!(!is_settled(&c));
@@ -475,7 +475,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_a_black_box_loses_is_lost_between_its_ports() {
+    fn losses_of_a_black_box_are_between_its_ports() {
         let inside = [(Stage::DutInput, false), (Stage::DutOutput, false)];
         let c = with(counters(1000, 0, 30, 0, 0), &inside);
         let ledger = balance(&c, None);
@@ -513,9 +513,9 @@ mod tests {
 
     #[test]
     fn a_meter_that_is_only_approximate_never_makes_a_trial_invalid() {
-        let mut seen = ports(1000, 0, 30, 0);
-        seen.dut_in_rx_packets = 4711;
-        let c = of_ports(1000, &seen, 0);
+        let mut observed = ports(1000, 0, 30, 0);
+        observed.dut_in_rx_packets = 4711;
+        let c = of_ports(1000, &observed, 0);
         assert!(!objections(&balance(&c, None), &c).is_empty() || !is_settled(&c));
         let c = with(c, &[(Stage::DutInput, true)]);
         let ledger = balance(&c, None);
@@ -533,20 +533,20 @@ mod tests {
     /// Two LLDP frames of a switch before the DUT end in it; three behind it reach the receiver,
     /// which recognises them.
     #[test]
-    fn frames_of_others_are_told_and_no_reason_to_throw_a_trial_away() {
-        let mut seen = ports(1000, 0, 30, 0);
-        seen.receiver_port_rx_packets += 3;
+    fn foreign_frames_are_reported_and_do_not_invalidate_a_trial() {
+        let mut observed = ports(1000, 0, 30, 0);
+        observed.receiver_port_rx_packets += 3;
         let behind = Counters {
             receiver_foreign: 3,
-            ..of_ports(1000, &seen, 3)
+            ..of_ports(1000, &observed, 3)
         };
         let ledger = balance(&behind, None);
         assert!(is_settled(&behind) && ledger.not_exact.is_empty());
         assert_eq!((named(&ledger), at(&ledger, &Place::Dut)), (30, 30));
 
-        let mut seen = ports(1000, 0, 30, 0);
-        seen.dut_in_rx_packets += 2;
-        let before = of_ports(1000, &seen, 0);
+        let mut observed = ports(1000, 0, 30, 0);
+        observed.dut_in_rx_packets += 2;
+        let before = of_ports(1000, &observed, 0);
         let ledger = balance(&before, None);
         assert!(objections(&ledger, &before).is_empty());
         assert_eq!((named(&ledger), ledger.frames_unexplained), (30, 0));
@@ -560,9 +560,9 @@ mod tests {
     /// No other meter is reported as counting too much if frames are also missing.
     #[test]
     fn a_meter_that_is_short_is_not_the_fault_of_those_behind_it() {
-        let mut seen = ports(1000, 0, 0, 0);
-        seen.dut_in_rx_packets = 976;
-        let ledger = balance(&of_ports(1000, &seen, 0), None);
+        let mut observed = ports(1000, 0, 0, 0);
+        observed.dut_in_rx_packets = 976;
+        let ledger = balance(&of_ports(1000, &observed, 0), None);
         assert_eq!((ledger.frames_unexplained, ledger.not_exact.len()), (48, 0));
     }
 
@@ -582,13 +582,13 @@ mod tests {
         c.chain.meters[3] = Meter::exact(Stage::DutInput, "rx_packets", 990);
         c.chain.meters[4] = Meter::exact(Stage::DutOutput, "tx_packets", 970).behind(Place::Dut);
         let ledger = balance(&c, None);
-        let told: Vec<_> = ledger
+        let reported: Vec<_> = ledger
             .losses
             .iter()
             .map(|l| (l.place.words(), l.frames))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 ("in the switch".into(), 2),
                 ("in the switch".into(), 8),

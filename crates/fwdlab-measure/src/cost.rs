@@ -31,8 +31,8 @@ const FALSE_ALARM: f64 = 0.01;
 /// Returns the cost of a unit of this parameter: the shape that explains the runs best. `None` with
 /// fewer than three values or runs without a rate, and for a parameter that is meant to increase
 /// the rate.
-pub fn of_parameter(parameter: &str, runs: &[Run]) -> Option<Cost> {
-    match Sweep::is_of_resources(parameter) {
+pub fn parameter_cost(parameter: &str, runs: &[Run]) -> Option<Cost> {
+    match Sweep::is_resource_sweep(parameter) {
         true => None,
         false => fit(runs),
     }
@@ -54,7 +54,7 @@ pub fn fit(runs: &[Run]) -> Option<Cost> {
     let criterion =
         |residue: f64, parameters: f64| n * (residue.max(least) / n).ln() + parameters * n.ln();
     let nothing = vec![0.0; times.len()];
-    let level = Line::through(&nothing, &times, &weights);
+    let level = Line::fit_line(&nothing, &times, &weights);
     let mean = level.at_zero;
 
     let constant = Cost::Constant { frame_ns: mean };
@@ -67,7 +67,7 @@ pub fn fit(runs: &[Run]) -> Option<Cost> {
         }
     };
     let linear: Vec<f64> = runs.iter().map(|(value, _)| *value as f64).collect();
-    let line = Line::through(&linear, &times, &weights);
+    let line = Line::fit_line(&linear, &times, &weights);
     consider(
         criterion(line.residue, 2.0),
         line.is_rising().then(|| Cost::Linear {
@@ -77,7 +77,7 @@ pub fn fit(runs: &[Run]) -> Option<Cost> {
         }),
     );
     let doublings: Vec<f64> = linear.iter().map(|value| value.max(1.0).log2()).collect();
-    let line = Line::through(&doublings, &times, &weights);
+    let line = Line::fit_line(&doublings, &times, &weights);
     consider(
         criterion(line.residue, 2.0),
         line.is_rising().then(|| Cost::Logarithmic {
@@ -96,7 +96,7 @@ pub fn fit(runs: &[Run]) -> Option<Cost> {
                 .filter(|((value, _), _)| (*value > pair[0]) == beyond);
             let times: Vec<f64> = of.map(|(_, time)| *time).collect();
             let weights: Vec<f64> = times.iter().map(|time| time.powi(-2)).collect();
-            Line::through(&vec![0.0; times.len()], &times, &weights)
+            Line::fit_line(&vec![0.0; times.len()], &times, &weights)
         };
         let (before, after) = (part(false), part(true));
         let (low, high) = (before.at_zero, after.at_zero);
@@ -111,7 +111,7 @@ pub fn fit(runs: &[Run]) -> Option<Cost> {
             }),
         );
     }
-    let repeated = Repeated::of(&values, runs, &times);
+    let repeated = Repeated::from_runs(&values, runs, &times);
     Some(match repeated.misses(|value| time_at(&best.1, value)) {
         false => best.1,
         true => Cost::Stretches {
@@ -162,7 +162,7 @@ struct Repeated {
 }
 
 impl Repeated {
-    fn of(values: &[u64], runs: &[Run], times: &[f64]) -> Repeated {
+    fn from_runs(values: &[u64], runs: &[Run], times: &[f64]) -> Repeated {
         let mut squares = 0.0;
         let points: Vec<Point> = (values.iter())
             .map(|&value| {
@@ -204,7 +204,7 @@ impl Repeated {
 
     fn line(points: &[Point]) -> Line {
         let of = |of: fn(&Point) -> f64| points.iter().map(of).collect::<Vec<f64>>();
-        Line::through(
+        Line::fit_line(
             &of(|point| point.value as f64),
             &of(|point| point.time),
             &of(|point| point.runs * point.time.powi(-2)),
@@ -255,7 +255,7 @@ struct Line {
 }
 
 impl Line {
-    fn through(x: &[f64], y: &[f64], weights: &[f64]) -> Line {
+    fn fit_line(x: &[f64], y: &[f64], weights: &[f64]) -> Line {
         let all: f64 = weights.iter().sum();
         let mean = |of: &[f64]| of.iter().zip(weights).map(|(v, w)| v * w).sum::<f64>() / all;
         let (mean_x, mean_y) = (mean(x), mean(y));
@@ -320,7 +320,7 @@ mod tests {
         let y = [
             8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68,
         ];
-        let line = Line::through(&x, &y, &[1.0; 11]);
+        let line = Line::fit_line(&x, &y, &[1.0; 11]);
         let close = |value: f64, expect: f64| assert!((value - expect).abs() < 5e-5, "{value}");
         close(line.at_zero, 3.0001);
         close(line.slope, 0.5001);
@@ -372,7 +372,7 @@ mod tests {
     /// The case of the issue: 20 ns a rule, and a cliff. A line through both fits neither.
     #[test]
     fn a_line_that_misses_its_points_is_no_cost_of_one() {
-        let truth = |rules: u64| {
+        let actual = |rules: u64| {
             let cliff = if rules > 25 { 1.5 } else { 1.0 };
             cliff * (800.0 + 20.0 * rules as f64)
         };
@@ -380,13 +380,13 @@ mod tests {
             let Some(Cost::Stretches {
                 frame_ns,
                 stretches,
-            }) = fit(&runs(truth, noise, seed))
+            }) = fit(&runs(actual, noise, seed))
             else {
-                panic!("{:?}", fit(&runs(truth, noise, seed)))
+                panic!("{:?}", fit(&runs(actual, noise, seed)))
             };
             assert!((frame_ns / 800.0 - 1.0).abs() < 0.01, "{frame_ns}");
-            let told: Vec<(u64, u64)> = stretches.iter().map(|s| (s.from, s.to)).collect();
-            assert_eq!(told, [(0, 25), (25, 50), (50, 200)]);
+            let reported: Vec<(u64, u64)> = stretches.iter().map(|s| (s.from, s.to)).collect();
+            assert_eq!(reported, [(0, 25), (25, 50), (50, 200)]);
             for (stretch, slope) in [(stretches[0], 20.0), (stretches[2], 30.0)] {
                 let (low, high) = stretch.unit_ns_interval;
                 assert!(low - 0.5 < slope && slope < high + 0.5, "{stretch:?}");
@@ -397,8 +397,8 @@ mod tests {
 
     #[test]
     fn cores_cost_nothing() {
-        assert!(of_parameter("rules", &runs(|_| 800.0, 0.0, 1)).is_some());
-        assert_eq!(of_parameter("cores", &runs(|_| 800.0, 0.0, 1)), None);
+        assert!(parameter_cost("rules", &runs(|_| 800.0, 0.0, 1)).is_some());
+        assert_eq!(parameter_cost("cores", &runs(|_| 800.0, 0.0, 1)), None);
     }
 
     #[test]

@@ -49,7 +49,7 @@ mod tests {
         TrialRecord {
             trial: number,
             validity: Validity {
-                reasons: reasons.iter().map(|why| (*why).to_owned()).collect(),
+                reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
             },
             work: Some(Box::new(Work {
                 duration_s: 1.0,

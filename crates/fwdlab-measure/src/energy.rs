@@ -13,7 +13,7 @@ use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 
-use crate::procedure::{Course, Procedure, check_load};
+use crate::procedure::{Procedure, Progress, check_load};
 
 /// The load of an idle DUT: a frame per second keeps its neighbour entries alive.
 const IDLE_PPS: f64 = 1.0;
@@ -41,7 +41,7 @@ pub struct Energy {
     ahead: Vec<Option<f64>>,
     points: Vec<EnergyPoint>,
     forwarded_pps: f64,
-    course: Course,
+    progress: Progress,
 }
 
 impl Energy {
@@ -70,16 +70,16 @@ impl Energy {
         shares.sort_by(f64::total_cmp);
         shares.dedup();
         let begin = [Some(0.0), None];
-        let mut ahead: Vec<Option<f64>> = begin
+        let mut lookahead: Vec<Option<f64>> = begin
             .into_iter()
             .chain(shares.into_iter().map(Some))
             .collect();
-        ahead.reverse();
+        lookahead.reverse();
         Ok(Energy {
-            ahead,
+            ahead: lookahead,
             points: Vec::new(),
             forwarded_pps: 0.0,
-            course: Course::default(),
+            progress: Progress::default(),
             parameters,
         })
     }
@@ -121,7 +121,7 @@ impl Procedure for Energy {
         let share = *self
             .ahead
             .last()
-            .filter(|_| self.course.failure.is_none())?;
+            .filter(|_| self.progress.failure.is_none())?;
         let p = &self.parameters;
         let (load_pps, reason) = match share {
             None => (p.max_load_pps, "overload".to_owned()),
@@ -145,14 +145,14 @@ impl Procedure for Energy {
     }
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         let share = self.ahead.pop().flatten();
         let seconds = answer.duration_ns.max(1) as f64 / 1e9;
         let forwarding_rate_pps = answer.frames_received as f64 / seconds;
         if share.is_none() {
             self.forwarded_pps = forwarding_rate_pps;
             if answer.frames_received == 0 {
-                self.give_up(FORWARDS_NOTHING);
+                self.abort(FORWARDS_NOTHING);
             }
         }
         self.points.push(EnergyPoint {
@@ -168,8 +168,8 @@ impl Procedure for Energy {
         }
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
@@ -189,12 +189,12 @@ impl Procedure for Energy {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: self.parameters.frame_size,
-            verdict: self.course.verdict(verdict),
-            answered: is_done && has_read && self.course.failure.is_none(),
+            verdict: self.progress.verdict(verdict),
+            answered: is_done && has_read && self.progress.failure.is_none(),
             not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Energy(fwdlab_model::outcome::Energy { meters, points }),
         }]
     }
@@ -274,7 +274,7 @@ mod tests {
 
     /// docs/methodology.md, "Energy and cycles": 19 W at 15.1 Mpps are 1.258 uJ.
     #[test]
-    fn what_a_frame_costs_is_found() {
+    fn the_cost_of_a_frame_is_found() {
         let capacity = 15.1e6;
         let (outcome, loads) = measured(&|pps| Some(9.0 + 10.0 * pps / capacity), capacity);
         assert_eq!(loads, [1.0, 2.0 * capacity, 0.5 * capacity, capacity]);

@@ -11,7 +11,7 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::Sample;
 
-use crate::procedure::{Course, Procedure, REACHED_SHARE, check_load, sent_pps};
+use crate::procedure::{Procedure, Progress, REACHED_SHARE, check_load, sent_pps};
 
 /// Maximum number of trials.
 const MOST_TRIALS: usize = 16;
@@ -52,7 +52,7 @@ pub struct Equilibrium {
     has_turned: bool,
     steps: Vec<EquilibriumStep>,
     is_done: bool,
-    course: Course,
+    progress: Progress,
 }
 
 impl Equilibrium {
@@ -82,7 +82,7 @@ impl Equilibrium {
             has_turned: false,
             steps: Vec::new(),
             is_done: false,
-            course: Course::default(),
+            progress: Progress::default(),
             parameters,
         })
     }
@@ -95,7 +95,7 @@ impl Equilibrium {
 
 impl Procedure for Equilibrium {
     fn next_trial(&mut self) -> Option<Question> {
-        let ended = self.is_done || self.course.failure.is_some();
+        let ended = self.is_done || self.progress.failure.is_some();
         (!ended).then(|| {
             let p = &self.parameters;
             let trend = match self.went_up {
@@ -118,7 +118,7 @@ impl Procedure for Equilibrium {
     }
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         let samples = answer
             .samples
             .iter()
@@ -161,15 +161,15 @@ impl Procedure for Equilibrium {
         format!("{rate} of {before} frames/s came out: {word}")
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     /// Lowers the largest load to what the generator sent.
-    fn out_of_reach(&mut self, _: &Question, answer: &Answer, reason: &str) {
+    fn load_not_reached(&mut self, _: &Question, answer: &Answer, reason: &str) {
         let reached = REACHED_SHARE * sent_pps(answer);
         if reached * self.parameters.tolerance < 1.0 {
-            return self.give_up(reason);
+            return self.abort(reason);
         }
         self.parameters.max_load_pps = reached;
         self.load = reached as u64;
@@ -192,14 +192,14 @@ impl Procedure for Equilibrium {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered: self.is_done
-                && self.course.failure.is_none()
+                && self.progress.failure.is_none()
                 && last.is_some_and(|pps| pps > 0.0),
             not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Equilibrium(fwdlab_model::outcome::Equilibrium {
                 max_load_pps: p.max_load_pps,
                 tolerance: p.tolerance,
@@ -292,13 +292,13 @@ mod tests {
     fn at_the_ends() {
         let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, 1000.0)).unwrap();
         while let Some(question) = search.next_trial() {
-            let answer = crate::ahead::ideal(&question, 1e9);
+            let answer = crate::remaining::ideal(&question, 1e9);
             search.record(&question, &answer);
         }
         assert!(search.outcomes()[0].verdict.contains("may do more"));
         let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, 1000.0)).unwrap();
         while let Some(question) = search.next_trial() {
-            let answer = crate::ahead::ideal(&question, 0.0);
+            let answer = crate::remaining::ideal(&question, 0.0);
             search.record(&question, &answer);
         }
         assert_eq!(search.outcomes()[0].verdict, FORWARDS_NOTHING);

@@ -51,7 +51,7 @@ pub fn next(bursts: &[BurstRecord], p: &campaign::Exact) -> Next {
 }
 
 /// Returns true if no frame comes back: more bursts are useless.
-pub fn is_dead(bursts: &[BurstRecord]) -> bool {
+pub fn lost_all_frames(bursts: &[BurstRecord]) -> bool {
     !bursts.is_empty() && bursts.iter().all(|burst| burst.received == 0)
 }
 
@@ -201,7 +201,7 @@ pub fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
             let verdict = format!("{:.1} instructions per frame", found.instructions_per_frame);
             (found, verdict, true)
         }
-        Err(why) => {
+        Err(reason) => {
             let found = Exact {
                 image: record.image.clone(),
                 kernel: record.kernel.clone(),
@@ -216,7 +216,7 @@ pub fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
                 functions: Vec::new(),
                 difference: None,
             };
-            (found, why, false)
+            (found, reason, false)
         }
     };
     let mut warnings = Vec::new();
@@ -241,7 +241,7 @@ pub fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
 
 /// Combines boots of one test case: the median of their results, with an interval no narrower than
 /// their differences.
-pub fn together(found: &[&Exact]) -> Option<Exact> {
+pub fn combine(found: &[&Exact]) -> Option<Exact> {
     let first = *found.first()?;
     let of = |value: fn(&Exact) -> f64| median(&found.iter().map(|f| value(f)).collect::<Vec<_>>());
     let values = of(|f| f.instructions_per_frame);
@@ -309,7 +309,7 @@ fn functions(reference: &Exact, this: &Exact) -> Vec<FunctionShare> {
 /// its control, whose iterations these are.
 pub fn compare(cases: &mut [TestCase], reference: &str, control: &[Iteration]) {
     let controls: Vec<&Exact> = control.iter().filter_map(found).collect();
-    let control = together(&controls);
+    let control = combine(&controls);
     let is_reference = |case: &TestCase| case.case.configuration == reference;
     let first_of_all = cases.iter().position(is_reference);
     for at in 0..cases.len() {
@@ -444,9 +444,9 @@ mod tests {
     fn bursts_are_sent_until_the_median_is_known() {
         let p = campaign::Exact::default();
         let mut made: Vec<BurstRecord> = Vec::new();
-        let mut truth = [PLAIN.iter().cycle(), PAST.iter().cycle()];
+        let mut actual = [PLAIN.iter().cycle(), PAST.iter().cycle()];
         while let Next::Burst(way) = next(&made, &p) {
-            let value = *truth[way as usize].next().unwrap();
+            let value = *actual[way as usize].next().unwrap();
             made.extend(bursts(way, &[value]));
         }
         let of = |way| made.iter().filter(|burst| burst.way == way).count();
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_costs_what_it_costs() {
+    fn the_cost_of_a_rule_is_found() {
         let (plain, rule) = (boot(&PLAIN, &PAST), boot(&RULE, &PAST));
         let (plain, rule) = (judge(&plain).unwrap(), judge(&rule).unwrap());
         assert_eq!((plain.warm_up, plain.bursts), (1, 5));
@@ -498,14 +498,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_says_why() {
+    fn unusable_bursts_have_a_reason() {
         let mut dead = boot(&PLAIN, &PAST);
         for burst in &mut dead.bursts {
             burst.received = 0;
         }
-        assert!(is_dead(&dead.bursts));
-        let why = judge(&dead).unwrap_err();
-        assert_eq!(why, "did not forward: 0 of 120000 frames came back");
+        assert!(lost_all_frames(&dead.bursts));
+        let reason = judge(&dead).unwrap_err();
+        assert_eq!(reason, "did not forward: 0 of 120000 frames came back");
         let short = boot(&PLAIN[..3], &PAST);
         assert_eq!(judge(&short).unwrap_err(), "only 3 bursts were made");
         let mut invalid = boot(&PLAIN, &PAST);
@@ -554,10 +554,10 @@ mod tests {
             let through = PLAIN.map(|value| value + more);
             judge(&boot(&through, &PAST)).unwrap()
         });
-        let all = together(&boots.iter().collect::<Vec<_>>()).unwrap();
+        let all = combine(&boots.iter().collect::<Vec<_>>()).unwrap();
         assert!((all.instructions_per_frame - 4803.9).abs() < 0.2, "{all:?}");
         let [low, high] = all.interval;
         assert!((high - low - 32.0).abs() < 0.5, "{low} to {high}");
-        assert!(together(&[]).is_none());
+        assert!(combine(&[]).is_none());
     }
 }

@@ -50,7 +50,10 @@ pub fn expected(campaign: &Campaign, earlier: &[Summary]) -> Option<Expected> {
         Counting::Trials | Counting::Windows => false,
         Counting::Instructions => return None,
     };
-    let each: Vec<Vec<f64>> = earlier.iter().map(|one| of_summary(one, paired)).collect();
+    let each: Vec<Vec<f64>> = earlier
+        .iter()
+        .map(|one| summary_variation(one, paired))
+        .collect();
     let runs = each.iter().filter(|found| !found.is_empty()).count();
     let variations = each.concat();
     let figures = variations.len();
@@ -108,8 +111,8 @@ impl Expected {
             ),
             _ => format!(
                 "{varies} by {variation_percent:.1} %, as in {} of {} on this test bed",
-                several(*figures, "figure"),
-                several(*runs, "earlier run")
+                plural(*figures, "figure"),
+                plural(*runs, "earlier run")
             ),
         };
         format!(
@@ -118,17 +121,17 @@ impl Expected {
     }
 }
 
-fn several(n: usize, what: &str) -> String {
+fn plural(n: usize, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {what}{plural}")
 }
 
 /// Returns the variation of the first figure of each test case.
-fn of_summary(summary: &Summary, paired: bool) -> Vec<f64> {
+fn summary_variation(summary: &Summary, paired: bool) -> Vec<f64> {
     let enough = |values: &[f64]| values.len() >= FEWEST;
     let first = summary.test_cases.iter().filter_map(|case| {
-        let wanted = |unit: Unit| paired == (unit == Unit::Percent);
-        let mut figures = case.figures.iter().filter(|figure| wanted(figure.unit));
+        let requested = |unit: Unit| paired == (unit == Unit::Percent);
+        let mut figures = case.figures.iter().filter(|figure| requested(figure.unit));
         let figure = figures.find(|figure| enough(&figure.values))?;
         match paired {
             true => Sample::new(figure.values.clone()).ok()?.stdev(),
@@ -155,7 +158,7 @@ mod tests {
     /// (t.975 + t.80) with 8 degrees of freedom times √(2/5) is 2.02; for pairs, with 4 of them and
     /// √(1/5), 1.66.
     #[test]
-    fn what_is_shown_follows_from_iterations_and_variation() {
+    fn the_detectable_difference_follows_from_iterations_and_variation() {
         let found = of("[procedure]\nid = 'mrr'").unwrap();
         assert!((found.detectable_percent - 2.021 * VARIATION_PERCENT).abs() < 0.01);
         assert!(
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_runs_tell_how_much_figures_vary() {
+    fn the_variation_is_estimated_from_earlier_runs() {
         let iteration = |(pps, n): (f64, u32)| {
             let mut made = crate::precision::tests::iteration(n, Some(pps));
             made.iteration = n;

@@ -2,7 +2,7 @@
 //!
 //! A finding is a function of a trial and of the counters of its DUT's host. Every threshold is in
 //! [`limits`] with its reason; nothing below it is reported, because ten findings at once are
-//! ignored. Start with [`of_trial`].
+//! ignored. Start with [`trial_findings`].
 
 use std::collections::BTreeMap;
 
@@ -189,17 +189,17 @@ pub fn of_trials(trials: &[&TrialRecord]) -> Vec<Finding> {
         .collect();
     let mut found: BTreeMap<(Cause, String), Finding> = BTreeMap::new();
     for trial in &read {
-        for one in of_trial(trial) {
+        for one in trial_findings(trial) {
             let trials = one.trials;
             let key = (one.cause, one.setting.clone());
             let strength = |finding: &Finding| finding.evidence.first().map_or(0.0, |e| e.value);
             match found.get_mut(&key) {
                 Some(known) => {
-                    let seen = known.trials + trials;
+                    let observed = known.trials + trials;
                     if strength(&one) > strength(known) {
                         *known = one;
                     }
-                    known.trials = seen;
+                    known.trials = observed;
                 }
                 None => drop(found.insert(key, one)),
             }
@@ -214,30 +214,30 @@ pub fn of_trials(trials: &[&TrialRecord]) -> Vec<Finding> {
 }
 
 /// Returns the findings in one trial; none without telemetry.
-pub fn of_trial(trial: &TrialRecord) -> Vec<Finding> {
-    let Some(told) = trial.telemetry.as_deref() else {
+pub fn trial_findings(trial: &TrialRecord) -> Vec<Finding> {
+    let Some(readings) = trial.telemetry.as_deref() else {
         return Vec::new();
     };
-    let cpus = Cpus::of(told, trial.duration_s);
+    let cpus = Cpus::from_telemetry(readings, trial.duration_s);
     let mut found = Vec::new();
     found.extend(generator_limited(trial));
-    found.extend(hot_queues(told, trial.stream.flows));
-    found.extend(few_queues(told, &cpus));
-    found.extend(idle_cores(told, &cpus));
-    found.extend(far_nodes(told));
-    found.extend(flow_control(told));
-    found.extend(breaking_offloads(told));
-    found.extend(moving_interrupts(told));
-    found.extend(different_bytes(told));
-    found.extend(starved(told));
-    found.extend(at_limit(told));
+    found.extend(hot_queues(readings, trial.stream.flows));
+    found.extend(few_queues(readings, &cpus));
+    found.extend(idle_cores(readings, &cpus));
+    found.extend(far_nodes(readings));
+    found.extend(flow_control(readings));
+    found.extend(breaking_offloads(readings));
+    found.extend(moving_interrupts(readings));
+    found.extend(different_bytes(readings));
+    found.extend(starved(readings));
+    found.extend(at_limit(readings));
     let lost = u64::try_from(trial.ledger.frames_lost).unwrap_or(0);
     found.extend(drops(
-        told,
+        readings,
         lost,
         OVERLOADS.contains(&trial.procedure.as_str()),
     ));
-    found.extend(squeezed(told, lost, trial.duration_s));
+    found.extend(squeezed(readings, lost, trial.duration_s));
     found
 }
 
@@ -272,8 +272,12 @@ fn remedied(found: Finding, commands: impl IntoIterator<Item = String>) -> Findi
 }
 
 /// Chooses the text for the DUT's system: FreeBSD has other tools.
-fn for_system(told: &Telemetry, linux: impl Into<String>, freebsd: impl Into<String>) -> String {
-    match told.system {
+fn for_system(
+    telemetry: &Telemetry,
+    linux: impl Into<String>,
+    freebsd: impl Into<String>,
+) -> String {
+    match telemetry.system {
         System::Linux => linux.into(),
         System::FreeBsd => freebsd.into(),
     }
@@ -327,8 +331,8 @@ struct Cpus<'a> {
 }
 
 impl Cpus<'_> {
-    fn of(told: &Telemetry, load_s: f64) -> Cpus<'_> {
-        let own = told.cpus.iter().filter(|cpu| cpu.forwards);
+    fn from_telemetry(telemetry: &Telemetry, load_s: f64) -> Cpus<'_> {
+        let own = telemetry.cpus.iter().filter(|cpu| cpu.forwards);
         let worked = |cpu: &CpuShare| {
             let ticks = cpu.busy_ratio() * cpu.ticks as f64;
             // the load is shorter than the time between the readings, and a tick of 10 ms may or
@@ -371,17 +375,17 @@ fn generator_limited(trial: &TrialRecord) -> Option<Finding> {
 }
 
 /// Returns receive queues by port.
-fn by_port(told: &Telemetry) -> BTreeMap<&str, Vec<&QueueShare>> {
+fn by_port(telemetry: &Telemetry) -> BTreeMap<&str, Vec<&QueueShare>> {
     let mut ports: BTreeMap<&str, Vec<&QueueShare>> = BTreeMap::new();
-    for queue in told.queues.iter().filter(|queue| queue.way == Way::Rx) {
+    for queue in telemetry.queues.iter().filter(|queue| queue.way == Way::Rx) {
         ports.entry(&queue.port).or_default().push(queue);
     }
     ports
 }
 
-fn hot_queues(told: &Telemetry, flows: u32) -> Vec<Finding> {
+fn hot_queues(telemetry: &Telemetry, flows: u32) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (port, queues) in by_port(told) {
+    for (port, queues) in by_port(telemetry) {
         let all: u64 = queues.iter().map(|queue| queue.packets).sum();
         let Some(hot) = queues.iter().max_by_key(|queue| queue.packets) else {
             continue;
@@ -403,7 +407,7 @@ fn hot_queues(told: &Telemetry, flows: u32) -> Vec<Finding> {
             ("packets of all queues", all as f64, "packets"),
         ];
         let setting = for_system(
-            told,
+            telemetry,
             format!(
                 "more flows; what is hashed (ethtool -n {port} rx-flow-hash udp4) and to where (ethtool -x {port})"
             ),
@@ -417,12 +421,12 @@ fn hot_queues(told: &Telemetry, flows: u32) -> Vec<Finding> {
     found
 }
 
-fn few_queues(told: &Telemetry, cpus: &Cpus<'_>) -> Vec<Finding> {
+fn few_queues(telemetry: &Telemetry, cpus: &Cpus<'_>) -> Vec<Finding> {
     let Some((busiest, worked)) = cpus.busiest() else {
         return Vec::new();
     };
     let mut found = Vec::new();
-    for (port, count) in &told.ports {
+    for (port, count) in &telemetry.ports {
         let Some(queues) = count.rx_queues else {
             continue;
         };
@@ -442,7 +446,7 @@ fn few_queues(told: &Telemetry, cpus: &Cpus<'_>) -> Vec<Finding> {
             ("work of the busiest CPU", worked, "ratio"),
         ];
         let setting = for_system(
-            told,
+            telemetry,
             format!(
                 "ethtool -l {port}; packet steering: /sys/class/net/{port}/queues/rx-*/rps_cpus"
             ),
@@ -454,7 +458,7 @@ fn few_queues(told: &Telemetry, cpus: &Cpus<'_>) -> Vec<Finding> {
         let one = finding(Cause::FewQueues, sentence, &evidence, setting);
         // a veth pair cannot get more queues than it was created with; a card reports its own
         // maximum; FreeBSD needs a reboot for it
-        let command = match (told.system, count.driver.as_deref()) {
+        let command = match (telemetry.system, count.driver.as_deref()) {
             (System::Linux, Some("veth")) => {
                 let cpus = mask(cpus.own.iter().map(|(cpu, _)| cpu.cpu));
                 (0..queues)
@@ -470,7 +474,7 @@ fn few_queues(told: &Telemetry, cpus: &Cpus<'_>) -> Vec<Finding> {
     found
 }
 
-fn idle_cores(told: &Telemetry, cpus: &Cpus<'_>) -> Option<Finding> {
+fn idle_cores(telemetry: &Telemetry, cpus: &Cpus<'_>) -> Option<Finding> {
     let (busiest, worked) = cpus.busiest()?;
     let idle = (cpus.own.iter()).filter(|(_, worked)| *worked <= limits::CPU_IDLE);
     let idle: Vec<u32> = idle.map(|(cpu, _)| cpu.cpu).collect();
@@ -497,7 +501,7 @@ fn idle_cores(told: &Telemetry, cpus: &Cpus<'_>) -> Option<Finding> {
         ("CPUs that may forward", cpus.own.len() as f64, "CPUs"),
     ];
     let setting = for_system(
-        told,
+        telemetry,
         "queues and their interrupts (/proc/irq/*/smp_affinity_list), packet steering (rps_cpus), the number of flows",
         "queues and their interrupts (vmstat -i; cpuset -l CPU -x IRQ), which threads run where (top -HSP), netisr (netstat -Q, \
          net.isr.maxthreads, net.isr.bindthreads), the number of flows",
@@ -505,13 +509,13 @@ fn idle_cores(told: &Telemetry, cpus: &Cpus<'_>) -> Option<Finding> {
     Some(finding(Cause::IdleCores, sentence, &evidence, setting))
 }
 
-fn far_nodes(told: &Telemetry) -> Vec<Finding> {
+fn far_nodes(telemetry: &Telemetry) -> Vec<Finding> {
     let works = |cpu: &&CpuShare| {
         cpu.forwards && cpu.softirq_ratio + cpu.system_ratio >= limits::CPU_FORWARDS
     };
-    let at_work: Vec<&CpuShare> = told.cpus.iter().filter(works).collect();
+    let at_work: Vec<&CpuShare> = telemetry.cpus.iter().filter(works).collect();
     let mut found = Vec::new();
-    for (port, count) in &told.ports {
+    for (port, count) in &telemetry.ports {
         let Some(node) = count.node else { continue };
         let far = at_work
             .iter()
@@ -532,7 +536,7 @@ fn far_nodes(told: &Telemetry) -> Vec<Finding> {
             ("CPUs at work", at_work.len() as f64, "CPUs"),
         ];
         let how = for_system(
-            told,
+            telemetry,
             "/proc/irq/*/smp_affinity_list",
             "cpuset -l CPU -x IRQ (vmstat -i)",
         );
@@ -544,9 +548,9 @@ fn far_nodes(told: &Telemetry) -> Vec<Finding> {
     found
 }
 
-fn flow_control(told: &Telemetry) -> Vec<Finding> {
+fn flow_control(telemetry: &Telemetry) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (port, count) in &told.ports {
+    for (port, count) in &telemetry.ports {
         for (name, frames) in &count.pauses {
             let sent = name.contains("tx");
             let sentence = format!(
@@ -560,22 +564,22 @@ fn flow_control(told: &Telemetry) -> Vec<Finding> {
             );
             let evidence = [("pause frames", *frames as f64, "frames")];
             let how = for_system(
-                told,
+                telemetry,
                 format!("ethtool -A {port} rx off tx off"),
                 format!("sysctl {0}.fc=0 (of cxl: {0}.pause_settings=0)", tree(port)),
             );
             let setting = format!("{how}, and the same on the other end");
             let one = finding(Cause::FlowControl, sentence, &evidence, setting);
             let command = format!("ethtool -A {port} autoneg off rx off tx off");
-            let is_linux = told.system == System::Linux && count.driver.is_some();
+            let is_linux = telemetry.system == System::Linux && count.driver.is_some();
             found.push(remedied(one, is_linux.then_some(command)));
         }
     }
     found
 }
 
-fn breaking_offloads(told: &Telemetry) -> Vec<Finding> {
-    let on = told
+fn breaking_offloads(telemetry: &Telemetry) -> Vec<Finding> {
+    let on = telemetry
         .ports
         .iter()
         .filter(|(_, count)| count.lro == Some(true));
@@ -585,7 +589,7 @@ fn breaking_offloads(told: &Telemetry) -> Vec<Finding> {
         );
         let evidence = [("large-receive-offload", 1.0, "ports")];
         let command = for_system(
-            told,
+            telemetry,
             format!("ethtool -K {port} lro off"),
             format!("ifconfig {port} -lro"),
         );
@@ -595,8 +599,8 @@ fn breaking_offloads(told: &Telemetry) -> Vec<Finding> {
     on.map(of).collect()
 }
 
-fn moving_interrupts(told: &Telemetry) -> Option<Finding> {
-    let moved = told
+fn moving_interrupts(telemetry: &Telemetry) -> Option<Finding> {
+    let moved = telemetry
         .interrupts
         .iter()
         .filter_map(|one| Some((one, one.moved.as_ref()?)));
@@ -610,12 +614,12 @@ fn moving_interrupts(told: &Telemetry) -> Option<Finding> {
     );
     let evidence = [("interrupts that moved", moved.len() as f64, "interrupts")];
     let setting = for_system(
-        told,
+        telemetry,
         "systemctl stop irqbalance, and give every interrupt its CPU",
         "give every interrupt its CPU: cpuset -l CPU -x IRQ (vmstat -i)",
     );
     let one = finding(Cause::MovingInterrupts, sentence, &evidence, setting);
-    let is_linux = told.system == System::Linux;
+    let is_linux = telemetry.system == System::Linux;
     Some(remedied(
         one,
         is_linux.then(|| "systemctl stop irqbalance".to_owned()),
@@ -624,18 +628,18 @@ fn moving_interrupts(told: &Telemetry) -> Option<Finding> {
 
 /// Compares bytes per packet if the same frames arrive and leave: a router does not make them
 /// longer.
-fn different_bytes(told: &Telemetry) -> Option<Finding> {
+fn different_bytes(telemetry: &Telemetry) -> Option<Finding> {
     let each = |packets: u64, bytes: u64| {
         (packets >= limits::PACKETS).then(|| bytes as f64 / packets as f64)
     };
-    let mut came: Vec<(&str, f64)> = Vec::new();
+    let mut returned: Vec<(&str, f64)> = Vec::new();
     let mut went = Vec::new();
-    for (port, count) in &told.ports {
-        came.extend(each(count.rx_packets, count.rx_bytes).map(|bytes| (port.as_str(), bytes)));
+    for (port, count) in &telemetry.ports {
+        returned.extend(each(count.rx_packets, count.rx_bytes).map(|bytes| (port.as_str(), bytes)));
         went.extend(each(count.tx_packets, count.tx_bytes).map(|bytes| (port.as_str(), bytes)));
     }
     // with traffic in both directions it is unknown which frames came back where
-    let ([(input, rx)], [(output, tx)]) = (&came[..], &went[..]) else {
+    let ([(input, rx)], [(output, tx)]) = (&returned[..], &went[..]) else {
         return None;
     };
     let differ = (rx - tx).abs();
@@ -660,8 +664,8 @@ fn different_bytes(told: &Telemetry) -> Option<Finding> {
     ))
 }
 
-fn starved(told: &Telemetry) -> Option<Finding> {
-    let (gap, every) = (told.gap_s?, told.every_s?);
+fn starved(telemetry: &Telemetry) -> Option<Finding> {
+    let (gap, every) = (telemetry.gap_s?, telemetry.every_s?);
     if gap < limits::GAP * every {
         return None;
     }
@@ -673,16 +677,16 @@ fn starved(told: &Telemetry) -> Option<Finding> {
         ("time between samples", every, "s"),
     ];
     let setting = for_system(
-        told,
+        telemetry,
         "a CPU for programs: interrupts of ports on the others, net.core.netdev_budget_usecs, threaded NAPI",
         "a CPU for programs: interrupts of ports on the others (cpuset -l CPU -x IRQ); which threads take it: top -HSP",
     );
     Some(finding(Cause::Starved, sentence, &evidence, setting))
 }
 
-fn at_limit(told: &Telemetry) -> Vec<Finding> {
+fn at_limit(telemetry: &Telemetry) -> Vec<Finding> {
     let mut found = Vec::new();
-    for (name, size) in &told.sizes {
+    for (name, size) in &telemetry.sizes {
         let Some(limit) = size.limit.filter(|limit| *limit > 0) else {
             continue;
         };
@@ -706,7 +710,7 @@ fn at_limit(told: &Telemetry) -> Vec<Finding> {
                 "net.netfilter.nf_conntrack_max and nf_conntrack_buckets, timeouts of connections"
             }
             "pf states" => "set limit states in pf.conf (pfctl -sm, pfctl -si), timeouts of states",
-            name if name.starts_with("memory") => match told.system {
+            name if name.starts_with("memory") => match telemetry.system {
                 System::Linux => "memory of the DUT: tables, rings (ethtool -g), other programs",
                 System::FreeBsd => {
                     "memory of the DUT: vmstat -z, netstat -m, other programs (top -o res)"
@@ -727,11 +731,11 @@ fn at_limit(told: &Telemetry) -> Vec<Finding> {
 }
 
 /// Returns true for a counter of full rings. On a veth pair, input drops are such a counter.
-fn is_ring(told: &Telemetry, counter: &str) -> bool {
+fn is_ring(telemetry: &Telemetry, counter: &str) -> bool {
     let Some((port, name)) = counter.split_once(' ') else {
         return false;
     };
-    let Some(count) = told.ports.get(port) else {
+    let Some(count) = telemetry.ports.get(port) else {
         return false;
     };
     let is_veth = count.driver.as_deref() == Some("veth");
@@ -739,10 +743,10 @@ fn is_ring(told: &Telemetry, counter: &str) -> bool {
         || is_veth && (name == "rx_dropped" || name.ends_with("_drops"))
 }
 
-fn drops(told: &Telemetry, lost: u64, is_overload: bool) -> Vec<Finding> {
+fn drops(telemetry: &Telemetry, lost: u64, is_overload: bool) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     let mut rings: Option<(&String, &u64)> = None;
-    for (counter, frames) in &told.drops {
+    for (counter, frames) in &telemetry.drops {
         let share = *frames as f64 / lost.max(1) as f64;
         if lost == 0 || share < limits::DROPS {
             continue;
@@ -760,18 +764,18 @@ fn drops(told: &Telemetry, lost: u64, is_overload: bool) -> Vec<Finding> {
             let sentence = format!("{words}: the backlog of the CPU was full");
             let setting = "net.core.netdev_max_backlog; flows on more CPUs (rps_cpus)";
             found.push(finding(Cause::SoftnetFull, sentence, &evidence, setting));
-        } else if is_ring(told, counter) {
+        } else if is_ring(telemetry, counter) {
             // most cards count the same frames under several names: report the largest
             if rings.is_none_or(|(_, most)| frames > most) {
                 rings = Some((counter, frames));
             }
-        } else if let Some((_, why, setting)) =
+        } else if let Some((_, reason, setting)) =
             REASONS.iter().find(|(word, ..)| counter.contains(word))
         {
-            let sentence = format!("{words}: {why}");
+            let sentence = format!("{words}: {reason}");
             let one = finding(Cause::Dropped, sentence, &evidence, *setting);
             // the stricter one of `all` and the port's own setting applies
-            let ports = told.ports.keys().map(String::as_str);
+            let ports = telemetry.ports.keys().map(String::as_str);
             let filters = std::iter::once("all").chain(ports);
             let filters = filters.map(|port| format!("sysctl -w net.ipv4.conf.{port}.rp_filter=0"));
             found.push(match counter.contains("IPReversePathFilter") {
@@ -793,7 +797,7 @@ fn drops(told: &Telemetry, lost: u64, is_overload: bool) -> Vec<Finding> {
             ("frames lost", lost as f64, "frames"),
         ];
         let setting = for_system(
-            told,
+            telemetry,
             format!(
                 "what the CPU does with a frame; then ethtool -g {port} and its queues, ethtool -l {port}"
             ),
@@ -808,8 +812,8 @@ fn drops(told: &Telemetry, lost: u64, is_overload: bool) -> Vec<Finding> {
     found
 }
 
-fn squeezed(told: &Telemetry, lost: u64, load_s: f64) -> Option<Finding> {
-    let most = told.softnet.iter().max_by_key(|cpu| cpu.squeezed)?;
+fn squeezed(telemetry: &Telemetry, lost: u64, load_s: f64) -> Option<Finding> {
+    let most = telemetry.softnet.iter().max_by_key(|cpu| cpu.squeezed)?;
     let per_s = most.squeezed as f64 / load_s.max(0.01);
     if lost == 0 || per_s < limits::SQUEEZED_PER_S {
         return None;
@@ -835,17 +839,17 @@ pub fn named(ratio: f64) -> Option<&'static str> {
 /// Finds meters that differ from their neighbours by a known factor, in all trials that can show
 /// it. Needs no telemetry, and includes trials that these meters made invalid.
 fn factors(trials: &[&TrialRecord]) -> Vec<Finding> {
-    let mut seen: BTreeMap<Stage, Vec<(u64, u64)>> = BTreeMap::new();
+    let mut observed: BTreeMap<Stage, Vec<(u64, u64)>> = BTreeMap::new();
     for trial in trials {
-        for (stage, reads, passed) in beside(&trial.counters) {
+        for (stage, reads, passed) in neighbour_readings(&trial.counters) {
             // with fewer frames, one frame is a larger share than the limit
             if passed as f64 * limits::RATIO >= 2.0 {
-                seen.entry(stage).or_default().push((reads, passed));
+                observed.entry(stage).or_default().push((reads, passed));
             }
         }
     }
     let mut found = Vec::new();
-    for (stage, pairs) in seen {
+    for (stage, pairs) in observed {
         let names = pairs
             .iter()
             .map(|(reads, expected)| named(*reads as f64 / *expected as f64));
@@ -882,7 +886,7 @@ fn factors(trials: &[&TrialRecord]) -> Vec<Finding> {
 /// Returns each meter's reading, and the frames that passed it according to the nearest trusted
 /// meter towards the end of the chain: the ends are trusted, and meters that agree with a trusted
 /// one.
-fn beside(counters: &Counters) -> Vec<(Stage, u64, u64)> {
+fn neighbour_readings(counters: &Counters) -> Vec<(Stage, u64, u64)> {
     let meters = &counters.chain.meters;
     let dut = meters
         .iter()
@@ -894,9 +898,9 @@ fn beside(counters: &Counters) -> Vec<(Stage, u64, u64)> {
         let Some(passed) = meter.passed() else {
             continue;
         };
-        let came = passed + meter.frames_dropped();
-        all.push((meter.stage.clone(), came, believed));
-        if came == believed {
+        let returned = passed + meter.frames_dropped();
+        all.push((meter.stage.clone(), returned, believed));
+        if returned == believed {
             believed = passed;
         }
     }
@@ -927,7 +931,7 @@ mod tests {
     use crate::conservation::balance;
 
     /// A trial of a second with these frames sent and received, all by exact meters.
-    fn trial(sent: u64, received: u64, told: Telemetry) -> TrialRecord {
+    fn trial(sent: u64, received: u64, readings: Telemetry) -> TrialRecord {
         let counters = Counters {
             generator_sent: sent,
             receiver_received: received,
@@ -969,15 +973,15 @@ mod tests {
             ledger: balance(&counters, None),
             counters,
             work: None,
-            telemetry: Some(Box::new(told)),
+            telemetry: Some(Box::new(readings)),
             asked: None,
             validity: Validity::default(),
         }
     }
 
     /// Findings with telemetry, in a trial that lost 20,000 of 100,000 frames.
-    fn found(told: Telemetry) -> Vec<Cause> {
-        let found = of_trial(&trial(100_000, 80_000, told));
+    fn found(telemetry: Telemetry) -> Vec<Cause> {
+        let found = trial_findings(&trial(100_000, 80_000, telemetry));
         for one in &found {
             assert!(
                 !one.evidence.is_empty() && !one.setting.is_empty(),
@@ -1046,7 +1050,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_idle_beside_one_at_its_limit() {
+    fn idle_cores_next_to_a_saturated_one_are_found() {
         // 0.72 of 1.25 s are 0.9 of the second of load
         assert_eq!(found(cpus(&[0.72, 0.2])), [Cause::IdleCores]);
         assert_eq!(found(cpus(&[0.71, 0.2])), []);
@@ -1084,15 +1088,15 @@ mod tests {
     #[test]
     fn a_port_on_another_node() {
         let on = |node, softirq| {
-            let mut told = cpus(&[softirq]);
-            told.cpus[0].node = Some(1);
+            let mut telemetry = cpus(&[softirq]);
+            telemetry.cpus[0].node = Some(1);
             let count = PortCount {
                 node: Some(node),
                 ..PortCount::default()
             };
             Telemetry {
                 ports: [("eth0".into(), count)].into(),
-                ..told
+                ..telemetry
             }
         };
         assert_eq!(found(on(0, 0.1)), [Cause::FarNode]);
@@ -1134,7 +1138,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_are_told_from_a_tenth_of_the_loss_on() {
+    fn drops_are_reported_from_a_tenth_of_the_loss() {
         let dropped = |name: &str, frames| Telemetry {
             drops: [(name.to_owned(), frames)].into(),
             ..port(PortCount::default())
@@ -1148,7 +1152,7 @@ mod tests {
         ] {
             assert_eq!(found(dropped(name, 2000)), [cause], "{name}");
             assert_eq!(found(dropped(name, 1999)), [], "{name}");
-            let nothing_lost = of_trial(&trial(10, 10, dropped(name, 2000)));
+            let nothing_lost = trial_findings(&trial(10, 10, dropped(name, 2000)));
             assert_eq!(nothing_lost, [], "{name}");
         }
         // on a card the kernel counts frames that it does not need; on a veth it is the ring
@@ -1158,7 +1162,11 @@ mod tests {
         assert_eq!(found(veth.clone()), [Cause::RingFull]);
         let mut overload = trial(100_000, 80_000, veth);
         overload.procedure = "maxfwd".into();
-        assert_eq!(of_trial(&overload), [], "it is what that procedure does");
+        assert_eq!(
+            trial_findings(&overload),
+            [],
+            "it is what that procedure does"
+        );
         let squeezed = |times| Telemetry {
             softnet: vec![Softnet {
                 squeezed: times,
@@ -1202,7 +1210,10 @@ mod tests {
         let with = |lost: u64, not_sent: u64| {
             let mut one = trial(100_000, 100_000 - lost, Telemetry::default());
             one.ledger.frames_not_sent = not_sent;
-            of_trial(&one).iter().map(|f| f.cause).collect::<Vec<_>>()
+            trial_findings(&one)
+                .iter()
+                .map(|f| f.cause)
+                .collect::<Vec<_>>()
         };
         assert_eq!(with(0, 2000), [Cause::GeneratorLimited]);
         assert_eq!(with(0, 1000), [], "just below one percent");
@@ -1210,7 +1221,7 @@ mod tests {
     }
 
     /// A meter that is wrong by a factor, in trials with different loads.
-    fn lying(factor: f64, trials: u64) -> Vec<Finding> {
+    fn wrong_meter(factor: f64, trials: u64) -> Vec<Finding> {
         let all: Vec<TrialRecord> = (1..=trials)
             .map(|n| {
                 let mut one = trial(n * 100_000, n * 90_000, Telemetry::default());
@@ -1236,7 +1247,7 @@ mod tests {
             (1.0 / 1.024, "a thousand that is 1024"),
             (2.0, "counted twice"),
         ] {
-            let found = lying(factor, 3);
+            let found = wrong_meter(factor, 3);
             assert_eq!(found.len(), 1, "{found:?}");
             assert_eq!(found[0].cause, Cause::CountersDisagree);
             let sentence = &found[0].sentence;
@@ -1245,11 +1256,11 @@ mod tests {
                 "{sentence}"
             );
         }
-        assert_eq!(lying(1.024, 2), [], "chance may do it twice");
-        assert_eq!(lying(1.0, 3), []);
-        assert_eq!(lying(1.0242, 3), []);
+        assert_eq!(wrong_meter(1.024, 2), [], "chance may do it twice");
+        assert_eq!(wrong_meter(1.0, 3), []);
+        assert_eq!(wrong_meter(1.0242, 3), []);
         assert_eq!(
-            lying(0.9, 3),
+            wrong_meter(0.9, 3),
             [],
             "a factor without a name is not explained"
         );
@@ -1280,7 +1291,7 @@ mod tests {
 
     #[test]
     fn bytes_that_differ_by_what_is_on_the_wire() {
-        let with = |came: f64, went: f64| {
+        let with = |returned: f64, went: f64| {
             let count = |rx: f64, tx: f64| PortCount {
                 rx_packets: if rx > 0.0 { 1000 } else { 0 },
                 rx_bytes: (rx * 1000.0) as u64,
@@ -1289,10 +1300,10 @@ mod tests {
                 ..PortCount::default()
             };
             let ports = [
-                ("eth0".to_owned(), count(came, 0.0)),
+                ("eth0".to_owned(), count(returned, 0.0)),
                 ("eth1".to_owned(), count(0.0, went)),
             ];
-            of_trial(&trial(
+            trial_findings(&trial(
                 1000,
                 1000,
                 Telemetry {
@@ -1301,7 +1312,7 @@ mod tests {
                 },
             ))
         };
-        let words = |came, went| with(came, went)[0].sentence.clone();
+        let words = |returned, went| with(returned, went)[0].sentence.clone();
         assert!(words(64.0, 60.0).contains("4 bytes are the FCS"));
         assert!(words(60.0, 84.0).contains("24 bytes are FCS, preamble and gap"));
         assert_eq!(with(60.0, 60.0), []);
@@ -1309,7 +1320,7 @@ mod tests {
     }
 
     #[test]
-    fn remedies_are_commands_of_what_was_seen() {
+    fn remedies_are_commands_with_the_observed_names() {
         assert_eq!(mask([0, 1, 3].into_iter()), "b");
         assert_eq!(mask([0, 33].into_iter()), "2,00000001");
         let few = |driver: Option<&str>| Telemetry {
@@ -1321,7 +1332,11 @@ mod tests {
                 ..PortCount::default()
             })
         };
-        let remedy = |told| of_trial(&trial(100_000, 80_000, told)).remove(0).remedy;
+        let remedy = |telemetry| {
+            trial_findings(&trial(100_000, 80_000, telemetry))
+                .remove(0)
+                .remedy
+        };
         let steered = ["echo 3 > /sys/class/net/eth0/queues/rx-0/rps_cpus"];
         assert_eq!(remedy(few(Some("veth"))), steered);
         assert_eq!(remedy(few(Some("igb"))), ["ethtool -L eth0 combined 2"]);
@@ -1371,10 +1386,10 @@ mod tests {
             ports: [("ix0".to_owned(), count)].into(),
             ..Telemetry::default()
         };
-        let queue = |mut told: Telemetry| {
-            told.queues[0].port = "ix0".into();
-            told.queues[1].port = "ix0".into();
-            told
+        let queue = |mut telemetry: Telemetry| {
+            telemetry.queues[0].port = "ix0".into();
+            telemetry.queues[1].port = "ix0".into();
+            telemetry
         };
         let few = Telemetry {
             cpus: cpus(&[0.8, 0.5]).cpus,
@@ -1432,7 +1447,7 @@ mod tests {
             drops: [(name.to_owned(), 20_000)].into(),
             ..port(PortCount::default())
         };
-        for (told, own, remedy) in [
+        for (telemetry, own, remedy) in [
             (queue(queues(&[100_000, 0])), "sysctl dev.ix.0", None),
             (few, "dev.ix.0.iflib.override_nrxqs", None),
             (cpus(&[0.8, 0.1]), "cpuset -l CPU -x IRQ", None),
@@ -1456,11 +1471,11 @@ mod tests {
                 None,
             ),
         ] {
-            let told = Telemetry {
+            let telemetry = Telemetry {
                 system: System::FreeBsd,
-                ..told
+                ..telemetry
             };
-            let found = of_trial(&trial(100_000, 80_000, told));
+            let found = trial_findings(&trial(100_000, 80_000, telemetry));
             assert_eq!(found.len(), 1, "{own}: {found:?}");
             let setting = &found[0].setting;
             assert!(setting.contains(own), "{own} is not in: {setting}");
@@ -1482,7 +1497,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_of_several_trials_are_told_once() {
+    fn findings_of_several_trials_are_reported_once() {
         let trials = [
             trial(100_000, 80_000, queues(&[60_000, 40_000, 0])),
             trial(100_000, 80_000, queues(&[90_000, 10_000, 0])),

@@ -12,7 +12,7 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::Sample;
 
-use crate::procedure::{Course, Procedure, check_duration, check_load, sent_pps, spread, time};
+use crate::procedure::{Procedure, Progress, check_duration, check_load, sent_pps, spread, time};
 use crate::validity::{OVERLOAD_SHARE, SATURATION, is_lower_bound};
 
 /// If the lower load has at least this multiple of the rate in overload, it is not noise but a
@@ -48,7 +48,7 @@ pub struct ForwardingRate {
     parameters: Parameters,
     made: Option<Answer>,
     lower: Option<(f64, f64)>,
-    course: Course,
+    progress: Progress,
 }
 
 impl ForwardingRate {
@@ -74,7 +74,7 @@ impl ForwardingRate {
             parameters,
             made: None,
             lower: None,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 
@@ -107,7 +107,7 @@ impl ForwardingRate {
 
     /// Returns the result, once it is measured.
     fn rate_pps(&self) -> Option<f64> {
-        median(self.used().iter().map(came_out))
+        median(self.used().iter().map(forwarded_pps))
     }
 
     fn offered_pps(&self) -> Option<f64> {
@@ -117,7 +117,7 @@ impl ForwardingRate {
 
 /// Returns the forwarding rate of a sample, at most the offered load: the rest had waited since the
 /// previous one.
-fn came_out(sample: &Interval) -> f64 {
+fn forwarded_pps(sample: &Interval) -> f64 {
     sample.forwarding_rate_pps().min(sample.offered_load_pps())
 }
 
@@ -129,7 +129,7 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
 impl Procedure for ForwardingRate {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
-        if self.course.failure.is_some() || self.lower.is_some() {
+        if self.progress.failure.is_some() || self.lower.is_some() {
             return None;
         }
         if self.made.is_none() {
@@ -161,7 +161,7 @@ impl Procedure for ForwardingRate {
     }
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         if self.made.is_none() {
             self.made = Some(answer.clone());
             return match self.rate_pps() {
@@ -177,17 +177,17 @@ impl Procedure for ForwardingRate {
         format!("{rate:.0} frames/s came out")
     }
 
-    fn give_up(&mut self, reason: &str) {
+    fn abort(&mut self, reason: &str) {
         match self.made {
             // the result is valid without the additional trial
             Some(_) => self.lower = Some((0.0, 0.0)),
-            None => self.course.failure = Some(reason.into()),
+            None => self.progress.failure = Some(reason.into()),
         }
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
-        let rates: Vec<f64> = self.used().iter().map(came_out).collect();
+        let rates: Vec<f64> = self.used().iter().map(forwarded_pps).collect();
         let rate = spread(&rates);
         let offered = self.offered_pps();
         let not_saturated = rate
@@ -222,12 +222,12 @@ impl Procedure for ForwardingRate {
         vec![Outcome {
             frame_size_bytes: p.frame_size,
             variant: Variant::default(),
-            verdict: self.course.verdict(verdict),
-            answered: rate.is_some() && self.course.failure.is_none(),
+            verdict: self.progress.verdict(verdict),
+            answered: rate.is_some() && self.progress.failure.is_none(),
             not_applicable: false,
             compliance: Compliance::default(),
             warnings,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::ForwardingRate(fwdlab_model::outcome::ForwardingRate {
                 load_pps: p.load_pps,
                 offered_load_pps: offered,
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn too_short_is_told_before() {
+    fn too_short_a_trial_is_reported_early() {
         let p = machine().parameters;
         let error = ForwardingRate::new(Parameters {
             duration_ns: 9 * SECOND,

@@ -37,7 +37,7 @@ pub struct Gate {
     /// The readings it was derived from.
     readings: Vec<Reading>,
     threshold: f64,
-    words: String,
+    description: String,
     /// Speeds of a slowed CPU, if figures may refer to it.
     slow: Option<Cluster>,
     /// Levels of distance, for each pair of CPUs.
@@ -50,7 +50,7 @@ pub struct Gate {
 #[derive(Debug, Clone, PartialEq)]
 struct State {
     key: Key,
-    told: MachineState,
+    machine: MachineState,
 }
 
 /// Whether the CPU is slowed, and the level of each pair.
@@ -103,7 +103,7 @@ impl Gate {
         let mut gate = Gate {
             readings: readings.to_vec(),
             threshold,
-            words,
+            description: words,
             slow,
             levels: Vec::new(),
             states: Vec::new(),
@@ -136,7 +136,7 @@ impl Gate {
         let mut states: Vec<State> = of
             .into_iter()
             .filter_map(|(key, speeds)| {
-                let told = MachineState {
+                let reported = MachineState {
                     slowed: key.0,
                     readings: speeds.len() as u32,
                     percent: 100.0 * speeds.len() as f64 / readings.len() as f64,
@@ -145,13 +145,16 @@ impl Gate {
                         .map(|(&at, levels)| levels[at].centre.round())
                         .collect(),
                 };
-                Some(State { key, told })
+                Some(State {
+                    key,
+                    machine: reported,
+                })
             })
             .collect();
         // of two equally common states the faster and nearer one first: levels count from the
         // nearest
         states.sort_by(|a, b| {
-            (b.told.readings.cmp(&a.told.readings)).then_with(|| a.key.cmp(&b.key))
+            (b.machine.readings.cmp(&a.machine.readings)).then_with(|| a.key.cmp(&b.key))
         });
         states
     }
@@ -175,21 +178,24 @@ impl Gate {
     /// Describes how threshold and states were derived.
     pub fn words(&self) -> String {
         let Some((first, rest)) = self.states.split_first() else {
-            return self.words.clone();
+            return self.description.clone();
         };
-        let share = |state: &State| format!("{} ({:.0} %)", state.told, state.told.percent);
+        let share = |state: &State| format!("{} ({:.0} %)", state.machine, state.machine.percent);
         let others: Vec<String> = rest.iter().map(share).collect();
         let others = match others.is_empty() {
             true => String::new(),
             false => format!(", also {}", others.join(", ")),
         };
-        format!("{}; CPUs {}{others}", self.words, share(first))
+        format!("{}; CPUs {}{others}", self.description, share(first))
     }
 
     /// Returns the states, first the one that the figures refer to. Empty if that is full speed,
     /// and no distance could be read.
     pub fn states(&self) -> Vec<MachineState> {
-        self.states.iter().map(|state| state.told.clone()).collect()
+        self.states
+            .iter()
+            .map(|state| state.machine.clone())
+            .collect()
     }
 
     /// Returns the condition of a window from the readings on both sides.
@@ -264,7 +270,7 @@ pub fn judge_trial(record: &mut TrialRecord, gate: Option<&Gate>) {
     record.contended = one(condition == Some(Condition::Contended));
     record.apart = match (gate, condition) {
         (Some(gate), Some(Condition::Apart(k))) => {
-            vec![ApartStratum::of(&gate.states[k].told, one(true))]
+            vec![ApartStratum::new(&gate.states[k].machine, one(true))]
         }
         (_, Some(Condition::Moved)) => vec![ApartStratum::moved(one(true))],
         _ => Vec::new(),
@@ -320,7 +326,7 @@ mod tests {
     }
 
     /// Readings at full speed, with a number of them at each of these distances.
-    fn apart(levels: &[(&[f64], usize)]) -> Vec<Reading> {
+    fn readings_at_distances(levels: &[(&[f64], usize)]) -> Vec<Reading> {
         levels
             .iter()
             .flat_map(|&(ns, count)| (0..count).map(move |i| (ns, i)))
@@ -333,7 +339,7 @@ mod tests {
 
     /// Figures refer to full speed as long as it is not rare.
     #[test]
-    fn two_speeds_are_told_apart() {
+    fn two_speeds_are_distinguished() {
         let gate = Gate::calibrate(&readings(40, 60)).unwrap();
         assert!(
             gate.threshold() > 15.0 && gate.threshold() < 17.0,
@@ -349,7 +355,7 @@ mod tests {
     /// between 7 and 12.5, and two distances. Figures then refer to the most common state; full
     /// speed is another state, and everything slower is contended.
     #[test]
-    fn where_full_speed_is_rare_figures_are_of_the_commonest_state() {
+    fn if_full_speed_is_rare_the_commonest_state_is_used() {
         let slow = |i: usize| 7.5 + 5.0 * (i * 7 % 100) as f64 / 100.0;
         let mut all: Vec<Reading> = (0..500)
             .map(|i| reading(slow(i), &[about(98.0, i)]))
@@ -358,9 +364,9 @@ mod tests {
         all.extend((0..140).map(|i| reading(14.15, &[about(98.0, i)])));
         let gate = Gate::calibrate(&all).unwrap();
         let states = gate.states();
-        let told: Vec<String> = states.iter().map(ToString::to_string).collect();
+        let reported: Vec<String> = states.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 "98 ns apart and the DUT's slowed",
                 "402 ns apart and the DUT's slowed",
@@ -418,7 +424,7 @@ mod tests {
     /// two.
     #[test]
     fn states_are_the_commonest_first_and_a_window_is_of_one() {
-        let all = apart(&[(&[45.0], 20), (&[118.0], 150), (&[475.0], 60)]);
+        let all = readings_at_distances(&[(&[45.0], 20), (&[118.0], 150), (&[475.0], 60)]);
         let gate = Gate::calibrate(&all).unwrap();
         let states = gate.states();
         let trips: Vec<f64> = states.iter().map(|s| s.round_trip_ns[0]).collect();
@@ -449,7 +455,7 @@ mod tests {
 
     #[test]
     fn one_distance_chooses_as_none_does() {
-        let all = apart(&[(&[118.0], 100)]);
+        let all = readings_at_distances(&[(&[118.0], 100)]);
         let with = Gate::calibrate(&all).unwrap();
         let without: Vec<Reading> = all
             .iter()
@@ -466,7 +472,7 @@ mod tests {
     /// A generator and a DUT with two CPUs: frames cross two pairs.
     #[test]
     fn every_pair_of_cpus_has_a_distance() {
-        let all = apart(&[(&[118.0, 45.0], 60), (&[118.0, 475.0], 40)]);
+        let all = readings_at_distances(&[(&[118.0, 45.0], 60), (&[118.0, 475.0], 40)]);
         let gate = Gate::calibrate(&all).unwrap();
         assert_eq!(gate.states().len(), 2);
         assert_eq!(gate.states()[0].to_string(), "118/45 ns apart");
@@ -528,7 +534,7 @@ mod tests {
     /// is its class.
     #[test]
     fn trials_are_judged_by_the_readings_of_the_whole_run() {
-        let start = Gate::calibrate(&apart(&[(&[475.0], 120)])).unwrap();
+        let start = Gate::calibrate(&readings_at_distances(&[(&[475.0], 120)])).unwrap();
         let at = |ns: f64| reading(17.5, &[ns]);
         let mut trials: Vec<TrialRecord> = (0..32).map(|_| trial(at(118.0), at(118.0))).collect();
         trials.extend((0..4).map(|_| trial(at(475.0), at(475.0))));
@@ -556,7 +562,7 @@ mod tests {
 
     /// Only a search selects among its trials.
     #[test]
-    fn what_is_no_search_is_not_told_to_be_one() {
+    fn only_searches_warn_about_lucky_trials() {
         let at = |purpose| {
             let still = reading(17.5, &[]);
             TrialRecord {

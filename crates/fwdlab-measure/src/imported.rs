@@ -86,17 +86,17 @@ fn agreed<T: PartialEq>(
 
 /// Returns reasons and warnings of the runs, with duplicates merged.
 fn warnings(runs: &[&ImportedRecord]) -> Vec<String> {
-    let mut told: Vec<(&str, Vec<u32>)> = Vec::new();
+    let mut reported: Vec<(&str, Vec<u32>)> = Vec::new();
     for run in runs {
         for text in run.validity.reasons.iter().chain(&run.warnings) {
-            match told.iter_mut().find(|(known, _)| known == text) {
+            match reported.iter_mut().find(|(known, _)| known == text) {
                 Some((_, who)) => who.push(run.iteration),
-                None => told.push((text, vec![run.iteration])),
+                None => reported.push((text, vec![run.iteration])),
             }
         }
     }
-    let more = told.len().saturating_sub(WARNINGS);
-    let mut texts: Vec<String> = told
+    let more = reported.len().saturating_sub(WARNINGS);
+    let mut texts: Vec<String> = reported
         .into_iter()
         .take(WARNINGS)
         .map(|(text, who)| match who.len() {

@@ -6,7 +6,7 @@
 //! based on [`gate`] and [`conservation`]. The others implement the trait of [`procedure`]:
 //! [`forwarding_rate`], [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`],
 //! [`churn`], [`energy`], [`management`], [`sweep`]; [`machine`] creates them from requests,
-//! [`ahead`] estimates how long they take, [`bisect`] finds which of many images changed a figure,
+//! [`remaining`] estimates how long they take, [`bisect`] finds which of many images changed a figure,
 //! [`campaign`] orders and summarises their iterations, and [`efficiency`] their cost on the DUT.
 //! [`trust`] decides how far their results can be trusted.
 //!
@@ -50,7 +50,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod ahead;
 pub mod bisect;
 pub mod campaign;
 pub mod churn;
@@ -79,6 +78,7 @@ pub mod plr;
 pub mod precision;
 pub mod procedure;
 pub mod ramp;
+pub mod remaining;
 pub mod rfc2544;
 pub mod soak;
 pub mod sweep;

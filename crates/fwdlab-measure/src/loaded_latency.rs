@@ -10,7 +10,7 @@ use fwdlab_model::procedure::{Answer, Delays, Purpose, Question, Tagging};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 
-use crate::procedure::{Course, Procedure, check_duration, check_load, held_up, spread};
+use crate::procedure::{Procedure, Progress, check_duration, check_load, describe_stalls, spread};
 
 /// The parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +36,7 @@ pub struct LoadedLatency {
     points: Vec<LoadedPoint>,
     /// Answers at the current load.
     answers: Vec<Answer>,
-    course: Course,
+    progress: Progress,
 }
 
 impl LoadedLatency {
@@ -61,7 +61,7 @@ impl LoadedLatency {
         Ok(LoadedLatency {
             points: Vec::new(),
             answers: Vec::new(),
-            course: Course::default(),
+            progress: Progress::default(),
             parameters,
         })
     }
@@ -92,7 +92,7 @@ impl Procedure for LoadedLatency {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
         let percent = p.percents.get(self.points.len());
-        let percent = percent.filter(|_| self.course.failure.is_none())?;
+        let percent = percent.filter(|_| self.progress.failure.is_none())?;
         let reason = format!(
             "latency at {percent} % of the load, {} of {}",
             self.answers.len() + 1,
@@ -110,7 +110,7 @@ impl Procedure for LoadedLatency {
     }
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         let says = match answer.delays {
             Some(delays) => format!(
                 "typical {} ns, worst case {} ns of {} frames; {} of {} frames lost",
@@ -129,12 +129,12 @@ impl Procedure for LoadedLatency {
         says
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     /// This load has no delays; lower ones may have some.
-    fn out_of_reach(&mut self, _: &Question, _: &Answer, _: &str) {
+    fn load_not_reached(&mut self, _: &Question, _: &Answer, _: &str) {
         self.answers.clear();
         self.finish_load();
     }
@@ -158,7 +158,7 @@ impl Procedure for LoadedLatency {
                 ),
             });
         }
-        warnings.extend(held_up(timed()));
+        warnings.extend(describe_stalls(timed()));
         let verdict = match (is_done, is_timed) {
             (false, _) => "not all loads were measured",
             (true, false) => "no delay was measured at any of the loads",
@@ -167,12 +167,12 @@ impl Procedure for LoadedLatency {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
-            verdict: self.course.verdict(verdict),
-            answered: is_done && is_timed && self.course.failure.is_none(),
+            verdict: self.progress.verdict(verdict),
+            answered: is_done && is_timed && self.progress.failure.is_none(),
             not_applicable: false,
             compliance: Compliance::default(),
             warnings,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::LoadedLatency(fwdlab_model::outcome::LoadedLatency {
                 load_pps: p.load_pps,
                 points: self.points.clone(),
@@ -291,8 +291,8 @@ mod tests {
                 repetitions,
                 ..parameters()
             });
-            let why = wrong.err().unwrap();
-            assert!(why.contains(says), "{why}");
+            let reason = wrong.err().unwrap();
+            assert!(reason.contains(says), "{reason}");
         }
     }
 }

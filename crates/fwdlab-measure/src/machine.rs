@@ -116,21 +116,21 @@ const TAGGED: u32 = 10_000;
 ///
 /// # Errors
 /// If the request contradicts itself, or makes no sense with these loads.
-pub fn make(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> {
-    let counts = (asked.sweep.as_ref()).map_or(Ok(()), Sweep::check_counts);
-    let counts = asked.procedure.check_counts().and(counts);
-    counts.map_err(|(key, why)| format!("{key}: {why}"))?;
-    let Some(sweep) = &asked.sweep else {
-        return plain(asked, limits);
+pub fn make(requested: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> {
+    let counts = (requested.sweep.as_ref()).map_or(Ok(()), Sweep::check_counts);
+    let counts = requested.procedure.check_counts().and(counts);
+    counts.map_err(|(key, reason)| format!("{key}: {reason}"))?;
+    let Some(sweep) = &requested.sweep else {
+        return plain(requested, limits);
     };
     let first = only(limits)?;
     let inner = Asked {
         sweep: None,
-        ..asked.clone()
+        ..requested.clone()
     };
     let limits = limits.to_vec();
     let by_size = sweep.parameter == "size";
-    if matches!(&asked.procedure, campaign::Procedure::Rfc2544(_)) {
+    if matches!(&requested.procedure, campaign::Procedure::Rfc2544(_)) {
         return Err("a sweep compares one figure: use throughput instead of rfc2544".into());
     }
     Ok(Box::new(sweep::Sweep::new(sweep::Parameters {
@@ -138,7 +138,7 @@ pub fn make(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, Strin
         parameter: sweep.parameter.clone(),
         values: sweep.values.clone(),
         runs: sweep.runs,
-        seed: asked.seed,
+        seed: requested.seed,
         inner: Box::new(move |value| {
             let of_size = |limit: &&Limit| u64::from(limit.frame_size.bytes()) == value;
             match limits.iter().find(of_size).filter(|_| by_size) {
@@ -169,15 +169,15 @@ pub fn needs_management(procedure: &campaign::Procedure) -> bool {
     }
 }
 
-fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> {
+fn plain(requested: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> {
     use campaign::Procedure as Of;
     let limit = only(limits)?;
     let size = limit.frame_size;
     let load = |typed: Option<Rate>| -> Result<f64, String> {
-        let asked = limit.pps("the load", typed)?;
-        Ok(asked.unwrap_or(limit.max_load_pps))
+        let requested = limit.pps("the load", typed)?;
+        Ok(requested.unwrap_or(limit.max_load_pps))
     };
-    Ok(match &asked.procedure {
+    Ok(match &requested.procedure {
         Of::Trial(p) => {
             let duration_ns = p.duration.ns();
             let question = Question::constant(
@@ -216,14 +216,14 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
             loss_threshold: p.threshold.0,
             ..ramp::Parameters::standard(size, load(p.target)?)
         })?),
-        Of::Throughput(p) => suite(asked, p, Some(Test::Throughput), limits)?,
-        Of::Latency(p) => suite(asked, p, Some(Test::Latency), limits)?,
-        Of::FrameLoss(p) => suite(asked, p, Some(Test::FrameLoss), limits)?,
-        Of::BackToBack(p) => suite(asked, p, Some(Test::BackToBack), limits)?,
-        Of::Recovery(p) => suite(asked, p, Some(Test::Recovery), limits)?,
-        Of::Reset(p) => suite(asked, p, Some(Test::Reset), limits)?,
-        Of::Bursts(p) => suite(asked, p, Some(Test::Bursts), limits)?,
-        Of::Rfc2544(p) => suite(asked, p, None, limits)?,
+        Of::Throughput(p) => suite(requested, p, Some(Test::Throughput), limits)?,
+        Of::Latency(p) => suite(requested, p, Some(Test::Latency), limits)?,
+        Of::FrameLoss(p) => suite(requested, p, Some(Test::FrameLoss), limits)?,
+        Of::BackToBack(p) => suite(requested, p, Some(Test::BackToBack), limits)?,
+        Of::Recovery(p) => suite(requested, p, Some(Test::Recovery), limits)?,
+        Of::Reset(p) => suite(requested, p, Some(Test::Reset), limits)?,
+        Of::Bursts(p) => suite(requested, p, Some(Test::Bursts), limits)?,
+        Of::Rfc2544(p) => suite(requested, p, None, limits)?,
         Of::Mlrsearch(p) => Box::new(mlr::Machine::new(mlr::Parameters {
             frame_size: size,
             goals: typed::parse(&p.goals.join(";"))?,
@@ -233,8 +233,8 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
             line: limit.line,
             warm_up_ns: p.warm_up.ns(),
             time_limit_ns: p.time_limit.ns(),
-            early_end: p.early_end.unwrap_or(!asked.simulated),
-            simulated: asked.simulated,
+            early_end: p.early_end.unwrap_or(!requested.simulated),
+            simulated: requested.simulated,
         })?),
         Of::Churn(p) => {
             let Some(event) = p.event.clone().filter(|event| !event.trim().is_empty()) else {
@@ -259,7 +259,7 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
             trial_ns: p.duration.ns(),
             settle_ns: p.settle.ns(),
         })?),
-        Of::Management(_) if asked.simulated => {
+        Of::Management(_) if requested.simulated => {
             return Err(
                 "a simulated DUT has no management that could be asked; measure on a test bed"
                     .into(),
@@ -310,13 +310,13 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
             Box::new(plr::Plr::new(plr::Parameters {
                 duration_ns: p.duration.ns(),
                 loss_ratio: p.loss.0,
-                ..plr::Parameters::standard(size, min, limit.max_load_pps, asked.seed)
+                ..plr::Parameters::standard(size, min, limit.max_load_pps, requested.seed)
             })?)
         }
         Of::Maxfwd(_) | Of::Paired(_) | Of::Exact(_) => {
             return Err(format!(
                 "{} measures by windows, slices or bursts, which no question asks for",
-                asked.procedure.id()
+                requested.procedure.id()
             ));
         }
         Of::Equilibrium(p) => Box::new(equilibrium::Equilibrium::new(equilibrium::Parameters {
@@ -329,7 +329,7 @@ fn plain(asked: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, String> 
 
 /// Creates tests of RFC 2544: only the given one, or those in the request.
 fn suite(
-    asked: &Asked,
+    requested: &Asked,
     p: &campaign::Rfc2544,
     only: Option<Test>,
     limits: &[Limit],
@@ -346,8 +346,8 @@ fn suite(
     }
     let named = only.is_some() || !p.tests.is_empty();
     let resets = tests.contains(&Test::Reset);
-    if let (Some(what), false) = (&p.reset, asked.simulated) {
-        Reset::parse(what).map_err(|why| format!("reset: {why}"))?;
+    if let (Some(what), false) = (&p.reset, requested.simulated) {
+        Reset::parse(what).map_err(|reason| format!("reset: {reason}"))?;
     }
     match &p.reset {
         Some(_) if !resets => {
@@ -360,7 +360,7 @@ fn suite(
         _ => {}
     }
     let waits = waits(p);
-    let of_one_size = limits.iter().filter(|_| !asked.series.of_profile);
+    let of_one_size = limits.iter().filter(|_| !requested.series.of_profile);
     let sizes: Vec<u16> = of_one_size.map(|limit| limit.frame_size.bytes()).collect();
     let setups = limits.iter().map(|limit| Setup {
         frame_size: limit.frame_size,
@@ -369,11 +369,11 @@ fn suite(
         conditions: Conditions {
             waits,
             frame_sizes: sizes.clone(),
-            both_directions: asked.series.both_directions,
-            single_and_random: asked.series.single_and_random,
+            both_directions: requested.series.both_directions,
+            single_and_random: requested.series.single_and_random,
             reaches_line_rate: limit.reaches_line_rate(),
             line: limit.line,
-            simulated: asked.simulated,
+            simulated: requested.simulated,
         },
     });
     Ok(Box::new(Suite::new(setups.collect(), plan)?))
@@ -537,8 +537,8 @@ mod tests {
             ("id = 'ramp'\ntarget = '10%'\nwarm-up = '1s'", full / 10.0),
             ("id = 'soak'\nload = '95%'", 0.95 * full),
         ] {
-            let asked = peak(keys, &filled);
-            assert!((asked / pps - 1.0).abs() < 1e-12, "{keys}: {asked}");
+            let requested = peak(keys, &filled);
+            assert!((requested / pps - 1.0).abs() < 1e-12, "{keys}: {requested}");
         }
         // a tester with a lower limit offers less, and percentages still refer to the line
         assert_eq!(peak("id = 'mrr'", &short), 1e5);
@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_told_before_any_traffic() {
+    fn contradictory_parameters_are_refused_before_any_traffic() {
         for (keys, words) in [
             ("id = 'soak'", "a soak needs a load"),
             ("id = 'soak'\nload = 'max'", "a soak needs a load"),

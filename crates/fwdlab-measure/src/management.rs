@@ -14,7 +14,7 @@ use fwdlab_model::procedure::{Answer, Purpose, Question, Stretch};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 
-use crate::procedure::{Course, Procedure, check_load, percent, spread, time};
+use crate::procedure::{Procedure, Progress, check_load, percent, spread, time};
 use crate::validity::is_lower_bound;
 
 /// Duration of the flood that measures the DUT's forwarding rate in it.
@@ -65,7 +65,7 @@ pub struct Responsive {
     parameters: Parameters,
     carries_pps: Option<f64>,
     answer: Option<Answer>,
-    course: Course,
+    progress: Progress,
 }
 
 impl Responsive {
@@ -80,7 +80,7 @@ impl Responsive {
             return Err("ask: there is no request; give at least one, such as echo".into());
         }
         for (n, typed) in p.requests.requests.iter().enumerate() {
-            Request::parse(typed).map_err(|why| format!("ask: {why}"))?;
+            Request::parse(typed).map_err(|reason| format!("ask: {reason}"))?;
             if p.requests.requests[..n].contains(typed) {
                 return Err(format!("ask: `{typed}` is listed twice"));
             }
@@ -107,7 +107,7 @@ impl Responsive {
             parameters,
             carries_pps: None,
             answer: None,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 
@@ -159,17 +159,17 @@ impl Responsive {
             .collect()
     }
 
-    fn responsiveness(&self, asked: &Asked) -> Responsiveness {
+    fn responsiveness(&self, requested: &Asked) -> Responsiveness {
         let each_ns = self.parameters.each_ns;
         let loads = self.loads().len() as u64;
-        let at = |n: u64| at_load(&asked.requests, n * each_ns, (n + 1) * each_ns);
+        let at = |n: u64| at_load(&requested.requests, n * each_ns, (n + 1) * each_ns);
         Responsiveness {
-            request: short(&asked.request),
+            request: short(&requested.request),
             at: (0..loads).map(at).collect(),
-            recovery_s: recovery(&asked.requests, each_ns, loads * each_ns)
+            recovery_s: recovery(&requested.requests, each_ns, loads * each_ns)
                 .map(|ns| ns as f64 / 1e9),
-            reason: asked.reason.clone(),
-            late_s: asked.late_ns as f64 / 1e9,
+            reason: requested.reason.clone(),
+            late_s: requested.late_ns as f64 / 1e9,
         }
     }
 
@@ -198,8 +198,8 @@ impl Responsive {
                     one.request
                 ));
             }
-            let amiss: u64 = one.at.iter().map(|at| at.wrong + at.lost).sum();
-            if let Some(reason) = one.reason.as_ref().filter(|_| amiss > 0) {
+            let problem: u64 = one.at.iter().map(|at| at.wrong + at.lost).sum();
+            if let Some(reason) = one.reason.as_ref().filter(|_| problem > 0) {
                 warnings.push(format!("`{}` without a good answer: {reason}", one.request));
             }
         }
@@ -331,7 +331,7 @@ fn verdict(found: &[Responsiveness], after_ns: u64) -> String {
 impl Procedure for Responsive {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
-        if self.course.failure.is_some() || self.answer.is_some() {
+        if self.progress.failure.is_some() || self.answer.is_some() {
             return None;
         }
         if self.carries_pps.is_none() {
@@ -359,11 +359,11 @@ impl Procedure for Responsive {
     }
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         if question.requests.is_none() {
             let pps = answer.forwarding_rate_pps();
             if pps <= 0.0 {
-                self.course.failure = Some("nothing of the flood came back".into());
+                self.progress.failure = Some("nothing of the flood came back".into());
             }
             self.carries_pps = Some(pps);
             return format!("{pps:.0} frames/s of the flood came back");
@@ -372,22 +372,25 @@ impl Procedure for Responsive {
         let found: Vec<Responsiveness> = answer
             .requests
             .iter()
-            .map(|asked| self.responsiveness(asked))
+            .map(|requested| self.responsiveness(requested))
             .collect();
         verdict(&found, self.parameters.after_ns)
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
-        let asked = self
+        let requested = self
             .answer
             .as_ref()
             .map_or(&[][..], |answer| &answer.requests);
-        let found: Vec<Responsiveness> = asked.iter().map(|one| self.responsiveness(one)).collect();
+        let found: Vec<Responsiveness> = requested
+            .iter()
+            .map(|one| self.responsiveness(one))
+            .collect();
         let steps = self
             .answer
             .as_ref()
@@ -397,11 +400,11 @@ impl Procedure for Responsive {
             .iter()
             .filter(|one| one.at.first().is_some_and(|rest| rest.answered == 0))
             .map(|one| match &one.reason {
-                Some(why) => format!("`{}` ({why})", one.request),
+                Some(cause) => format!("`{}` ({cause})", one.request),
                 None => format!("`{}`", one.request),
             })
             .collect();
-        let is_done = self.answer.is_some() && self.course.failure.is_none();
+        let is_done = self.answer.is_some() && self.progress.failure.is_none();
         let said = match () {
             () if !is_done => "not all loads were offered".to_owned(),
             () if found.is_empty() => "no request was made".into(),
@@ -412,12 +415,12 @@ impl Procedure for Responsive {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
-            verdict: self.course.verdict(said),
+            verdict: self.progress.verdict(said),
             answered,
             not_applicable: false,
             compliance: Compliance::default(),
             warnings: self.warnings(&steps, &found),
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Management(Management {
                 carries_pps: self.carries_pps,
                 every_s: p.requests.every_ns as f64 / 1e9,
@@ -509,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_planted_is_not_found() {
+    fn no_difference_is_found_without_one() {
         let outcome = measured(|_| (MS, Fate::Answered));
         let (whole, echo) = found(&outcome);
         let names: Vec<&str> = whole.loads.iter().map(|load| load.name.as_str()).collect();
@@ -536,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_planted_has_its_size() {
+    fn planted_differences_are_found_with_their_size() {
         // in the flood every fourth is lost and the others take 30 ms; after 40 s this continues
         // for 2.05 s
         let outcome = measured(|s| match (s * 10.0).round() as u64 {
@@ -572,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_answers_is_no_result_and_what_does_not_come_back_is_told() {
+    fn unanswered_requests_are_no_result_and_lost_ones_are_reported() {
         let outcome = measured(|_| (MS, Fate::Wrong));
         assert!(!outcome.answered);
         assert_eq!(
@@ -610,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_are_reported() {
         let requests = |list: &[&str]| Requests {
             requests: list.iter().map(|one| (*one).to_owned()).collect(),
             ..parameters().requests

@@ -68,7 +68,7 @@ impl Window {
 
     /// Returns true if the DUT's thread had its CPU to itself, as far as this machine's scheduler
     /// knows.
-    pub fn had_the_cpu(&self) -> bool {
+    pub fn was_undisturbed(&self) -> bool {
         self.dut_waited_s <= WAITED_SHARE * self.duration_s
     }
 
@@ -112,24 +112,24 @@ impl Strata {
 /// forwards more than was offered in it: frames that waited since the previous window belong to
 /// that window's load.
 pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>) -> Strata {
-    let (offered, held_up): (Vec<&Window>, Vec<&Window>) =
+    let (offered, stalled): (Vec<&Window>, Vec<&Window>) =
         windows.iter().partition(|w| w.was_offered(intended_pps));
     let condition = |w: &Window| match gate {
-        _ if !w.had_the_cpu() => Condition::Contended,
+        _ if !w.was_undisturbed() => Condition::Contended,
         Some(gate) => gate.condition(&w.before, &w.after),
         // nothing shows that the machine of the DUT was disturbed
         None if w.after == Reading::NONE => Condition::Quiet,
         None => Condition::Contended,
     };
-    let of = |wanted: Condition| -> Vec<&Window> {
+    let of = |requested: Condition| -> Vec<&Window> {
         let all = offered.iter().copied();
-        all.filter(|w| condition(w) == wanted).collect()
+        all.filter(|w| condition(w) == requested).collect()
     };
     let (quiet, contended) = (of(Condition::Quiet), of(Condition::Contended));
     let states = gate.map(Gate::states).unwrap_or_default();
     let others = states.iter().enumerate().skip(1);
     let apart = others
-        .map(|(k, state)| ApartStratum::of(state, saturated(&of(Condition::Apart(k)))))
+        .map(|(k, state)| ApartStratum::new(state, saturated(&of(Condition::Apart(k)))))
         .chain([ApartStratum::moved(stratum(&of(Condition::Moved)))])
         .filter(|apart| apart.stratum.windows > 0);
     let of_quiet = || median(quiet.iter().map(|w| w.offered_load_pps()));
@@ -145,7 +145,7 @@ pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>)
         quiet: stratum(&quiet),
         contended: stratum(&contended),
         apart: apart.collect(),
-        not_offered: held_up.len() as u32,
+        not_offered: stalled.len() as u32,
         ungated_pps: forwarded(&offered),
         offered_pps,
     }
@@ -252,7 +252,7 @@ fn outcome(trial: &TrialRecord) -> Outcome {
 ///
 /// Every figure is from the iterations with a forwarding rate, or from all valid ones if none has
 /// one. Only windows are counted over all valid ones.
-pub(crate) fn together(iterations: &[Iteration]) -> Option<Outcome> {
+pub(crate) fn combine(iterations: &[Iteration]) -> Option<Outcome> {
     let mut outcomes = iterations.iter().flat_map(|one| &one.outcomes);
     let valid: Vec<&Maxfwd> = (outcomes.clone())
         .filter_map(|outcome| match &outcome.found {
@@ -300,7 +300,7 @@ pub(crate) fn together(iterations: &[Iteration]) -> Option<Outcome> {
         ledger,
         quiet: stratum(|one| &one.quiet),
         contended: stratum(|one| &one.contended),
-        apart: apart(&valid),
+        apart: other_strata(&valid),
         windows_not_offered: valid.iter().map(|one| one.windows_not_offered).sum(),
     };
     let warnings = rates.as_ref().map(warnings_of).into_iter().flatten();
@@ -325,7 +325,7 @@ fn loss_ratio(ledger: &Ledger) -> Option<f64> {
 }
 
 /// The strata of other states over all trials, in the order in which they appear.
-fn apart(trials: &[&Maxfwd]) -> Vec<ApartStratum> {
+fn other_strata(trials: &[&Maxfwd]) -> Vec<ApartStratum> {
     let all = || trials.iter().flat_map(|r| &r.apart);
     let mut strata: Vec<ApartStratum> = Vec::new();
     for one in all() {
@@ -488,7 +488,7 @@ pub(crate) mod tests {
     /// Also at full speed, a window in which the sender had no CPU is no evidence about the DUT:
     /// neither of its rate nor of forwarding nothing.
     #[test]
-    fn a_sender_that_was_held_up_is_no_rate_of_the_dut() {
+    fn a_stalled_sender_gives_no_rate_of_the_dut() {
         let mut windows = vec![window(800e3, 5e6, 17.5); 12];
         windows.extend(vec![window(0.0, 0.0, 17.5); 13]);
         let late = Window {
@@ -557,7 +557,7 @@ pub(crate) mod tests {
     }
 
     fn found(iterations: &[Iteration]) -> Maxfwd {
-        match together(iterations).unwrap().found {
+        match combine(iterations).unwrap().found {
             Found::Maxfwd(found) => *found,
             other => panic!("{other:?}"),
         }
@@ -565,7 +565,7 @@ pub(crate) mod tests {
 
     /// Seen on a machine whose generator shared its CPU: one trial of five had quiet windows.
     #[test]
-    fn every_column_is_of_the_trials_that_gave_the_rate() {
+    fn all_columns_use_the_trials_of_the_rate() {
         let mut records = vec![trial(1, &vec![window(668e3, 1.1e6, 17.5); 12])];
         for iteration in 2..=5 {
             records.push(trial(iteration, &vec![window(400e3, 526e3, 9.0); 12]));
@@ -693,7 +693,7 @@ pub(crate) mod tests {
 
     /// The last trial of an iteration counts, whatever failed before it.
     #[test]
-    fn an_iteration_is_what_its_last_trial_says() {
+    fn the_last_trial_decides_an_iteration() {
         let good = vec![window(668e3, 1.1e6, 17.5); 12];
         let mut broken = trial(1, &good);
         broken.validity.reasons.push("a link went down".into());
@@ -701,7 +701,7 @@ pub(crate) mod tests {
         (again.trial, second.trial) = (2, 3);
         second.validity.reasons.push("a link went down".into());
         let iterations = iterations([&broken, &again, &second].into_iter());
-        let told: Vec<(u32, &[u32], Option<&str>, usize)> = iterations
+        let reported: Vec<(u32, &[u32], Option<&str>, usize)> = iterations
             .iter()
             .map(|one| {
                 let failure = one.failure.as_deref();
@@ -709,7 +709,7 @@ pub(crate) mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 (1, &[1, 2][..], None, 1),
                 (2, &[3][..], Some("a link went down"), 0)
@@ -718,7 +718,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_generator_at_its_limit_is_said() {
+    fn a_generator_at_its_limit_is_reported() {
         let limited = |offered| {
             judge(
                 &vec![window(800e3, offered, 17.5); 12],

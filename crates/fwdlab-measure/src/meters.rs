@@ -42,8 +42,8 @@ impl Meters {
         for (way, counters) in ways.iter_mut().enumerate() {
             self.see(way, counters);
             for meter in &mut counters.chain.meters {
-                let seen = self.seen.get(&(way, meter.stage.clone()));
-                if let Some(factor) = seen.and_then(factor) {
+                let observed = self.seen.get(&(way, meter.stage.clone()));
+                if let Some(factor) = observed.and_then(factor) {
                     meter.is_approximate(words(factor));
                 }
             }
@@ -60,8 +60,8 @@ impl Meters {
         let mut believed = c.generator_sent + c.generator_beside;
         for meter in before {
             if let Some(passed) = meter.exactly() {
-                let came = passed + meter.frames_dropped();
-                if self.agrees(way, meter, came, believed) {
+                let returned = passed + meter.frames_dropped();
+                if self.agrees(way, meter, returned, believed) {
                     believed = passed;
                 }
             }
@@ -77,10 +77,10 @@ impl Meters {
     }
 
     fn agrees(&mut self, way: usize, meter: &Meter, reads: u64, believed: u64) -> bool {
-        let seen = self.seen.entry((way, meter.stage.clone())).or_default();
+        let observed = self.seen.entry((way, meter.stage.clone())).or_default();
         match reads == believed {
-            true => seen.clear(),
-            false => seen.push((reads, believed)),
+            true => observed.clear(),
+            false => observed.push((reads, believed)),
         }
         reads == believed
     }
@@ -95,8 +95,8 @@ pub fn remarks(trials: &[TrialRecord]) -> Vec<String> {
 }
 
 /// Returns the factor that all of the last readings have in common.
-fn factor(seen: &Readings) -> Option<f64> {
-    let last = seen.get(seen.len().checked_sub(TRIALS)?..)?;
+fn factor(observed: &Readings) -> Option<f64> {
+    let last = observed.get(observed.len().checked_sub(TRIALS)?..)?;
     let reads: u64 = last.iter().map(|(reads, _)| reads).sum();
     let passed: u64 = last.iter().map(|(_, passed)| passed).sum();
     let factor = reads as f64 / passed as f64;
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn few_frames_tell_no_factor() {
+    fn few_frames_give_no_factor() {
         let mut meters = Meters::default();
         for _ in 0..5 {
             let counters = judged(&mut meters, trial(100, 100, 0.97));

@@ -10,7 +10,7 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 
 use crate::procedure::{
-    Course, Procedure, TESTER_BOUND, check_duration, check_load, sent_pps, spread,
+    Procedure, Progress, TESTER_BOUND, check_duration, check_load, sent_pps, spread,
 };
 use crate::validity::is_lower_bound;
 
@@ -50,7 +50,7 @@ pub struct Mrr {
     rates_pps: Vec<f64>,
     /// Trials in which the DUT was not overloaded: their rates are lower bounds.
     lower_bounds: u32,
-    course: Course,
+    progress: Progress,
 }
 
 impl Mrr {
@@ -76,7 +76,7 @@ impl Mrr {
             parameters,
             rates_pps: Vec::new(),
             lower_bounds: 0,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 }
@@ -84,7 +84,7 @@ impl Mrr {
 impl Procedure for Mrr {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
-        if !self.is_warm && self.course.failure.is_none() {
+        if !self.is_warm && self.progress.failure.is_none() {
             return Some(Question {
                 // the warm-up is not used, so it need not be repeated if the tester sends less
                 needs_load: false,
@@ -98,7 +98,7 @@ impl Procedure for Mrr {
             });
         }
         let made = self.rates_pps.len() as u32;
-        (made < p.trials && self.course.failure.is_none()).then(|| {
+        (made < p.trials && self.progress.failure.is_none()).then(|| {
             let reason = format!("output at the largest load, {} of {}", made + 1, p.trials);
             Question {
                 overload: true,
@@ -114,7 +114,7 @@ impl Procedure for Mrr {
     }
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         if question.purpose == Purpose::WarmUp {
             self.is_warm = true;
             return "not used".into();
@@ -125,8 +125,8 @@ impl Procedure for Mrr {
         format!("{rate:.0} frames/s came back")
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
@@ -143,14 +143,14 @@ impl Procedure for Mrr {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered: is_done
-                && self.course.failure.is_none()
+                && self.progress.failure.is_none()
                 && rate.is_some_and(|rate| rate.max > 0.0),
             not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Mrr(fwdlab_model::outcome::Mrr {
                 load_pps: p.max_load_pps,
                 receive_rate_pps: rate,
@@ -174,10 +174,10 @@ mod tests {
             ..Parameters::standard(FrameSize::MIN, 1e6)
         };
         let mut session = Session::new(Box::new(Mrr::new(parameters).unwrap()));
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         while let Some((question, attempt)) = session.next_trial() {
-            let is_first_look = asked.is_empty();
-            asked.push((question.purpose, question.duration_ns(), attempt));
+            let is_first_look = requested.is_empty();
+            requested.push((question.purpose, question.duration_ns(), attempt));
             let is_warm_up = question.purpose == Purpose::WarmUp;
             let seconds = question.duration_ns() / 1_000_000_000;
             session.record(&Answer {
@@ -199,7 +199,7 @@ mod tests {
         }
         let (warm, measure) = (20_000_000_000, 1_000_000_000);
         assert_eq!(
-            asked,
+            requested,
             [
                 (Purpose::WarmUp, warm, 1),
                 (Purpose::WarmUp, warm, 2),

@@ -176,7 +176,7 @@ pub fn rebuild(configurations: usize, blocks: &[Vec<Slice>], intended_pps: f64) 
 /// numbers, one for each swept value.
 ///
 /// `None` if the rebuild has no result for one of them.
-pub fn of_rebuild(
+pub fn rebuild_result(
     rebuild: &Rebuild,
     reference: &str,
     name: &str,
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_proven_where_nothing_differs() {
+    fn equal_duts_show_no_difference() {
         let wrong = (0..200)
             .filter(|&seed| {
                 outcome("plain", 1, &simulate(0.0, 0.01, seed)).verdict != Verdict::NoDifference
@@ -424,7 +424,7 @@ mod tests {
     /// A batch more or less is not a stall, however short the slice; a rebuild without enough
     /// blocks is followed by one with short slices.
     #[test]
-    fn slices_are_short_where_long_ones_find_no_undisturbed_moment() {
+    fn slices_are_short_on_a_busy_machine() {
         let slice = |ms: f64, missing: u64| Slice {
             configuration: 0,
             duration_s: ms / 1e3,
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_with_a_held_up_generator_are_left_out() {
+    fn blocks_with_a_stalled_generator_are_excluded() {
         let slice = |configuration, sent| Slice {
             configuration,
             duration_s: 0.02,
@@ -501,7 +501,7 @@ mod tests {
                         rates_pps,
                     };
                     let duts: Vec<_> = (2..).zip(values.map(Some)).collect();
-                    of_rebuild(&rebuild, "plain", "nft", Some("rules"), &duts).unwrap()
+                    rebuild_result(&rebuild, "plain", "nft", Some("rules"), &duts).unwrap()
                 })
                 .collect();
             let pooled = pool(&iterations.iter().collect::<Vec<_>>()).unwrap();
@@ -528,9 +528,9 @@ mod tests {
     fn every_configuration_visits_every_place() {
         for k in 1..5 {
             for place in 0..k {
-                let mut seen: Vec<usize> = (0..k).map(|r| places(k, r)[place]).collect();
-                seen.sort_unstable();
-                assert_eq!(seen, (0..k).collect::<Vec<_>>());
+                let mut observed: Vec<usize> = (0..k).map(|r| places(k, r)[place]).collect();
+                observed.sort_unstable();
+                assert_eq!(observed, (0..k).collect::<Vec<_>>());
             }
         }
     }

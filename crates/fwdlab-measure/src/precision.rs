@@ -8,7 +8,7 @@
 //! them). Intervals of figures in percent, such as differences from a reference, are in points: a
 //! share of a difference near zero is meaningless. Start with [`look`].
 
-use fwdlab_model::campaign::{Order, Until};
+use fwdlab_model::campaign::{Order, UntilPrecise};
 use fwdlab_model::outcome::{Figure, Outcome, Unit};
 use fwdlab_model::test_case::{Enough, Iteration, Stopped};
 use fwdlab_stats::{Confidence, Sample};
@@ -17,7 +17,7 @@ use crate::trust;
 
 /// The precision of a test case so far.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Look {
+pub struct Precision {
     /// Its figure: the first of its first good iteration.
     pub figure: Option<Figure>,
     /// Half of the interval, in percent of the mean, or in points; `None` if there is no interval,
@@ -28,14 +28,14 @@ pub struct Look {
 }
 
 /// Evaluates the iterations of a test case so far.
-pub fn look(iterations: &[Iteration], until: &Until) -> Look {
+pub fn evaluate(iterations: &[Iteration], until: &UntilPrecise) -> Precision {
     let good = || iterations.iter().filter(|one| one.failure.is_none());
     let figures = |one: &Iteration| -> Vec<Figure> {
         one.outcomes.iter().flat_map(Outcome::figures).collect()
     };
     let first = good().find_map(|one| figures(one).into_iter().next());
     let Some(first) = first else {
-        return Look {
+        return Precision {
             figure: None,
             half_width_percent: None,
             is_narrow: false,
@@ -47,10 +47,10 @@ pub fn look(iterations: &[Iteration], until: &Until) -> Look {
     };
     let values: Vec<f64> = good().filter_map(own).map(|figure| figure.value).collect();
     let half_width_percent = half_width_percent(&values, first.unit);
-    let wanted = 100.0 * until.width.0;
-    Look {
+    let requested = 100.0 * until.width.0;
+    Precision {
         is_narrow: values.len() >= until.min as usize
-            && half_width_percent.is_some_and(|half| half <= wanted),
+            && half_width_percent.is_some_and(|half| half <= requested),
         half_width_percent,
         figure: Some(first),
     }
@@ -77,11 +77,11 @@ pub fn leaves_out(
 /// that were not available when it stopped.
 pub fn stopped(
     iterations: &[Iteration],
-    until: &Until,
+    until: &UntilPrecise,
     most: u32,
     is_judged_again: bool,
 ) -> Stopped {
-    let found = look(iterations, until);
+    let found = evaluate(iterations, until);
     let made = iterations.len() as u32;
     Stopped {
         why: match found.is_narrow {
@@ -120,8 +120,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::order::Random;
 
-    fn until(percent: f64, min: u32) -> Until {
-        Until {
+    fn until(percent: f64, min: u32) -> UntilPrecise {
+        UntilPrecise {
             width: HalfWidth(percent / 100.0),
             min,
         }
@@ -166,34 +166,34 @@ pub(crate) mod tests {
     #[test]
     fn a_test_case_is_known_when_its_interval_is_narrow() {
         let values = [99.0, 100.0, 101.0, 99.0, 101.0].map(Some);
-        let found = look(&made(&values), &until(1.3, 5));
+        let found = evaluate(&made(&values), &until(1.3, 5));
         let half = found.half_width_percent.unwrap();
         assert!((half - 1.2416).abs() < 1e-3, "{half}");
         assert!(found.is_narrow);
-        assert!(!look(&made(&values), &until(1.2, 5)).is_narrow);
+        assert!(!evaluate(&made(&values), &until(1.2, 5)).is_narrow);
         // too few values, even if the interval is narrow
-        assert!(!look(&made(&values[..4]), &until(50.0, 5)).is_narrow);
+        assert!(!evaluate(&made(&values[..4]), &until(50.0, 5)).is_narrow);
         // an iteration without a result has no value
         let mut failed = values.to_vec();
         failed[2] = None;
-        assert!(!look(&made(&failed), &until(50.0, 5)).is_narrow);
+        assert!(!evaluate(&made(&failed), &until(50.0, 5)).is_narrow);
         failed.push(Some(100.0));
-        let found = look(&made(&failed), &until(1.3, 5));
+        let found = evaluate(&made(&failed), &until(1.3, 5));
         assert!(found.is_narrow && found.figure.unwrap().name == "forwarding rate");
     }
 
     #[test]
     fn nothing_and_zero_have_no_share() {
-        assert_eq!(look(&[], &until(1.0, 5)).half_width_percent, None);
+        assert_eq!(evaluate(&[], &until(1.0, 5)).half_width_percent, None);
         let failed = made(&[None; 9]);
-        assert!(!look(&failed, &until(1.0, 5)).is_narrow);
+        assert!(!evaluate(&failed, &until(1.0, 5)).is_narrow);
         let zeros = made(&[Some(0.0); 9]);
         assert!(
-            !look(&zeros, &until(1.0, 5)).is_narrow,
+            !evaluate(&zeros, &until(1.0, 5)).is_narrow,
             "nothing forwarded is no figure"
         );
         let around_zero = made(&[-1.0, 1.0, -1.0, 1.0, -1.0, 1.0].map(Some));
-        assert!(!look(&around_zero, &until(50.0, 5)).is_narrow);
+        assert!(!evaluate(&around_zero, &until(50.0, 5)).is_narrow);
     }
 
     /// For a figure in percent the interval is in points: a difference of about 0 % is known to
@@ -207,7 +207,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_control_is_measured_as_long_as_it_tells_something() {
+    fn a_control_is_measured_while_it_is_informative() {
         let of = |case, is_control, known: &[(bool, u32)], order| {
             leaves_out((case, is_control), 12, known, order)
         };
@@ -226,19 +226,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn it_is_told_why_it_ended() {
+    fn the_reason_of_the_end_is_recorded() {
         let narrow = made(&[100.0, 100.1, 99.9, 100.0, 100.0].map(Some));
-        let why = |made: &[Iteration], most| stopped(made, &until(1.0, 5), most, false).why;
-        assert_eq!(why(&narrow, 50), Enough::NarrowEnough);
-        assert_eq!(why(&narrow, 5), Enough::NarrowEnough);
+        let reason = |made: &[Iteration], most| stopped(made, &until(1.0, 5), most, false).why;
+        assert_eq!(reason(&narrow, 50), Enough::NarrowEnough);
+        assert_eq!(reason(&narrow, 5), Enough::NarrowEnough);
         let wide = made(&[90.0, 110.0, 95.0, 105.0, 100.0].map(Some));
-        assert_eq!(why(&wide, 5), Enough::Maximum);
-        assert_eq!(why(&wide, 9), Enough::BrokenOff);
+        assert_eq!(reason(&wide, 5), Enough::Maximum);
+        assert_eq!(reason(&wide, 9), Enough::BrokenOff);
         let judged_again = stopped(&wide, &until(1.0, 5), 9, true);
         assert_eq!(judged_again.why, Enough::JudgedAgain);
-        let told = stopped(&wide, &until(1.0, 5), 5, true);
-        assert_eq!((told.iterations, told.wanted_percent), (5, 1.0));
-        assert!(told.half_width_percent.unwrap() > 9.0);
+        let reported = stopped(&wide, &until(1.0, 5), 5, true);
+        assert_eq!((reported.iterations, reported.wanted_percent), (5, 1.0));
+        assert!(reported.half_width_percent.unwrap() > 9.0);
     }
 
     /// Returns the percentage of campaigns whose final interval contains the mean, and after how
@@ -255,8 +255,9 @@ pub(crate) mod tests {
                 let normal = radius * (std::f64::consts::TAU * uniform()).cos();
                 values.push(100.0 + variation_percent * normal);
                 let half = half_width_percent(&values, Unit::FramesPerSecond);
-                let wanted = 100.0 * until.width.0;
-                if values.len() >= until.min as usize && half.is_some_and(|half| half <= wanted) {
+                let requested = 100.0 * until.width.0;
+                if values.len() >= until.min as usize && half.is_some_and(|half| half <= requested)
+                {
                     break;
                 }
             }
@@ -273,7 +274,7 @@ pub(crate) mod tests {
     /// iteration, in the worst case, which is where some 10 to 35 iterations are needed. The table
     /// there is from 6000 campaigns each.
     #[test]
-    fn intervals_that_were_waited_for_hold_what_is_said_of_them() {
+    fn sequential_intervals_have_their_nominal_coverage() {
         let mean = |min| {
             let all = [1.5, 2.0, 2.5, 3.0].map(|variation| coverage(variation, min, 50, 1000).0);
             all.iter().sum::<f64>() / 4.0

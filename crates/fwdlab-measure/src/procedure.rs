@@ -4,7 +4,7 @@
 //! A [`Procedure`] is a state machine without traffic, clock or thread; a [`Session`] sits between
 //! it and the caller that runs the trials, and filters invalid answers.
 
-use fwdlab_model::latency::HeldUp;
+use fwdlab_model::latency::StalledFrames;
 use fwdlab_model::outcome::{FORWARDS_NOTHING, Outcome, Spread};
 use fwdlab_model::procedure::{Answer, Delays, Ending, Purpose, Question};
 use fwdlab_model::result::Validity;
@@ -25,14 +25,14 @@ pub trait Procedure {
     fn record(&mut self, question: &Question, answer: &Answer) -> String;
 
     /// Called if the last requested trial cannot be run: ends everything that depends on it.
-    fn give_up(&mut self, reason: &str);
+    fn abort(&mut self, reason: &str);
 
     /// Called if the generator did not offer the last requested load in any of [`MAX_INVALID`]
     /// trials. `answer` is that of the trial in which it sent most: it shows what the tester can
     /// offer, and nothing about the DUT. A search continues below that load; for all others it has
     /// no value.
-    fn out_of_reach(&mut self, _question: &Question, _answer: &Answer, reason: &str) {
-        self.give_up(reason);
+    fn load_not_reached(&mut self, _question: &Question, _answer: &Answer, reason: &str) {
+        self.abort(reason);
     }
 
     /// Returns the results so far, one per procedure and frame size.
@@ -41,18 +41,18 @@ pub trait Procedure {
 
 /// The progress of a procedure.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Course {
+pub struct Progress {
     /// Number of valid trials.
     pub trials: u32,
     /// Why it ended early.
     pub failure: Option<String>,
 }
 
-impl Course {
+impl Progress {
     /// Returns the verdict: the failure, or `said`.
     pub fn verdict(&self, said: impl Into<String>) -> String {
         match &self.failure {
-            Some(why) => format!("no result: {why}"),
+            Some(reason) => format!("no result: {reason}"),
             None => said.into(),
         }
     }
@@ -119,8 +119,10 @@ impl Step {
     fn apply(&self, procedure: &mut dyn Procedure, question: &Question) -> String {
         match self {
             Step::Answer(answer) => return procedure.record(question, answer),
-            Step::OutOfReach(answer, reason) => procedure.out_of_reach(question, answer, reason),
-            Step::GivenUp(reason) => procedure.give_up(reason),
+            Step::OutOfReach(answer, reason) => {
+                procedure.load_not_reached(question, answer, reason)
+            }
+            Step::GivenUp(reason) => procedure.abort(reason),
         }
         String::new()
     }
@@ -162,7 +164,7 @@ impl Session {
         let mut reasons = validity::objections(&question, answer);
         let too_early = ended_too_early(&question, answer);
         reasons.extend(too_early.clone());
-        let fell_short = validity::fell_short(&question, answer);
+        let fell_short = validity::load_shortfall(&question, answer);
         if reasons.is_empty() && fell_short.is_some() {
             let most = self.short.as_ref().map_or(0, |short| short.frames_sent);
             if answer.frames_sent >= most {
@@ -303,19 +305,19 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
 }
 
 /// Describes how stalls of the sender affect the delays of these trials, if there were any.
-pub(crate) fn held_up<'a>(trials: impl Iterator<Item = &'a Delays>) -> Option<String> {
-    let held_up: Vec<HeldUp> = (trials.map(Delays::held_up))
-        .filter(|held_up| held_up.frames > 0)
+pub(crate) fn describe_stalls<'a>(trials: impl Iterator<Item = &'a Delays>) -> Option<String> {
+    let stalled: Vec<StalledFrames> = (trials.map(Delays::stalled_frames))
+        .filter(|stalled| stalled.frames > 0)
         .collect();
-    let longest_ns = held_up.iter().map(|held_up| held_up.longest_ns).max()?;
-    let sum = |of: fn(&HeldUp) -> u64| held_up.iter().map(of).sum::<u64>();
+    let longest_ns = stalled.iter().map(|stalled| stalled.longest_ns).max()?;
+    let sum = |of: fn(&StalledFrames) -> u64| stalled.iter().map(of).sum::<u64>();
     Some(format!(
         "the sender stalled, for up to {:.1} ms: {} frames were due during stalls, and {} of them never left, in {} of the \
          trials; latencies with * may describe the sender rather than the DUT",
         longest_ns as f64 / 1e6,
         sum(|of| of.frames),
         sum(|of| of.not_sent),
-        held_up.len(),
+        stalled.len(),
     ))
 }
 
@@ -367,7 +369,7 @@ pub struct Single {
     answer: Option<Answer>,
     /// True if the load was not offered.
     fell_short: bool,
-    course: Course,
+    progress: Progress,
 }
 
 impl Single {
@@ -385,19 +387,19 @@ impl Single {
             },
             answer: None,
             fell_short: false,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 }
 
 impl Procedure for Single {
     fn next_trial(&mut self) -> Option<Question> {
-        let ended = self.answer.is_some() || self.course.failure.is_some();
+        let ended = self.answer.is_some() || self.progress.failure.is_some();
         (!ended).then(|| self.question.clone())
     }
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         self.answer = Some(answer.clone());
         format!(
             "{} of {} frames came back",
@@ -405,12 +407,12 @@ impl Procedure for Single {
         )
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     /// Shows its counts: nothing else depends on them.
-    fn out_of_reach(&mut self, _: &Question, answer: &Answer, _: &str) {
+    fn load_not_reached(&mut self, _: &Question, answer: &Answer, _: &str) {
         self.answer = Some(answer.clone());
         self.fell_short = true;
     }
@@ -423,7 +425,7 @@ impl Procedure for Single {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: self.question.frame_size_bytes,
-            verdict: self.course.verdict(match lost {
+            verdict: self.progress.verdict(match lost {
                 _ if self.answer.is_none() => "nothing was measured".to_owned(),
                 _ if self.fell_short => format!(
                     "the generator did not reach the load: {:.0} of {:.0} frames/s were offered",
@@ -437,8 +439,8 @@ impl Procedure for Single {
             answered: self.answer.is_some() && !self.fell_short,
             not_applicable: false,
             compliance: fwdlab_model::outcome::Compliance::default(),
-            warnings: held_up(answer.delays.iter()).into_iter().collect(),
-            trials: self.course.trials,
+            warnings: describe_stalls(answer.delays.iter()).into_iter().collect(),
+            trials: self.progress.trials,
             found: fwdlab_model::outcome::Found::Trial(fwdlab_model::outcome::SingleTrial {
                 intended_load_pps: self.question.peak_pps(),
                 offered_load_pps: (answer.frames_sent + answer.frames_beside) as f64 / seconds,
@@ -501,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sender_was_too_late_for_is_told_with_the_delays() {
+    fn frames_that_the_sender_missed_are_reported_with_the_delays() {
         let warnings = |held_up_frames| {
             let mut session = single(1000.0);
             session.next_trial();
@@ -518,12 +520,12 @@ mod tests {
             session.outcomes()[0].warnings.clone()
         };
         assert!(warnings(0).is_empty());
-        let told = warnings(3).concat();
+        let reported = warnings(3).concat();
         assert!(
-            told.contains(
+            reported.contains(
                 "for up to 2.2 ms: 3 frames were due during stalls, and 2 of them never left"
             ),
-            "{told}"
+            "{reported}"
         );
     }
 
@@ -638,7 +640,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_that_means_nothing() {
+    fn meaningless_trials_are_not_requested() {
         let ask = |load, ns| {
             Single::new(Question::constant(
                 FrameSize::MIN,

@@ -15,7 +15,7 @@ use fwdlab_model::variant::{DirectionCounts, Variant};
 use fwdlab_stats::Sample;
 
 use crate::procedure::{
-    Course, Procedure, TESTER_BOUND, check_load, is_tester_bound, percent, time,
+    Procedure, Progress, TESTER_BOUND, check_load, is_tester_bound, percent, time,
 };
 use crate::validity::was_offered;
 
@@ -196,7 +196,7 @@ pub struct Ramp {
     parameters: Parameters,
     samples: Vec<Interval>,
     directions: Vec<DirectionCounts>,
-    course: Course,
+    progress: Progress,
 }
 
 impl Ramp {
@@ -232,7 +232,7 @@ impl Ramp {
             parameters,
             samples: Vec::new(),
             directions: Vec::new(),
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 }
@@ -250,7 +250,7 @@ impl Ramp {
 
 impl Procedure for Ramp {
     fn next_trial(&mut self) -> Option<Question> {
-        if self.course.trials > 0 || self.course.failure.is_some() {
+        if self.progress.trials > 0 || self.progress.failure.is_some() {
             return None;
         }
         let p = &self.parameters;
@@ -282,14 +282,14 @@ impl Procedure for Ramp {
     }
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         self.samples.clone_from(&answer.samples);
         self.directions.clone_from(&answer.directions);
         format!("{} samples", self.samples.len())
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
@@ -364,9 +364,9 @@ impl Procedure for Ramp {
         let tester_bound = (up.saturation_pps).is_some_and(|pps| is_tester_bound(pps, largest_pps));
         let gap = up.gap(resolution);
         let answered =
-            self.course.trials > 0 && up.saturation_pps.is_some() && gap.is_none() && !is_dead;
+            self.progress.trials > 0 && up.saturation_pps.is_some() && gap.is_none() && !is_dead;
         let verdict = match (&up.saturation_pps, up.at_s) {
-            _ if self.course.trials == 0 => "not measured".to_owned(),
+            _ if self.progress.trials == 0 => "not measured".to_owned(),
             _ if is_dead => FORWARDS_NOTHING.into(),
             (None, _) if part(rise.clone()).is_empty() => {
                 "cannot tell: the generator reached none of the loads".into()
@@ -386,12 +386,12 @@ impl Procedure for Ramp {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered,
             not_applicable: false,
             compliance: Compliance::default(),
             warnings,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Ramp(fwdlab_model::outcome::Ramp {
                 target_pps: p.target_pps,
                 loss_threshold: p.loss_threshold,
@@ -486,8 +486,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_generator_did_not_offer_is_no_place_where_loss_begins() {
-        let judged = |held_up: Range<usize>| {
+    fn a_load_that_was_not_offered_is_no_onset_of_loss() {
+        let judged = |stalled: Range<usize>| {
             let parameters = Parameters {
                 warm_up_ns: 0,
                 hold_ns: 0,
@@ -497,7 +497,7 @@ mod tests {
             let mut ramp = Ramp::new(parameters).unwrap();
             let question = ramp.next_trial().unwrap();
             let mut samples = rise(60, 40_000, &[]);
-            for sample in &mut samples[held_up] {
+            for sample in &mut samples[stalled] {
                 sample.frames_sent /= 2;
                 sample.frames_received = sample.frames_sent;
             }
@@ -509,16 +509,16 @@ mod tests {
             ramp.outcomes().remove(0)
         };
         // one sample or two: no worse than a coarser ramp
-        for held_up in [0..0, 39..40, 39..41] {
-            assert!(judged(held_up.clone()).answered, "{held_up:?}");
+        for stalled in [0..0, 39..40, 39..41] {
+            assert!(judged(stalled.clone()).answered, "{stalled:?}");
         }
-        for (held_up, words) in [
+        for (stalled, words) in [
             (25..45, "loss begins between 25000 and 46000 frames/s"),
             // and if too few are left above for a streak
             (25..59, "loss begins between 25000 and 60000 frames/s"),
             (0..55, "loss begins below 56000 frames/s"),
         ] {
-            let outcome = judged(held_up);
+            let outcome = judged(stalled);
             assert!(!outcome.answered && outcome.figures().is_empty());
             assert!(outcome.verdict.contains(words), "{}", outcome.verdict);
         }

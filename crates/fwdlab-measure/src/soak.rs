@@ -10,7 +10,9 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::{Confidence, Sample, drift};
 
-use crate::procedure::{Course, Procedure, check_duration, check_load, loss_ratio, sent_pps, time};
+use crate::procedure::{
+    Procedure, Progress, check_duration, check_load, loss_ratio, sent_pps, time,
+};
 
 /// Share of the no-drop rate to offer.
 pub const SHARE: f64 = 0.95;
@@ -56,7 +58,7 @@ pub struct Soak {
     made: Option<Answer>,
     /// True if the load was not offered.
     fell_short: bool,
-    course: Course,
+    progress: Progress,
 }
 
 impl Soak {
@@ -86,7 +88,7 @@ impl Soak {
             parameters,
             made: None,
             fell_short: false,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 }
@@ -104,7 +106,7 @@ fn runs(samples: &[Interval], lossy: bool) -> Vec<u64> {
 impl Procedure for Soak {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
-        (self.made.is_none() && self.course.failure.is_none()).then(|| {
+        (self.made.is_none() && self.progress.failure.is_none()).then(|| {
             let reason = format!("{:.0} frames/s for {}", p.load_pps, time(p.duration_ns));
             Question {
                 sample_ns: Some(p.sample_ns),
@@ -120,7 +122,7 @@ impl Procedure for Soak {
     }
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         self.made = Some(answer.clone());
         format!(
             "{} of {} frames lost",
@@ -129,12 +131,12 @@ impl Procedure for Soak {
         )
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     /// Shows its counts, which are those of another load.
-    fn out_of_reach(&mut self, _: &Question, answer: &Answer, _: &str) {
+    fn load_not_reached(&mut self, _: &Question, answer: &Answer, _: &str) {
         self.made = Some(answer.clone());
         self.fell_short = true;
     }
@@ -172,12 +174,12 @@ impl Procedure for Soak {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered: self.made.is_some() && !self.fell_short,
             not_applicable: false,
             compliance: Compliance::default(),
             warnings: Vec::new(),
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Soak(fwdlab_model::outcome::Soak {
                 load_pps: p.load_pps,
                 duration_s: answer.duration_ns as f64 / 1e9,

@@ -15,7 +15,7 @@ use fwdlab_stats::{Confidence, Sample};
 
 use crate::cost;
 use crate::order::blocks;
-use crate::procedure::{Course, Procedure};
+use crate::procedure::{Procedure, Progress};
 
 /// If the reference changes by more than this share, the machine drifts.
 const DRIFT: f64 = 0.02;
@@ -48,7 +48,7 @@ pub struct Sweep {
     runs: Vec<cost::Run>,
     reference: Vec<f64>,
     warnings: Vec<String>,
-    course: Course,
+    progress: Progress,
 }
 
 impl Sweep {
@@ -71,7 +71,7 @@ impl Sweep {
                 return Err(format!("{value} {} are given twice", p.parameter));
             }
             let procedure =
-                (p.inner)(*value).map_err(|why| format!("{value} {}: {why}", p.parameter))?;
+                (p.inner)(*value).map_err(|reason| format!("{value} {}: {reason}", p.parameter))?;
             inner = procedure
                 .outcomes()
                 .first()
@@ -100,7 +100,7 @@ impl Sweep {
             runs: Vec::new(),
             reference: Vec::new(),
             warnings: Vec::new(),
-            course: Course::default(),
+            progress: Progress::default(),
             parameters,
         })
     }
@@ -163,30 +163,30 @@ impl Procedure for Sweep {
             let (value, is_reference) = self.queue.pop_front()?;
             match (self.parameters.inner)(value) {
                 Ok(procedure) => self.current = Some((value, is_reference, procedure)),
-                Err(why) => self
+                Err(cause) => self
                     .warnings
-                    .push(format!("{value} {}: {why}", self.parameters.parameter)),
+                    .push(format!("{value} {}: {cause}", self.parameters.parameter)),
             }
         }
     }
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         match &mut self.current {
             Some((_, _, procedure)) => procedure.record(question, answer),
             None => String::new(),
         }
     }
 
-    fn give_up(&mut self, reason: &str) {
+    fn abort(&mut self, reason: &str) {
         if let Some((_, _, procedure)) = &mut self.current {
-            procedure.give_up(reason);
+            procedure.abort(reason);
         }
     }
 
-    fn out_of_reach(&mut self, question: &Question, answer: &Answer, reason: &str) {
+    fn load_not_reached(&mut self, question: &Question, answer: &Answer, reason: &str) {
         if let Some((_, _, procedure)) = &mut self.current {
-            procedure.out_of_reach(question, answer, reason);
+            procedure.load_not_reached(question, answer, reason);
         }
     }
 
@@ -221,16 +221,16 @@ impl Procedure for Sweep {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered: is_done && measured == points.len(),
             not_applicable: false,
             compliance: Compliance::default(),
             warnings,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Sweep(fwdlab_model::outcome::Sweep {
                 parameter: p.parameter.clone(),
                 inner: self.inner.clone(),
-                cost: cost::of_parameter(&p.parameter, &self.runs),
+                cost: cost::parameter_cost(&p.parameter, &self.runs),
                 points,
                 reference_pps: self.reference.clone(),
             }),

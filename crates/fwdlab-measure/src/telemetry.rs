@@ -3,7 +3,7 @@
 //!
 //! Counts are exact, because both readings are made at rest. Shares of time refer to the time
 //! between the readings, which is longer than the load. [`crate::findings`] interprets it. Start
-//! with [`between`], and [`together`] for several trials.
+//! with [`between`], and [`combine`] for several trials.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::findings;
 
 /// The context of the readings.
 #[derive(Debug, Clone, Default)]
-pub struct Around<'a> {
+pub struct ReadingContext<'a> {
     /// The host.
     pub host: &'a str,
     /// Its operating system.
@@ -41,12 +41,12 @@ pub fn between(
     before: &Reading,
     during: &[Reading],
     after: &Reading,
-    around: &Around<'_>,
+    around: &ReadingContext<'_>,
 ) -> Telemetry {
     let forwards =
         |cpu: u32| around.cpus.is_empty() || around.cpus.iter().any(|own| *own as u32 == cpu);
     let all = || std::iter::once(before).chain(during).chain([after]);
-    let mut told = Telemetry {
+    let mut telemetry = Telemetry {
         host: around.host.to_owned(),
         system: around.system,
         trials: 1,
@@ -65,34 +65,38 @@ pub fn between(
         every_s: around.every_s,
         ..Telemetry::default()
     };
-    told.missing.extend(before.missing.clone());
-    told.missing.extend(after.missing.clone());
+    telemetry.missing.extend(before.missing.clone());
+    telemetry.missing.extend(after.missing.clone());
     let parts = |reading: &Reading| -> Vec<String> { reading.missing.keys().cloned().collect() };
     if parts(before) != parts(after) {
         // keep counters that are not zero: those in only one reading would count since the host
         // started
-        told.drops.clear();
-        for port in told.ports.values_mut() {
+        telemetry.drops.clear();
+        for port in telemetry.ports.values_mut() {
             port.drops.clear();
             port.pauses.clear();
         }
-        let why = "not everything was read both before and after the load";
-        told.missing.insert("drops".into(), why.into());
+        let reason = "not everything was read both before and after the load";
+        telemetry.missing.insert("drops".into(), reason.into());
     }
     for reading in all() {
         for (name, size) in &reading.sizes {
-            nearest(&mut told.sizes, name, *size);
+            nearest(&mut telemetry.sizes, name, *size);
         }
         let own = (reading.frequency_mhz.iter()).filter(|(cpu, _)| forwards(**cpu));
         for (_, mhz) in own {
-            told.lowest_mhz = Some(told.lowest_mhz.map_or(*mhz, |low| low.min(*mhz)));
-            told.highest_mhz = Some(told.highest_mhz.map_or(*mhz, |high| high.max(*mhz)));
+            telemetry.lowest_mhz = Some(telemetry.lowest_mhz.map_or(*mhz, |low| low.min(*mhz)));
+            telemetry.highest_mhz = Some(telemetry.highest_mhz.map_or(*mhz, |high| high.max(*mhz)));
         }
         for celsius in reading.temperature_celsius.values() {
-            told.hottest_celsius = Some(told.hottest_celsius.map_or(*celsius, |t| t.max(*celsius)));
+            telemetry.hottest_celsius = Some(
+                telemetry
+                    .hottest_celsius
+                    .map_or(*celsius, |t| t.max(*celsius)),
+            );
         }
     }
-    told
+    telemetry
 }
 
 /// Keeps the reading of a size that is closest to its limit; without a limit, the last one.
@@ -318,7 +322,7 @@ fn rounded(value: f64) -> f64 {
 
 /// Combines several trials: counts are added, shares of time are weighted by time, and the worst
 /// value is kept where there is one.
-pub fn together<'a>(all: impl IntoIterator<Item = &'a Telemetry>) -> Option<Telemetry> {
+pub fn combine<'a>(all: impl IntoIterator<Item = &'a Telemetry>) -> Option<Telemetry> {
     let mut all = all.into_iter();
     let mut sum = all.next()?.clone();
     for one in all {
@@ -445,7 +449,7 @@ pub fn into_cases(cases: &mut [TestCase], trials: &[TrialRecord]) {
             let read = of_iteration
                 .iter()
                 .filter_map(|trial| trial.telemetry.as_deref());
-            iteration.telemetry = together(read).map(Box::new);
+            iteration.telemetry = combine(read).map(Box::new);
             own.extend(of_iteration);
         }
         case.findings = findings::of_trials(&own);
@@ -477,8 +481,8 @@ mod tests {
         }
     }
 
-    fn around(ports: &[String]) -> Around<'_> {
-        Around {
+    fn around(ports: &[String]) -> ReadingContext<'_> {
+        ReadingContext {
             host: "dut",
             system: System::FreeBsd,
             ports,
@@ -555,14 +559,18 @@ mod tests {
             power_watts: [("hwmon".into(), 20.0)].into(),
             ..Reading::default()
         };
-        let told = between(&before, &[], &after, &around(&ports));
-        assert_eq!(told.between_s, 2.0);
-        assert_eq!(told.softnet[0].processed, 11, "32 bits begin again");
-        assert_eq!(told.ports["eth0"].rx_packets, 1000);
-        let packets: Vec<u64> = told.queues.iter().map(|q| q.packets).collect();
+        let telemetry = between(&before, &[], &after, &around(&ports));
+        assert_eq!(telemetry.between_s, 2.0);
+        assert_eq!(telemetry.softnet[0].processed, 11, "32 bits begin again");
+        assert_eq!(telemetry.ports["eth0"].rx_packets, 1000);
+        let packets: Vec<u64> = telemetry.queues.iter().map(|q| q.packets).collect();
         assert_eq!(packets, [900, 100]);
-        assert_eq!(told.queues[0].ratio, 0.9);
-        let drops: Vec<(&str, u64)> = told.drops.iter().map(|(n, c)| (n.as_str(), *c)).collect();
+        assert_eq!(telemetry.queues[0].ratio, 0.9);
+        let drops: Vec<(&str, u64)> = telemetry
+            .drops
+            .iter()
+            .map(|(n, c)| (n.as_str(), *c))
+            .collect();
         assert_eq!(
             drops,
             [
@@ -571,9 +579,14 @@ mod tests {
                 ("softnet CPU 1 dropped", 1)
             ]
         );
-        assert_eq!(told.energy_joules["package-0"], 25e-6);
+        assert_eq!(telemetry.energy_joules["package-0"], 25e-6);
         // at both ends the DUT is idle: only samples show the power under load
-        assert_eq!(told.energy_joules.len(), 1, "{:?}", told.energy_joules);
+        assert_eq!(
+            telemetry.energy_joules.len(),
+            1,
+            "{:?}",
+            telemetry.energy_joules
+        );
         let during = [(100.5, 50.0), (101.5, 70.0)].map(|(uptime_s, watts)| Reading {
             uptime_s,
             power_watts: [("hwmon".into(), watts)].into(),
@@ -582,13 +595,13 @@ mod tests {
         let sampled = between(&before, &during, &after, &around(&ports));
         assert_eq!(sampled.energy_joules["hwmon, by samples of power"], 120.0);
         assert_eq!(sampled.energy_joules["package-0"], 25e-6);
-        let [idle, busy] = &told.cpus[..] else {
-            panic!("{:?}", told.cpus)
+        let [idle, busy] = &telemetry.cpus[..] else {
+            panic!("{:?}", telemetry.cpus)
         };
         assert!(!idle.forwards && busy.forwards);
         assert_eq!((idle.idle_ratio, idle.busy_ratio()), (1.0, 0.0));
         assert_eq!((busy.softirq_ratio, busy.node), (0.5, Some(1)));
-        for one in &told.cpus {
+        for one in &telemetry.cpus {
             let sum = one.busy_ratio() + one.idle_ratio + one.steal_ratio;
             assert!((sum - 1.0).abs() < 1e-6, "{sum}");
         }
@@ -596,7 +609,7 @@ mod tests {
 
     /// A part that could only be read afterwards has counted since the host started.
     #[test]
-    fn what_was_read_once_is_no_difference() {
+    fn a_single_reading_gives_no_difference() {
         let ports = ["eth0".to_owned()];
         let port = |drops| PortCount {
             drops,
@@ -612,12 +625,16 @@ mod tests {
             drops: [("nft ip t f: drop".into(), 1_000_000)].into(),
             ..Reading::default()
         };
-        let told = between(&before, &[], &after, &around(&ports));
-        assert!(told.drops.is_empty() && told.ports["eth0"].drops.is_empty());
-        assert!(told.missing.contains_key("drops"));
+        let telemetry = between(&before, &[], &after, &around(&ports));
+        assert!(telemetry.drops.is_empty() && telemetry.ports["eth0"].drops.is_empty());
+        assert!(telemetry.missing.contains_key("drops"));
         before.missing.clear();
-        let told = between(&before, &[], &after, &around(&ports));
-        assert_eq!(told.drops.len(), 2, "a counter that was zero is not kept");
+        let telemetry = between(&before, &[], &after, &around(&ports));
+        assert_eq!(
+            telemetry.drops.len(),
+            2,
+            "a counter that was zero is not kept"
+        );
     }
 
     #[test]
@@ -647,7 +664,7 @@ mod tests {
         other.cpus[0].softirq_ratio = 0.2;
         other.sizes.get_mut("conntrack entries").unwrap().value = 5;
         other.gap_s = Some(1.1);
-        let sum = together([&one, &other]).unwrap();
+        let sum = combine([&one, &other]).unwrap();
         assert_eq!((sum.trials, sum.between_s), (2, 2.0));
         assert_eq!(sum.cpus[0].softirq_ratio, 0.4);
         assert_eq!(sum.drops["a"], 2);
@@ -656,7 +673,7 @@ mod tests {
             "the nearest to its limit"
         );
         assert_eq!(sum.gap_s, Some(1.5));
-        assert_eq!(together([]), None);
+        assert_eq!(combine([]), None);
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub fn cause_of_variation(case: &TestCase) -> Option<String> {
     let mut all: Vec<(u32, f64, Maxfwd)> = case.iterations.iter().filter_map(rate_of).collect();
     let away = |pps: f64| 100.0 * (pps / figure.median - 1.0);
     all.sort_by(|a, b| away(b.1).abs().total_cmp(&away(a.1).abs()));
-    let told: Vec<String> = (all.iter())
+    let reported: Vec<String> = (all.iter())
         .filter(|(_, pps, _)| away(*pps).abs() > STEADY_PERCENT)
         .take(NAMED)
         .map(|(n, pps, found)| {
@@ -126,16 +126,16 @@ pub fn cause_of_variation(case: &TestCase) -> Option<String> {
             )
         })
         .collect();
-    (!told.is_empty()).then(|| format!("furthest from the median: {}", told.join(", ")))
+    (!reported.is_empty()).then(|| format!("furthest from the median: {}", reported.join(", ")))
 }
 
 /// Returns why a forwarding rate, from iterations with these rates, is unreliable.
-fn of_rates(found: &Maxfwd, rates: &[f64]) -> Option<String> {
+fn rate_reliability(found: &Maxfwd, rates: &[f64]) -> Option<String> {
     let windows = found.windows();
     let quiet = 100.0 * f64::from(found.quiet.windows) / f64::from(windows.max(1));
     if windows > 0 && quiet < QUIET_WINDOWS_PERCENT {
-        let why = format!("only {quiet:.0} % of its windows were quiet");
-        return Some(format!("{why}{}", sender_stalled(found)));
+        let reason = format!("only {quiet:.0} % of its windows were quiet");
+        return Some(format!("{reason}{}", sender_stalled(found)));
     }
     of_values(rates, "iteration")
 }
@@ -155,7 +155,7 @@ pub fn sender_stalled(found: &Maxfwd) -> &'static str {
 /// Returns why the forwarding rate of a test case is unreliable, and which iterations are the
 /// cause.
 pub fn of_windows(found: &Maxfwd, case: &TestCase) -> Option<String> {
-    let doubt = of_rates(found, case.rates())?;
+    let doubt = rate_reliability(found, case.rates())?;
     Some(match cause_of_variation(case) {
         Some(cause) => format!("{doubt}; {cause}"),
         None => doubt,
@@ -197,7 +197,7 @@ pub fn doubts_of_trials<'a>(
     if 100.0 * invalid as f64 > INVALID_TRIALS_PERCENT * all as f64 {
         doubts.push(format!("{invalid} of {all} trials were invalid"));
     }
-    if is_without_probe(trials.clone()) {
+    if has_no_probe(trials.clone()) {
         return doubts;
     }
     if gate.is_none() {
@@ -208,7 +208,7 @@ pub fn doubts_of_trials<'a>(
     if f64::from(quiet) * 100.0 < QUIET_TRIALS_PERCENT * f64::from(judged) || judged == 0 {
         doubts.push(format!(
             "only {quiet} of {judged} trials had {}",
-            of_state(gate)
+            describe_state(gate)
         ));
     }
     doubts
@@ -216,7 +216,7 @@ pub fn doubts_of_trials<'a>(
 
 /// Returns true if nothing probed the DUT's machine around these trials, because it is remote or
 /// has no login: then it is unknown how quiet it was, which does not count as noise.
-fn is_without_probe<'a>(trials: impl Iterator<Item = &'a TrialRecord> + Clone) -> bool {
+fn has_no_probe<'a>(trials: impl Iterator<Item = &'a TrialRecord> + Clone) -> bool {
     trials.clone().next().is_some() && trials.clone().all(|trial| trial.probes.is_empty())
 }
 
@@ -270,19 +270,19 @@ pub fn of_trials(
     let mut doubts = doubts_of_trials(gate, trials.clone());
     doubts.extend(contradictions);
     let guides = |trial: &TrialRecord| {
-        let asked = trial.asked.as_ref();
-        asked.is_some_and(|asked| asked.question.purpose == Purpose::Search)
+        let requested = trial.asked.as_ref();
+        requested.is_some_and(|requested| requested.question.purpose == Purpose::Search)
     };
     let selects = match trials.clone().any(guides) {
         true => ", and a search for zero loss selects the luckiest trials",
         false => "",
     };
-    if is_without_probe(trials) {
+    if has_no_probe(trials) {
         return not_probed(doubts, NOT_PROBED);
     }
     let verdict = format!(
         "{quiet} of {all} trials had {} before and after; the machine may have caused losses in the others{selects}{}",
-        of_state(gate),
+        describe_state(gate),
         slowed_words(gate)
     );
     noise(gate, (quiet, all), doubts, verdict)
@@ -294,7 +294,7 @@ pub fn none_is_reliable(cases: &[TestCase]) -> bool {
 }
 
 /// Reverts noise where it does not matter: for single trials that lost no frame and timed none.
-pub fn of_lossless(noise: Noise, outcomes: &[Outcome]) -> Noise {
+pub fn without_lossless_noise(noise: Noise, outcomes: &[Outcome]) -> Noise {
     let is_lossless = |outcome: &Outcome| match &outcome.found {
         Found::Trial(found) => {
             outcome.answered && found.frame_loss_ratio <= 0.0 && found.delays.is_none()
@@ -336,16 +336,16 @@ pub fn of_cases(
         .filter(|case| case.doubt.is_none())
         .filter_map(|case| case.forwarding_rate()?.variation_percent)
         .fold(0.0, f64::max);
-    let told = |(case, doubt): &(&TestCase, &String)| match cases.len() {
+    let reported = |(case, doubt): &(&TestCase, &String)| match cases.len() {
         1 => (*doubt).clone(),
         _ => format!("{}: {doubt}", case.test_case),
     };
     let mut verdict = match is_probed {
-        true => format!("{quiet} of {windows} windows had {}", of_state(gate)),
+        true => format!("{quiet} of {windows} windows had {}", describe_state(gate)),
         false => NOT_PROBED.to_owned(),
     };
     if doubtful.len() == cases.len() {
-        doubts.extend(doubtful.iter().map(told));
+        doubts.extend(doubtful.iter().map(reported));
     } else {
         verdict += &format!(", iterations vary by up to {worst:.1} %");
         let sure = cases.iter().filter(|case| case.doubt.is_none());
@@ -359,12 +359,12 @@ pub fn of_cases(
         }
     }
     if !doubtful.is_empty() && doubts.is_empty() {
-        let told: Vec<String> = doubtful.iter().map(told).collect();
+        let reported: Vec<String> = doubtful.iter().map(reported).collect();
         verdict = format!(
             "for {} of {} test cases: {verdict}; too noisy for the rest: {}",
             cases.len() - doubtful.len(),
             cases.len(),
-            told.join("; ")
+            reported.join("; ")
         );
     }
     verdict += &slowed_words(gate);
@@ -440,7 +440,7 @@ fn noise(
 }
 
 /// Describes the state of the machine that quiet windows and trials belong to.
-fn of_state(gate: Option<&Gate>) -> String {
+fn describe_state(gate: Option<&Gate>) -> String {
     let states = gate.map(Gate::states).unwrap_or_default();
     let speed = match states.first() {
         Some(state) if state.slowed => "the DUT's CPU slowed",
@@ -532,13 +532,13 @@ fn causes(summary: &Summary, other: Option<&OtherWork>) -> Vec<String> {
     let windows: u32 = found().map(Maxfwd::windows).sum();
     let Some(other) = other else {
         if 2 * stalled > windows {
-            let why = "the sender's CPUs were busy with other work: stop other programs on the generator's machine, or give the sender \
+            let reason = "the sender's CPUs were busy with other work: stop other programs on the generator's machine, or give the sender \
                        CPUs of its own (cpus in [generator] of the bed file)";
-            return vec![why.into()];
+            return vec![reason.into()];
         }
-        let why = "what disturbed it is not known: fwdlab accounts for the CPU time of the machine it runs on, and this was measured on \
+        let reason = "what disturbed it is not known: fwdlab accounts for the CPU time of the machine it runs on, and this was measured on \
                    another one";
-        return vec![why.into()];
+        return vec![reason.into()];
     };
     let mut causes = Vec::new();
     if let Some(processes) = &other.processes {
@@ -557,7 +557,7 @@ fn causes(summary: &Summary, other: Option<&OtherWork>) -> Vec<String> {
         ),
         false => String::new(),
     };
-    let seen = match &summary.noise.states[..] {
+    let observed = match &summary.noise.states[..] {
         [of, others @ ..] if of.slowed || !others.is_empty() => {
             "but the probes saw the CPUs slowed or moved: that comes from outside, such as the neighbours of a virtual machine, and \
              cannot be stopped from here"
@@ -565,7 +565,7 @@ fn causes(summary: &Summary, other: Option<&OtherWork>) -> Vec<String> {
         _ => "and the probes saw nothing: the cause is not known",
     };
     vec![format!(
-        "other processes used less than a tenth of a CPU, the hypervisor took none{interrupts}; {seen}"
+        "other processes used less than a tenth of a CPU, the hypervisor took none{interrupts}; {observed}"
     )]
 }
 
@@ -684,12 +684,12 @@ fn in_words(doubts: &[String], fit: &str, verdict: &str) -> String {
 }
 
 /// Returns goals whose load is far below what the DUT forwarded in the same search
-/// ([`SearchOutcome::far_above`]).
+/// ([`SearchOutcome::maximum_far_above`]).
 pub fn far_below<'a>(labels: impl Iterator<Item = &'a str>, search: &SearchOutcome) -> Vec<String> {
     labels
         .zip(&search.goals)
         .filter_map(|(label, goal)| {
-            let (pps, best) = (goal.relevant_lower_bound_pps?, search.far_above(goal)?);
+            let (pps, best) = (goal.relevant_lower_bound_pps?, search.maximum_far_above(goal)?);
             Some(format!(
                 "{label}: {pps:.0} frames/s met it, but {best:.0} were forwarded at a higher load: this DUT loses some frames long \
                  before it is overloaded, or the trials in between were disturbed (--explain lists them)"
@@ -789,15 +789,15 @@ pub(crate) mod tests {
             doubts: vec!["only 0 of 1 trials had the DUT's CPU at full speed".into()],
             ..Noise::default()
         };
-        let judged = |outcome| of_lossless(noisy(), &[outcome]).too_noisy;
+        let judged = |outcome| without_lossless_noise(noisy(), &[outcome]).too_noisy;
         assert!(!judged(outcome(0.0, false)));
         assert!(judged(outcome(1e-6, false)));
         assert!(judged(outcome(0.0, true)));
-        assert!(of_lossless(noisy(), &[]).too_noisy);
+        assert!(without_lossless_noise(noisy(), &[]).too_noisy);
     }
 
     #[test]
-    fn without_a_trial_no_noise_is_told() {
+    fn without_a_trial_no_noise_is_reported() {
         let noise = of_trials(None, &[], Vec::new());
         assert_eq!(noise.verdict, "not judged: nothing was measured");
         assert!(!noise.too_noisy && noise.doubts.is_empty(), "{noise:?}");
@@ -904,16 +904,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn advice_says_who_is_busy_and_what_still_works() {
+    fn advice_names_busy_processes_and_usable_figures() {
         let noisy = case(vec![500e3, 620e3, 740e3, 560e3, 680e3]);
         let busy = OtherWork {
             processes: Some("cargo (4711) 93 % of a CPU".into()),
             ..OtherWork::default()
         };
         let noisy = of(vec![noisy], Noise::default());
-        let told = advice(&noisy, Some(&busy)).join("\n");
+        let reported = advice(&noisy, Some(&busy)).join("\n");
         for words in ["cargo (4711)", "--vs", "-n 20"] {
-            assert!(told.contains(words), "{words}: {told}");
+            assert!(reported.contains(words), "{words}: {reported}");
         }
         let quiet = case(vec![620e3, 621e3, 619e3]);
         let quiet = of(vec![quiet], Noise::default());
@@ -923,7 +923,7 @@ pub(crate) mod tests {
     /// The hypervisor is blamed for stolen time, and for what the probes saw if nothing here
     /// explains it; for nothing else.
     #[test]
-    fn only_what_nothing_here_explains_comes_from_outside() {
+    fn only_unexplained_noise_is_attributed_to_the_outside() {
         let noisy = |states: &[bool]| {
             let state = |&slowed: &bool| MachineState {
                 slowed,
@@ -943,24 +943,26 @@ pub(crate) mod tests {
             interrupts_percent,
             stolen_percent,
         };
-        let told = |summary: &Summary, other: Option<&OtherWork>| causes(summary, other).join("\n");
-        let outside = |told: &str| told.contains("outside") || told.contains("hypervisor took");
-        let busy = told(&moved, Some(&other(Some("rustc (7) 59 %"), 0.0, 0.0)));
+        let reported =
+            |summary: &Summary, other: Option<&OtherWork>| causes(summary, other).join("\n");
+        let outside =
+            |reported: &str| reported.contains("outside") || reported.contains("hypervisor took");
+        let busy = reported(&moved, Some(&other(Some("rustc (7) 59 %"), 0.0, 0.0)));
         assert!(busy.contains("rustc (7)") && !outside(&busy), "{busy}");
-        let both = told(&moved, Some(&other(Some("rustc (7) 59 %"), 0.0, 7.0)));
+        let both = reported(&moved, Some(&other(Some("rustc (7) 59 %"), 0.0, 7.0)));
         assert!(both.contains("rustc (7)") && both.contains("7 % of a CPU (steal)"));
-        let seen = told(&moved, Some(&other(None, 0.0, 0.0)));
+        let observed = reported(&moved, Some(&other(None, 0.0, 0.0)));
         assert!(
-            seen.contains("probes saw the CPUs") && seen.contains("outside"),
-            "{seen}"
+            observed.contains("probes saw the CPUs") && observed.contains("outside"),
+            "{observed}"
         );
-        let nothing = told(&still, Some(&other(None, 23.0, 0.0)));
+        let nothing = reported(&still, Some(&other(None, 23.0, 0.0)));
         assert!(
             nothing.contains("not known") && nothing.contains("23 %"),
             "{nothing}"
         );
         assert!(!nothing.contains("outside"), "{nothing}");
-        let elsewhere = told(&moved, None);
+        let elsewhere = reported(&moved, None);
         assert!(
             elsewhere.contains("not known") && !outside(&elsewhere),
             "{elsewhere}"
@@ -1014,20 +1016,20 @@ pub(crate) mod tests {
         let mut undecided = compared("x", &ratios, 0.0);
         undecided.detectable_percent = Some(20.0);
         undecided.doubt = of_comparison(&undecided);
-        let told = |c: &Comparison| {
+        let reported = |c: &Comparison| {
             let noise = of_comparisons(std::slice::from_ref(c), c, String::new());
             advice(&of(vec![compared_case(c.clone())], noise), None).join("\n")
         };
-        let words = told(&undecided);
+        let words = reported(&undecided);
         assert!(words.contains("--rebuilds 36"), "{words}");
         undecided.detectable_percent = Some(80.0);
-        let words = told(&undecided);
+        let words = reported(&undecided);
         assert!(words.contains("even 100 rebuilds"), "{words}");
         // counting instructions does not need a quiet machine, and is recommended at the same time
         assert!(words.contains("--vm"), "{words}");
         let mut none = compared("x", &[], 0.0);
         none.doubt = of_comparison(&none);
-        let none = told(&none);
+        let none = reported(&none);
         assert!(
             none.contains("no rebuild had enough blocks") && none.contains("--vm"),
             "{none}"
@@ -1058,7 +1060,7 @@ pub(crate) mod tests {
         let words = advice(&of(cases, noise), None).join("\n");
         assert!(!words.contains("fewer configurations"), "{words}");
         let decided = compared("x", &[0.001, -0.001, 0.0, 0.002], 0.0);
-        assert_eq!(told(&decided), "");
+        assert_eq!(reported(&decided), "");
         let noise = Noise {
             too_noisy: true,
             ..Noise::default()
@@ -1138,14 +1140,17 @@ pub(crate) mod tests {
             contradictions(&[outcome(throughput(pps)), outcome(losses(points))])
         };
         // a real case: throughput 124.0 kpps, and no loss at full rate
-        let told = suite(124.0e3, &[(148.8e3, 0.0), (133.9e3, 0.0)]);
-        assert_eq!(told.len(), 1, "{told:?}");
+        let reported = suite(124.0e3, &[(148.8e3, 0.0), (133.9e3, 0.0)]);
+        assert_eq!(reported.len(), 1, "{reported:?}");
         assert!(
-            told[0].contains("124000") && told[0].contains("148800"),
-            "{told:?}"
+            reported[0].contains("124000") && reported[0].contains("148800"),
+            "{reported:?}"
         );
-        let told = suite(124.0e3, &[(148.8e3, 17.0), (104.2e3, 0.01), (89.3e3, 0.0)]);
-        assert!(told.len() == 1 && told[0].contains("104200"), "{told:?}");
+        let reported = suite(124.0e3, &[(148.8e3, 17.0), (104.2e3, 0.01), (89.3e3, 0.0)]);
+        assert!(
+            reported.len() == 1 && reported[0].contains("104200"),
+            "{reported:?}"
+        );
         // what a buffer absorbs, or is within the resolution, is not a contradiction
         assert!(suite(124.0e3, &[(148.8e3, 17.0), (125.1e3, 0.0), (119.0e3, 0.0)]).is_empty());
     }

@@ -4,7 +4,7 @@
 //! A trial that did not offer its load is evidence about the tester and never gives a value of the
 //! DUT. The rule only depends on the conditions of a trial, never on whether its result looks good.
 //! Observations of devices (links, clocks, counters that do not add up) come with the answer. Start
-//! with [`objections`] and [`fell_short`].
+//! with [`objections`] and [`load_shortfall`].
 
 use fwdlab_model::procedure::{Answer, Ending, Interval, Question};
 
@@ -95,7 +95,7 @@ fn is_settled(question: &Question, answer: &Answer) -> bool {
 
 /// Returns why the generator did not offer the load that the request needs; `None` if it did, or if
 /// the DUT has certainly lost too much.
-pub fn fell_short(question: &Question, answer: &Answer) -> Option<String> {
+pub fn load_shortfall(question: &Question, answer: &Answer) -> Option<String> {
     let share = if question.overload {
         OVERLOAD_SHARE
     } else {
@@ -168,23 +168,23 @@ mod tests {
             frames_received: frames_sent,
             ..good.clone()
         };
-        assert_eq!(fell_short(&question, &short(995_000)), None);
-        assert!(fell_short(&question, &short(994_999)).is_some());
+        assert_eq!(load_shortfall(&question, &short(995_000)), None);
+        assert!(load_shortfall(&question, &short(994_999)).is_some());
         // if the sender stalled, the DUT may have stalled, too; if it lost far more, the loss is
         // its own
         let lossy = |lost: u64| Answer {
             frames_received: 950_000 - lost,
             ..short(950_000)
         };
-        assert!(fell_short(&question, &lossy(200_000)).is_some());
-        assert_eq!(fell_short(&question, &lossy(200_001)), None);
+        assert!(load_shortfall(&question, &lossy(200_000)).is_some());
+        assert_eq!(load_shortfall(&question, &lossy(200_001)), None);
         question.ending = None;
-        assert!(fell_short(&question, &lossy(900_000)).is_some());
+        assert!(load_shortfall(&question, &lossy(900_000)).is_some());
         question.overload = true;
-        assert_eq!(fell_short(&question, &short(980_000)), None);
-        assert!(fell_short(&question, &short(979_999)).is_some());
+        assert_eq!(load_shortfall(&question, &short(980_000)), None);
+        assert!(load_shortfall(&question, &short(979_999)).is_some());
         question.needs_load = false;
-        assert_eq!(fell_short(&question, &short(1)), None);
+        assert_eq!(load_shortfall(&question, &short(1)), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::process::Command;
 use std::time::Duration;
 
-use fwdlab_measure::mlr::bounds::{Class, Made, classify};
+use fwdlab_measure::mlr::bounds::{Class, FinishedTrial, classify};
 use fwdlab_measure::mlr::goal::{Goal, Target};
 use fwdlab_measure::mlr::{Failure, Planned, Question, Reason, Search};
 use fwdlab_measure::order::Random;
@@ -156,8 +156,8 @@ fn same_trials_and_bounds_as_the_reference() {
                 .as_str()
                 .is_some_and(|e| !e.contains("lower bound")),
         );
-        if let Err(why) = replay(&reference) {
-            different.push(format!("search {n}: {why}"));
+        if let Err(reason) = replay(&reference) {
+            different.push(format!("search {n}: {reason}"));
         }
     }
     assert_eq!(text.lines().count(), SEARCHES as usize);
@@ -240,14 +240,14 @@ fn ndr_and_pdr_of_a_known_device() {
     let pdr = outcome[1].conditional_throughput_pps.unwrap();
     assert!((pdr - 1_000_000.039).abs() < 1e-3, "{pdr}");
     // the course has every trial except the warm-up, in order, and ends with the result
-    let course = search.course();
+    let progress = search.steps();
     let loads: Vec<u32> = trials[1..].iter().map(|t| t.load_index).collect();
-    assert_eq!(course.iter().map(|s| s.load).collect::<Vec<_>>(), loads);
-    for (k, bounds_of_goal) in course.last().unwrap().bounds.iter().enumerate() {
+    assert_eq!(progress.iter().map(|s| s.load).collect::<Vec<_>>(), loads);
+    for (k, bounds_of_goal) in progress.last().unwrap().bounds.iter().enumerate() {
         assert_eq!((bounds_of_goal.lower, bounds_of_goal.upper), bounds(k));
     }
     // a bound never moves outwards on a DUT without noise
-    for pair in course.windows(2) {
+    for pair in progress.windows(2) {
         for (before, after) in pair[0].bounds.iter().zip(&pair[1].bounds) {
             assert!(before.lower <= after.lower);
             assert!(
@@ -329,7 +329,7 @@ fn trials_are_classified_as_in_the_worked_table() {
     let mut made = Vec::new();
     for (times, seconds, loss_ratio, classes) in steps {
         made.extend(std::iter::repeat_n(
-            Made {
+            FinishedTrial {
                 duration_ns: seconds * SECOND,
                 loss_ratio,
             },
@@ -434,7 +434,7 @@ fn noisy_loss(load_pps: f64, capacity_pps: f64, noise: f64, unit: [f64; 2]) -> f
 fn searched(
     question: &Question,
     mut loss: impl FnMut(f64) -> f64,
-    mut seen: impl FnMut(f64) -> f64,
+    mut observed: impl FnMut(f64) -> f64,
     ends_early: bool,
 ) -> (Search, Vec<Planned>, u32) {
     let mut search = Search::new(question).unwrap();
@@ -447,7 +447,7 @@ fn searched(
             _ => false,
         };
         early += u32::from(ends);
-        search.record(if ends { seen(whole) } else { whole }, 0);
+        search.record(if ends { observed(whole) } else { whole }, 0);
         trials.push(trial);
         if trials.len() > 3000 {
             break;
@@ -496,13 +496,13 @@ proptest! {
             })
             .collect();
         let most = goals.iter().map(|goal| goal.loss_ratio).fold(0.0, f64::max);
-        let asked = question(goals, 9001.0, 14_880_952.0, if warm_up { SECOND } else { 0 });
-        let asked = Question { time_limit_ns: u64::MAX, ..asked };
+        let requested = question(goals, 9001.0, 14_880_952.0, if warm_up { SECOND } else { 0 });
+        let requested = Question { time_limit_ns: u64::MAX, ..requested };
         let once = |ends_early: bool| {
             let (mut random, mut part) = (Random::new(seed), Random::new(!seed));
             let unit = |random: &mut Random| random.next_u64() as f64 / u64::MAX as f64;
             searched(
-                &asked,
+                &requested,
                 |load| noisy_loss(load, capacity, noise, [unit(&mut random), unit(&mut random)]),
                 // anything from just above the limit to everything
                 |_| most + (1.0 - most) * unit(&mut part).max(1e-9),
@@ -524,9 +524,9 @@ proptest! {
 #[test]
 fn many_trials_end_early() {
     let goals = ["ndr", "pdr"].map(|name| Goal::preset(name).unwrap());
-    let asked = question(goals.to_vec(), 9001.0, 14_880_952.0, SECOND);
+    let requested = question(goals.to_vec(), 9001.0, 14_880_952.0, SECOND);
     let capacity = |load: f64| noisy_loss(load, 1e6, 0.0, [0.5; 2]);
-    let (search, trials, early) = searched(&asked, capacity, |_| 1.0, true);
+    let (search, trials, early) = searched(&requested, capacity, |_| 1.0, true);
     assert_eq!(trials.len(), 36);
     assert!(early >= 10, "{early}");
     // the warm-up, the first trial and the guesses run to their end

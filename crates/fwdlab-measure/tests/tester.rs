@@ -119,7 +119,7 @@ fn found(id: &str, generator: &mut Generator, seed: u64) -> Vec<Outcome> {
     };
     let text = format!("campaign = 'c'\n[procedure]\nid = '{id}'\n{more}");
     let campaign = Campaign::parse("c.toml", &text).unwrap();
-    let asked = Asked {
+    let requested = Asked {
         procedure: campaign.procedure,
         sweep: campaign.sweep,
         simulated: true,
@@ -133,7 +133,7 @@ fn found(id: &str, generator: &mut Generator, seed: u64) -> Vec<Outcome> {
         max_load_pps: LARGEST_PPS,
         source: "as requested".into(),
     };
-    let mut session = Session::new(make(&asked, &[limit]).unwrap());
+    let mut session = Session::new(make(&requested, &[limit]).unwrap());
     let mut trials = 0;
     while let Some((question, _)) = session.next_trial() {
         session.record(&generator.answer(&question));

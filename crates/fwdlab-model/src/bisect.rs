@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::campaign::{self, Campaign, Case, Procedure};
-use crate::file::{FileError, or_which};
+use crate::file::{FileError, did_you_mean};
 use crate::instructions::Exact;
 use crate::trial::Stream;
 
@@ -154,19 +154,19 @@ impl OfCampaign {
     pub fn new(
         campaign: &Campaign,
         file: &str,
-        wanted: Option<&str>,
+        requested: Option<&str>,
     ) -> Result<(OfCampaign, Stream), FileError> {
         let Procedure::Exact(procedure) = &campaign.procedure else {
-            let why = format!(
+            let reason = format!(
                 "{} cannot tell kernels apart here: an emulated machine has no rates that mean anything; say id = \"exact\"",
                 campaign.procedure.id()
             );
-            return Err(campaign.error(&["procedure", "id"], why));
+            return Err(campaign.error(&["procedure", "id"], reason));
         };
         if campaign.sweep.is_some() {
-            let why =
+            let reason =
                 "exact has no sweep: list configurations in the matrix, and bisect one of them";
-            return Err(campaign.error(&["procedure", "sweep"], why));
+            return Err(campaign.error(&["procedure", "sweep"], reason));
         }
         // the search varies the image
         let mut cases: Vec<Case> = Vec::new();
@@ -180,30 +180,33 @@ impl OfCampaign {
             }
         }
         let ids: Vec<String> = cases.iter().map(Case::id).collect();
-        let is_meant = |case: &&Case| match wanted {
+        let is_meant = |case: &&Case| match requested {
             Some(name) => case.id() == name || case.configuration == name,
             None => true,
         };
         let meant: Vec<&Case> = cases.iter().filter(is_meant).collect();
-        let case = match (meant.as_slice(), wanted) {
+        let case = match (meant.as_slice(), requested) {
             ([case], _) => *case,
             ([], Some(name)) => {
-                let why = format!("there is no test case `{name}`; {}", or_which(name, &ids));
-                return Err(campaign.error(&["matrix"], why));
+                let reason = format!(
+                    "there is no test case `{name}`; {}",
+                    did_you_mean(name, &ids)
+                );
+                return Err(campaign.error(&["matrix"], reason));
             }
             (several, _) => {
                 let names: Vec<String> = several.iter().map(|case| case.id()).collect();
-                let why = format!(
+                let reason = format!(
                     "{} test cases, and one is searched for a change; say which with --case: {}",
                     names.len(),
                     names.join(", ")
                 );
-                return Err(campaign.error(&["matrix"], why));
+                return Err(campaign.error(&["matrix"], reason));
             }
         };
         if !case.variant.is_plain() {
-            let why = "bursts are of test frames one way: leave profiles, destinations, directions and modifiers out";
-            return Err(campaign.error(&["matrix"], why));
+            let reason = "bursts are of test frames one way: leave profiles, destinations, directions and modifiers out";
+            return Err(campaign.error(&["matrix"], reason));
         }
         let parts = campaign.configurations.get(&case.configuration);
         let found = OfCampaign {
@@ -251,35 +254,38 @@ mod tests {
         [matrix]\nconfiguration = ['plain', 'rule']\nimage = ['debian:a', 'debian:b']\nsize = 128\n\
         [procedure]\nid = 'exact'\nframes = 3200\n";
 
-    fn of(text: &str, wanted: Option<&str>) -> Result<(OfCampaign, Stream), String> {
+    fn campaign_case(text: &str, requested: Option<&str>) -> Result<(OfCampaign, Stream), String> {
         let campaign = Campaign::parse("c.toml", text).unwrap();
-        OfCampaign::new(&campaign, "/c.toml", wanted).map_err(|error| error.to_string())
+        OfCampaign::new(&campaign, "/c.toml", requested).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_test_case_is_one_on_all_images() {
-        let (found, stream) = of(TEXT, Some("rule")).unwrap();
+        let (found, stream) = campaign_case(TEXT, Some("rule")).unwrap();
         assert_eq!(found.case, "rule/128B-2000flows-ipv4");
         assert_eq!(found.parts, ["nft add table ip t"]);
         assert_eq!(found.procedure.frames, 3200);
         assert_eq!(stream.frame_size_bytes.bytes(), 128);
-        assert_eq!(of(TEXT, Some(&found.case)).unwrap().0, found);
+        assert_eq!(campaign_case(TEXT, Some(&found.case)).unwrap().0, found);
         let only = TEXT.replace("'plain', 'rule'", "'plain'");
-        assert_eq!(of(&only, None).unwrap().0.parts, Vec::<String>::new());
-
-        let why = of(TEXT, None).unwrap_err();
-        assert!(
-            why.contains("2 test cases") && why.contains("rule/128B"),
-            "{why}"
+        assert_eq!(
+            campaign_case(&only, None).unwrap().0.parts,
+            Vec::<String>::new()
         );
-        let why = of(TEXT, Some("rules")).unwrap_err();
-        assert!(why.contains("no test case `rules`"), "{why}");
-        let why = of("campaign = 'c'\n[procedure]\nid = 'mrr'\n", None).unwrap_err();
+
+        let reason = campaign_case(TEXT, None).unwrap_err();
         assert!(
-            why.starts_with("c.toml:3") && why.contains("mrr cannot"),
-            "{why}"
+            reason.contains("2 test cases") && reason.contains("rule/128B"),
+            "{reason}"
+        );
+        let reason = campaign_case(TEXT, Some("rules")).unwrap_err();
+        assert!(reason.contains("no test case `rules`"), "{reason}");
+        let reason = campaign_case("campaign = 'c'\n[procedure]\nid = 'mrr'\n", None).unwrap_err();
+        assert!(
+            reason.starts_with("c.toml:3") && reason.contains("mrr cannot"),
+            "{reason}"
         );
         let both = only.replace("size = 128", "directions = 'both'");
-        assert!(of(&both, None).unwrap_err().contains("one way"));
+        assert!(campaign_case(&both, None).unwrap_err().contains("one way"));
     }
 }

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_frame_took_with_the_input_and_without() {
+    fn cpu_time_per_frame_with_and_without_input() {
         let mut work = Work {
             duration_s: 0.001,
             frames: 1000,

@@ -55,7 +55,7 @@ pub fn core_rate_pps(clock_hz: f64, cycles_per_frame: f64) -> f64 {
 /// # Errors
 /// If the text is not a frequency, or not within 1 Hz and 1000 GHz.
 pub fn parse_clock_hz(text: &str) -> Result<f64, UnitError> {
-    let bad = |why: &str| UnitError::new(text, "clock", why);
+    let bad = |reason: &str| UnitError::new(text, "clock", reason);
     const RIGHT: &str = "for example 2.2GHz or 800MHz";
     let (number, unit) = decimal::split(text);
     let exponent = match unit.to_ascii_lowercase().as_str() {

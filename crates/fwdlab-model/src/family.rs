@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::file::or_which;
+use crate::file::did_you_mean;
 use crate::system::System;
 
 /// Prefix of a family's name where commands and files are allowed, too: `generate:nft-rules,n=100`.
@@ -360,27 +360,27 @@ pub struct Generated {
 
 /// An error in the specification of a family.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
+pub struct FamilyError {
     /// The key with the error, as typed; `None`: the family.
     pub key: Option<String>,
     /// What is wrong, and the correct form.
-    pub why: String,
+    pub reason: String,
 }
 
-impl Wrong {
-    fn new(key: Option<&str>, why: impl Into<String>) -> Wrong {
-        Wrong {
+impl FamilyError {
+    fn new(key: Option<&str>, cause: impl Into<String>) -> FamilyError {
+        FamilyError {
             key: key.map(str::to_owned),
-            why: why.into(),
+            reason: cause.into(),
         }
     }
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for FamilyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.key {
-            Some(key) => write!(f, "{key}: {}", self.why),
-            None => f.write_str(&self.why),
+            Some(key) => write!(f, "{key}: {}", self.reason),
+            None => f.write_str(&self.reason),
         }
     }
 }
@@ -391,14 +391,14 @@ impl Generated {
     ///
     /// # Errors
     /// What is wrong, and a suggestion.
-    pub fn parse(text: &str) -> Result<Vec<Generated>, Wrong> {
+    pub fn parse(text: &str) -> Result<Vec<Generated>, FamilyError> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default().trim();
         let mut said = Vec::new();
         for part in parts {
             let Some((key, values)) = part.split_once('=') else {
-                let why = format!("`{}` is not key=value", part.trim());
-                return Err(Wrong::new(None, why));
+                let reason = format!("`{}` is not key=value", part.trim());
+                return Err(FamilyError::new(None, reason));
             };
             let key = key.trim().to_owned();
             // the value of a setting may contain a plus; a list of them is only possible in files
@@ -415,21 +415,27 @@ impl Generated {
     ///
     /// # Errors
     /// As [`Generated::parse`].
-    pub fn expand(name: &str, said: &[(String, Vec<String>)]) -> Result<Vec<Generated>, Wrong> {
+    pub fn expand(
+        name: &str,
+        said: &[(String, Vec<String>)],
+    ) -> Result<Vec<Generated>, FamilyError> {
         let names = || FAMILIES.iter().map(|family| family.name);
         let Some(family) = FAMILIES.iter().find(|family| family.name == name) else {
             let known: Vec<&str> = names().collect();
-            let why = format!("there is no family `{name}`; {}", or_which(name, &known));
-            return Err(Wrong::new(None, why));
+            let reason = format!(
+                "there is no family `{name}`; {}",
+                did_you_mean(name, &known)
+            );
+            return Err(FamilyError::new(None, reason));
         };
         for (n, (key, _)) in said.iter().enumerate() {
             let known: Vec<&str> = family.keys.iter().map(|key| key.name).collect();
             if !known.contains(&key.as_str()) {
-                let why = format!("{name} has no `{key}`; {}", or_which(key, &known));
-                return Err(Wrong::new(Some(key), why));
+                let reason = format!("{name} has no `{key}`; {}", did_you_mean(key, &known));
+                return Err(FamilyError::new(Some(key), reason));
             }
             if said[..n].iter().any(|(other, _)| other == key) {
-                return Err(Wrong::new(Some(key), "it is given twice"));
+                return Err(FamilyError::new(Some(key), "it is given twice"));
             }
         }
         let mut all = vec![Generated {
@@ -442,14 +448,14 @@ impl Generated {
                 (Some((_, values)), _) => values.clone(),
                 (None, Some(default)) => vec![default.to_owned()],
                 (None, None) => {
-                    let why = format!(
+                    let reason = format!(
                         "{name} needs {}, {} ({name}: {})",
                         key.name, key.values, family.about
                     );
-                    return Err(Wrong::new(None, why));
+                    return Err(FamilyError::new(None, reason));
                 }
             };
-            let wrong = |why: String| Err(Wrong::new(Some(key.name), why));
+            let wrong = |reason: String| Err(FamilyError::new(Some(key.name), reason));
             if values.is_empty() {
                 return wrong("the list is empty; give a value".into());
             }
@@ -608,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_what_was_meant() {
+    fn errors_suggest_the_intended_name() {
         for (text, expect) in [
             (
                 "nft-rule,n=1",

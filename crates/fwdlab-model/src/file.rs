@@ -15,7 +15,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-pub(crate) use self::value::Misread;
+pub(crate) use self::value::ValueError;
 
 /// Why a text is not a valid profile or campaign.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,17 +25,21 @@ pub struct FileError {
     /// Line and column in the file, from 1 on, if known.
     pub place: Option<(usize, usize)>,
     /// What is wrong, and the correct form if that is simple.
-    pub why: String,
+    pub reason: String,
 }
 
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FileError { file, place, why } = self;
+        let FileError {
+            file,
+            place,
+            reason: cause,
+        } = self;
         match place {
             // a command line has no file
-            _ if file.is_empty() => f.write_str(why),
-            Some((line, column)) => write!(f, "{file}:{line}:{column}: {why}"),
-            None => write!(f, "{file}: {why}"),
+            _ if file.is_empty() => f.write_str(cause),
+            Some((line, column)) => write!(f, "{file}:{line}:{column}: {cause}"),
+            None => write!(f, "{file}: {cause}"),
         }
     }
 }
@@ -72,27 +76,27 @@ pub struct Origin {
 
 impl Origin {
     /// Returns an error about the value at this path, or its closest existing parent.
-    pub fn error(&self, way: &[Step<'_>], why: impl Into<String>) -> FileError {
+    pub fn error(&self, key_path: &[Step<'_>], cause: impl Into<String>) -> FileError {
         FileError {
             file: self.file.to_string(),
-            place: self.find(way).map(|span| self.place(span.start)),
-            why: why.into(),
+            place: self.find(key_path).map(|span| self.place(span.start)),
+            reason: cause.into(),
         }
     }
 
     /// Converts an error of the TOML reader.
     pub fn reading(&self, error: &toml::de::Error) -> FileError {
-        self.misread(&Misread {
-            why: error.message().to_owned(),
+        self.misread(&ValueError {
+            reason: error.message().to_owned(),
             span: error.span(),
         })
     }
 
-    pub(crate) fn misread(&self, wrong: &Misread) -> FileError {
+    pub(crate) fn misread(&self, wrong: &ValueError) -> FileError {
         FileError {
             file: self.file.to_string(),
             place: wrong.span.clone().map(|span| self.place(span.start)),
-            why: in_plain_words(&wrong.why),
+            reason: in_plain_words(&wrong.reason),
         }
     }
 
@@ -115,11 +119,11 @@ impl Origin {
         (lines + 1, before[line..].chars().count() + 1)
     }
 
-    fn find(&self, way: &[Step<'_>]) -> Option<Range<usize>> {
+    fn find(&self, key_path: &[Step<'_>]) -> Option<Range<usize>> {
         let root = self.table().ok()?;
         let mut found = None;
         let mut here = root.get_ref();
-        for step in way {
+        for step in key_path {
             let next = match (step, here) {
                 (Step::Key(key), DeValue::Table(table)) => {
                     let (key, value) = table.iter().find(|(k, _)| k.get_ref() == key)?;
@@ -146,7 +150,7 @@ impl Origin {
 }
 
 /// Parses one value of a file.
-pub(crate) fn read<'i, T: Deserialize<'i>>(value: &Spanned<DeValue<'i>>) -> Result<T, Misread> {
+pub(crate) fn read<'i, T: Deserialize<'i>>(value: &Spanned<DeValue<'i>>) -> Result<T, ValueError> {
     value::read(PhantomData::<T>, value)
 }
 
@@ -156,15 +160,15 @@ fn in_plain_words(message: &str) -> String {
         let pieces = text.split('`').skip(1).step_by(2);
         pieces.map(str::to_owned).collect()
     };
-    let (told, expected) = message.split_once(", expected").unwrap_or((message, ""));
+    let (reported, expected) = message.split_once(", expected").unwrap_or((message, ""));
     for (begin, what) in [
         ("unknown field `", "unknown key"),
         ("unknown variant `", "unknown name"),
     ] {
-        if told.starts_with(begin) {
-            let wrong = quoted(told).into_iter().next().unwrap_or_default();
+        if reported.starts_with(begin) {
+            let wrong = quoted(reported).into_iter().next().unwrap_or_default();
             let known = quoted(expected);
-            return format!("{what} `{wrong}`; {}", or_which(&wrong, &known));
+            return format!("{what} `{wrong}`; {}", did_you_mean(&wrong, &known));
         }
     }
     if message == "invalid type: map, expected a sequence" {
@@ -181,20 +185,21 @@ fn in_plain_words(message: &str) -> String {
         "a boolean" => "true or false",
         other => other,
     };
-    let is_value = told.starts_with("invalid type: ") || told.starts_with("invalid value: ");
-    let told = told
+    let is_value =
+        reported.starts_with("invalid type: ") || reported.starts_with("invalid value: ");
+    let reported = reported
         .replace("invalid type: ", "")
         .replace("invalid value: ", "")
         .replace("missing field", "missing key");
     match expected {
-        "" => told,
-        expected if is_value => format!("found {told}, expected {expected}"),
-        expected => format!("{told}, expected {expected}"),
+        "" => reported,
+        expected if is_value => format!("found {reported}, expected {expected}"),
+        expected => format!("{reported}, expected {expected}"),
     }
 }
 
 /// Returns `did you mean ...?`, or the list of valid names.
-pub fn or_which(wrong: &str, known: &[impl AsRef<str>]) -> String {
+pub fn did_you_mean(wrong: &str, known: &[impl AsRef<str>]) -> String {
     match nearest(wrong, known) {
         Some(right) => format!("did you mean `{right}`?"),
         None if known.is_empty() => "no keys are allowed here".to_owned(),
@@ -259,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_from_no_file_names_none() {
+    fn values_without_a_file_name_no_file() {
         let error = Origin::default().error(&["procedure".into()], "too many frames");
         assert_eq!(error.to_string(), "too many frames");
     }
@@ -270,7 +275,7 @@ mod tests {
             file: "x".into(),
             text: "a = 1\n# ä\n[b]\nc = [1, { d = \"ü\", e = 5 }]\n".into(),
         };
-        let place = |way: &[Step<'_>]| origin.error(way, "").place;
+        let place = |key_path: &[Step<'_>]| origin.error(key_path, "").place;
         assert_eq!(place(&["a".into()]), Some((1, 5)));
         assert_eq!(place(&["b".into()]), Some((3, 2)));
         let e = ["b".into(), "c".into(), 1.into(), "e".into()];

@@ -43,7 +43,7 @@ pub struct Genome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Run {
     count: u64,
-    what: What,
+    kind: What,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,12 +54,12 @@ enum What {
 
 /// Why a text is not a genome, and the position of the error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("character {position}: {why}")]
+#[error("character {position}: {reason}")]
 pub struct GenomeError {
     /// Position of the wrong character, from 1.
     pub position: usize,
     /// What is wrong, and the correct form.
-    pub why: String,
+    pub reason: String,
 }
 
 impl Genome {
@@ -69,7 +69,7 @@ impl Genome {
     /// # Errors
     /// If there are more than 26 such sizes, no frames at all or more than 10^9, or a size is 0 or
     /// above 65535. The position is that of the run, counted from 1.
-    pub fn of_runs(runs: impl IntoIterator<Item = (u32, u64)>) -> Result<Genome, GenomeError> {
+    pub fn from_runs(runs: impl IntoIterator<Item = (u32, u64)>) -> Result<Genome, GenomeError> {
         let mut genome = Genome {
             runs: Vec::new(),
             custom: BTreeMap::new(),
@@ -80,9 +80,9 @@ impl Genome {
             .collect();
         let mut free = 'A'..='Z';
         for (index, (size, count)) in runs.into_iter().enumerate() {
-            let wrong = |why: &str| GenomeError {
+            let wrong = |cause: &str| GenomeError {
                 position: index + 1,
-                why: why.to_owned(),
+                reason: cause.to_owned(),
             };
             if size == 0 || u64::from(size) > LARGEST_BYTES {
                 return Err(wrong("a frame has 1 to 65535 bytes"));
@@ -106,7 +106,7 @@ impl Genome {
             1..=MOST_FRAMES => Ok(genome),
             count => Err(GenomeError {
                 position: 1,
-                why: how_many(count),
+                reason: count_text(count),
             }),
         }
     }
@@ -125,7 +125,7 @@ impl Genome {
 
     fn add_sizes(&self, runs: &[Run], times: u64, sizes: &mut BTreeMap<u32, u64>) {
         for run in runs {
-            match &run.what {
+            match &run.kind {
                 What::Frame(letter) => {
                     *sizes.entry(self.size_of(*letter)).or_default() += times * run.count;
                 }
@@ -170,7 +170,7 @@ fn standard_size(letter: char) -> Option<u32> {
 
 fn count(runs: &[Run]) -> u64 {
     runs.iter().fold(0, |sum: u64, run| {
-        let one = match &run.what {
+        let one = match &run.kind {
             What::Frame(_) => 1,
             What::Group(inner) => count(inner),
         };
@@ -178,7 +178,7 @@ fn count(runs: &[Run]) -> u64 {
     })
 }
 
-fn how_many(count: u64) -> String {
+fn count_text(count: u64) -> String {
     if count == 0 {
         "no frames; a sequence is letters such as 7a4dg".to_owned()
     } else {
@@ -191,19 +191,19 @@ fn push(runs: &mut Vec<Run>, count: u64, what: What) {
     let what = match what {
         What::Group(inner) if count == 1 => {
             for run in inner {
-                push(runs, run.count, run.what);
+                push(runs, run.count, run.kind);
             }
             return;
         }
         What::Group(mut inner) if inner.len() == 1 => {
             let only = inner.remove(0);
-            return push(runs, count.saturating_mul(only.count), only.what);
+            return push(runs, count.saturating_mul(only.count), only.kind);
         }
         what => what,
     };
     match runs.last_mut() {
-        Some(last) if last.what == what => last.count = last.count.saturating_add(count),
-        _ => runs.push(Run { count, what }),
+        Some(last) if last.kind == what => last.count = last.count.saturating_add(count),
+        _ => runs.push(Run { count, kind: what }),
     }
 }
 
@@ -223,7 +223,7 @@ fn write_runs(runs: &[Run], f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if run.count > 1 {
             write!(f, "{}", run.count)?;
         }
-        match &run.what {
+        match &run.kind {
             What::Frame(letter) => write!(f, "{letter}")?,
             What::Group(inner) => {
                 f.write_str("(")?;
@@ -251,11 +251,11 @@ impl FromStr for Genome {
         let runs = parser.sequence(None, 0)?;
         for (&letter, &at) in &parser.used {
             if standard_size(letter).is_none() && !parser.custom.contains_key(&letter) {
-                let why = match letter {
+                let reason = match letter {
                     'z' => "`z` is a frame of the MTU's size, which is not known here; add it after the sequence: z=1518".into(),
                     _ => format!("`{letter}` has no size; add it after the sequence: {letter}=594"),
                 };
-                return Err(parser.wrong(at, why));
+                return Err(parser.wrong(at, reason));
             }
         }
         match count(&runs) {
@@ -263,7 +263,7 @@ impl FromStr for Genome {
                 runs,
                 custom: parser.custom,
             }),
-            frames => Err(parser.wrong(0, how_many(frames))),
+            frames => Err(parser.wrong(0, count_text(frames))),
         }
     }
 }
@@ -278,10 +278,10 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     /// Returns an error at a byte of the text.
-    fn wrong(&self, at: usize, why: impl Into<String>) -> GenomeError {
+    fn wrong(&self, at: usize, cause: impl Into<String>) -> GenomeError {
         GenomeError {
             position: self.text[..at].chars().count() + 1,
-            why: why.into(),
+            reason: cause.into(),
         }
     }
 
@@ -339,11 +339,11 @@ impl Parser<'_> {
                     push(&mut runs, times, What::Frame(c));
                 }
                 c => {
-                    let why = format!(
+                    let reason = format!(
                         "`{}` is none of the letters a to j (64 to 16000 bytes), z, and A to Z",
                         c.escape_debug()
                     );
-                    return Err(self.wrong(at, why));
+                    return Err(self.wrong(at, reason));
                 }
             }
         }
@@ -430,7 +430,7 @@ impl Frames<'_> {
                 continue;
             }
             level.done += 1;
-            match &run.what {
+            match &run.kind {
                 What::Frame(letter) => return Some(*letter),
                 What::Group(inner) => self.levels.push(Level::new(inner)),
             }
@@ -498,8 +498,8 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_and_why() {
-        for (text, position, why) in [
+    fn errors_have_position_and_reason() {
+        for (text, position, cause) in [
             ("", 1, "no frames"),
             ("7k", 2, "`k`"),
             ("a\u{7}", 2, "`\\u{7}`"),
@@ -528,7 +528,7 @@ mod tests {
         ] {
             let error = text.parse::<Genome>().unwrap_err();
             assert_eq!(error.position, position, "{text}: {error}");
-            assert!(error.why.contains(why), "{text}: {error}");
+            assert!(error.reason.contains(cause), "{text}: {error}");
         }
     }
 
@@ -536,13 +536,13 @@ mod tests {
     #[test]
     fn hostile_texts_are_refused_or_cheap() {
         let bomb = format!("{}a{}", "1000000000(".repeat(16), ")".repeat(16));
-        assert!(bomb.parse::<Genome>().unwrap_err().why.contains("10^9"));
+        assert!(bomb.parse::<Genome>().unwrap_err().reason.contains("10^9"));
         let bomb = format!("{}ab{}", "1000000000(".repeat(16), ")".repeat(16));
-        assert!(bomb.parse::<Genome>().unwrap_err().why.contains("10^9"));
+        assert!(bomb.parse::<Genome>().unwrap_err().reason.contains("10^9"));
         let deep = "(".repeat(60_000);
         assert_eq!(deep.parse::<Genome>().unwrap_err().position, 17);
         let long = "ab".repeat(40_000);
-        assert!(long.parse::<Genome>().unwrap_err().why.contains("65536"));
+        assert!(long.parse::<Genome>().unwrap_err().reason.contains("65536"));
         let large = genome("500000000(ab)");
         assert_eq!(large.frame_count(), 1_000_000_000);
         assert_eq!(large.letters(), None);
@@ -553,12 +553,12 @@ mod tests {
 
     #[test]
     fn runs_of_sizes() {
-        let genome = Genome::of_runs([(64, 7), (594, 4), (1518, 1), (594, 2), (80, 0)]).unwrap();
+        let genome = Genome::from_runs([(64, 7), (594, 4), (1518, 1), (594, 2), (80, 0)]).unwrap();
         assert_eq!(genome.to_string(), "7a4Ag2A A=594 B=80");
-        assert!(Genome::of_runs([]).is_err());
-        assert!(Genome::of_runs([(0, 1)]).is_err());
-        assert!(Genome::of_runs([(64, u64::MAX), (128, u64::MAX)]).is_err());
-        let error = Genome::of_runs((110..140).map(|size| (size, 1))).unwrap_err();
+        assert!(Genome::from_runs([]).is_err());
+        assert!(Genome::from_runs([(0, 1)]).is_err());
+        assert!(Genome::from_runs([(64, u64::MAX), (128, u64::MAX)]).is_err());
+        let error = Genome::from_runs((110..140).map(|size| (size, 1))).unwrap_err();
         // 110 to 136 need 26 letters, because 128 has one
         assert_eq!(error.position, 28);
     }
@@ -586,7 +586,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_what_was_meant((text, meant) in sequences()) {
+        fn parsed_genomes_equal_the_intended_ones((text, meant) in sequences()) {
             let genome = genome(&format!("{text} A=84 B=66 Z=9018 z=1500"));
             prop_assert_eq!(genome.letters().unwrap(), meant.as_str());
             prop_assert_eq!(genome.frame_count(), meant.len() as u64);
@@ -596,7 +596,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_printed_reads_back((text, meant) in sequences()) {
+        fn printed_genomes_can_be_parsed((text, meant) in sequences()) {
             let table = "A=84 B=66 Z=9018 z=1500";
             let first = genome(&format!("{text} {table}"));
             prop_assert_eq!(&genome(&first.to_string()), &first);

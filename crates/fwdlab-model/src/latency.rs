@@ -36,7 +36,7 @@ pub struct Exact {
 
 /// Frames that were due while their sender stalled for more than 100 us.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct HeldUp {
+pub struct StalledFrames {
     /// Number of frames that left later, or never.
     pub frames: u64,
     /// Frames among them that never left. They have no latency, or an infinite one.
@@ -45,16 +45,16 @@ pub struct HeldUp {
     pub longest_ns: u64,
 }
 
-impl HeldUp {
+impl StalledFrames {
     /// Returns the part for a stream that sent `sent` of all `of` frames, if its frames were
     /// affected as often as others.
     #[must_use]
-    pub fn share(self, sent: u64, of: u64) -> HeldUp {
+    pub fn share(self, sent: u64, of: u64) -> StalledFrames {
         let part = |frames: u64| {
             let part = u128::from(frames) * u128::from(sent);
             part.div_ceil(u128::from(of.max(1))) as u64
         };
-        HeldUp {
+        StalledFrames {
             frames: part(self.frames),
             not_sent: part(self.not_sent),
             longest_ns: self.longest_ns,
@@ -187,11 +187,11 @@ impl LatencySummary {
         differences: &[Bucket],
         exact: &Exact,
         lost: u64,
-        held_up: Option<HeldUp>,
+        stalled: Option<StalledFrames>,
         timestamps: &str,
     ) -> LatencySummary {
         let frames = count(times);
-        let endless = lost + held_up.map_or(0, |held_up| held_up.not_sent);
+        let endless = lost + stalled.map_or(0, |stalled| stalled.not_sent);
         let mean = exact.sum_ns as f64 / frames.max(1) as f64;
         let squares: f64 = times
             .iter()
@@ -209,9 +209,9 @@ impl LatencySummary {
         let mut summary = LatencySummary {
             latency_frames: frames,
             latency_lost_frames: lost,
-            latency_held_up_frames: held_up.map(|held_up| held_up.frames),
-            latency_not_sent_frames: held_up.map(|held_up| held_up.not_sent),
-            latency_held_up_max_ns: held_up.map(|held_up| held_up.longest_ns),
+            latency_held_up_frames: stalled.map(|stalled| stalled.frames),
+            latency_not_sent_frames: stalled.map(|stalled| stalled.not_sent),
+            latency_held_up_max_ns: stalled.map(|stalled| stalled.longest_ns),
             latency_of_sender: Vec::new(),
             latency_min_ns: exact.min_ns,
             latency_mean_ns: mean,
@@ -235,7 +235,7 @@ impl LatencySummary {
             arrival_timestamps: None,
         };
         let (all, pairs) = (frames + endless, count(differences));
-        let told = [
+        let reported = [
             ("latency_p50_ns", summary.latency_p50_ns, frames, 0.5),
             ("latency_p90_ns", summary.latency_p90_ns, frames, 0.9),
             ("latency_p99_ns", summary.latency_p99_ns, frames, 0.99),
@@ -265,17 +265,17 @@ impl LatencySummary {
             ("ipdv_p99_ns", summary.ipdv_p99_ns, pairs, 0.99),
             ("ipdv_p999_ns", summary.ipdv_p999_ns, pairs, 0.999),
         ];
-        let held_up = held_up.unwrap_or_default();
-        summary.latency_of_sender = told
+        let stalled = stalled.unwrap_or_default();
+        summary.latency_of_sender = reported
             .into_iter()
-            .filter(|(_, value, of, share)| value.is_some() && held_up.speaks(*of, *share))
+            .filter(|(_, value, of, share)| value.is_some() && stalled.speaks(*of, *share))
             .map(|(name, ..)| name.to_owned())
             .collect();
         summary
     }
 
     /// Returns true if this figure may reflect the sender rather than the DUT.
-    pub fn is_of_sender(&self, name: &str) -> bool {
+    pub fn may_reflect_sender(&self, name: &str) -> bool {
         self.latency_of_sender.iter().any(|marked| marked == name)
     }
 }
@@ -299,7 +299,7 @@ pub(crate) fn count(buckets: &[Bucket]) -> u64 {
 }
 
 /// Returns true if enough of `all` values are above this share of them.
-pub(crate) fn is_told(all: u64, share: f64) -> bool {
+pub(crate) fn has_enough_values(all: u64, share: f64) -> bool {
     (all as f64) * (1.0 - share) >= ABOVE * (1.0 - 1e-9)
 }
 
@@ -317,7 +317,7 @@ pub(crate) fn at_rank(buckets: &[Bucket], all: u64, share: f64) -> Option<u64> {
 
 /// Like `at_rank`; `None` also if too few values are above it.
 fn percentile(buckets: &[Bucket], all: u64, share: f64) -> Option<u64> {
-    at_rank(buckets, all, share).filter(|_| is_told(all, share))
+    at_rank(buckets, all, share).filter(|_| has_enough_values(all, share))
 }
 
 #[cfg(test)]
@@ -384,7 +384,7 @@ mod tests {
     /// 1000 of 100,000 frames were delayed by a stall: more than are above the 99.9th percentile,
     /// and as many as above the 99th.
     #[test]
-    fn figures_with_fewer_frames_above_them_than_were_held_up_are_marked() {
+    fn percentiles_that_stalls_may_explain_are_marked() {
         let exact = Exact {
             min_ns: 1,
             max_ns: 100_000,
@@ -392,13 +392,13 @@ mod tests {
             jitter_ns: 3,
         };
         let of = |frames, not_sent| {
-            let held_up = HeldUp {
+            let stalled = StalledFrames {
                 frames,
                 not_sent,
                 longest_ns: 7,
             };
             let times = up_to(100_000 - not_sent);
-            LatencySummary::new(&times, &times, &exact, 0, Some(held_up), "made up")
+            LatencySummary::new(&times, &times, &exact, 0, Some(stalled), "made up")
         };
         let left_later = of(1000, 0);
         assert_eq!(
@@ -412,7 +412,7 @@ mod tests {
                 "ipdv_p999_ns"
             ]
         );
-        assert!(of(1001, 0).is_of_sender("latency_p99_ns"));
+        assert!(of(1001, 0).may_reflect_sender("latency_p99_ns"));
         assert_eq!(of(1, 0).latency_of_sender, ["latency_max_ns"]);
         assert!(of(0, 0).latency_of_sender.is_empty());
         // those that never left are infinitely late, which does not affect the others
@@ -421,16 +421,16 @@ mod tests {
         assert_eq!(never_left.latency_p999_ns, Some(98_901));
         assert_eq!(never_left.latency_with_loss_p99_ns, Some(99_000));
         assert_eq!(never_left.latency_with_loss_p999_ns, None);
-        assert!(never_left.is_of_sender("latency_p999_ns"));
+        assert!(never_left.may_reflect_sender("latency_p999_ns"));
         assert!(
-            never_left.is_of_sender("latency_p99_ns"),
+            never_left.may_reflect_sender("latency_p99_ns"),
             "990 of those that came are above it"
         );
     }
 
     #[test]
-    fn a_stream_was_held_up_as_others_were() {
-        let all = HeldUp {
+    fn a_stream_has_the_stalls_of_its_sender() {
+        let all = StalledFrames {
             frames: 1000,
             not_sent: 10,
             longest_ns: 7,
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_absent() {
+    fn unknown_values_are_absent() {
         let json = serde_json::to_value(summary(&up_to(30), 0)).unwrap();
         assert_eq!(json["latency_p50_ns"], 15);
         assert!(json.get("latency_p99_ns").is_none());

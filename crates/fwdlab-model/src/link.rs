@@ -115,7 +115,7 @@ impl LinkSpeed {
 
     /// Returns a speed in bits per second, from 1 kbit/s to 10 Tbit/s; `None` if it is not an
     /// integer.
-    pub fn of_bps(bps: f64) -> Option<LinkSpeed> {
+    pub fn from_bps(bps: f64) -> Option<LinkSpeed> {
         let is_one = (1e3..=Self::FASTEST_BPS as f64).contains(&bps) && bps.fract() == 0.0;
         is_one.then_some(LinkSpeed(bps as u64))
     }
@@ -179,7 +179,7 @@ impl FromStr for LinkSpeed {
     /// `10G`, `2.5G`, `100M`, `10Gbps`, `10Gbit/s`, `10GbE`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const RIGHT: &str = "for example 1G, 2.5G or 100M (bit/s on the wire)";
-        let bad = |why: &str| UnitError::new(text, "link speed", why);
+        let bad = |reason: &str| UnitError::new(text, "link speed", reason);
         let (number, unit) = decimal::split(text);
         let (exponent, unit) = match unit.chars().next() {
             Some('k' | 'K') => (3, &unit[1..]),
@@ -189,8 +189,8 @@ impl FromStr for LinkSpeed {
             _ => return Err(bad(RIGHT)),
         };
         // 10GbE and 10GBE are names of links
-        if let Some(why) = bytes_or_bits(unit).filter(|_| !unit.eq_ignore_ascii_case("be")) {
-            return Err(bad(why));
+        if let Some(reason) = bytes_or_bits(unit).filter(|_| !unit.eq_ignore_ascii_case("be")) {
+            return Err(bad(reason));
         }
         if !["", "bps", "bit/s", "b/s", "be", "bps-l1"]
             .contains(&unit.to_ascii_lowercase().as_str())
@@ -198,7 +198,7 @@ impl FromStr for LinkSpeed {
             return Err(bad(RIGHT));
         }
         let bps = decimal::parse(number, exponent).ok_or_else(|| bad(RIGHT))?;
-        LinkSpeed::of_bps(bps).ok_or_else(|| bad("it must be 1k to 10T, in whole bit/s"))
+        LinkSpeed::from_bps(bps).ok_or_else(|| bad("it must be 1k to 10T, in whole bit/s"))
     }
 }
 
@@ -355,7 +355,7 @@ pub struct RateOnLink {
 
 impl RateOnLink {
     /// Converts a load to a rate.
-    pub fn of(load: LinkLoad, frames: MeanSize, link: LinkSpeed) -> RateOnLink {
+    pub fn new(load: LinkLoad, frames: MeanSize, link: LinkSpeed) -> RateOnLink {
         RateOnLink {
             pps: load.pps(frames, link),
             frames,

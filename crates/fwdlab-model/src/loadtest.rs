@@ -174,8 +174,8 @@ impl LoadTest {
     /// # Errors
     /// If it lacks something that the viewer requires.
     pub fn parse(bytes: &[u8]) -> Result<LoadTest, LoadTestError> {
-        let mut read: LoadTest =
-            serde_json::from_slice(bytes).map_err(|why| LoadTestError::Shape(why.to_string()))?;
+        let mut read: LoadTest = serde_json::from_slice(bytes)
+            .map_err(|reason| LoadTestError::Shape(reason.to_string()))?;
         if read.stats.0.is_empty() {
             return Err(LoadTestError::Empty);
         }
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_values_are_reported() {
         let mut one = test(&[(1.0, 1.0)]);
         one.vars.remove("hold_duration");
         let parse =

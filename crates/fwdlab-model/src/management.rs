@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed() {
+    fn typed_values_are_parsed() {
         for (typed, request) in [
             ("echo", Request::Echo),
             (" tcp  179 ", Request::Tcp(179)),

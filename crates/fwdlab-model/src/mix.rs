@@ -107,10 +107,10 @@ pub struct Padded {
 
 impl fmt::Display for Padded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (asked, smallest) = (self.size_bytes, FrameSize::MIN);
+        let (requested, smallest) = (self.size_bytes, FrameSize::MIN);
         write!(
             f,
-            "{asked} bytes are padded to {smallest}, the smallest frame with its FCS"
+            "{requested} bytes are padded to {smallest}, the smallest frame with its FCS"
         )
     }
 }
@@ -136,11 +136,11 @@ impl Mix {
         };
         for (size_bytes, weight) in pairs {
             if !(1..=Self::LARGEST_BYTES).contains(&size_bytes) {
-                let why = format!(
+                let reason = format!(
                     "a frame has 1 to {} bytes, including the FCS",
                     Self::LARGEST_BYTES
                 );
-                return Err(UnitError::new(name, "mix of frame sizes", why));
+                return Err(UnitError::new(name, "mix of frame sizes", reason));
             }
             if size_bytes < smallest {
                 mix.padded.push(Padded { size_bytes });
@@ -153,8 +153,8 @@ impl Mix {
         if (1..=Self::HEAVIEST).contains(&total) {
             Ok(mix)
         } else {
-            let why = "the sum of the weights must be 1 to 10^12";
-            Err(UnitError::new(name, "mix of frame sizes", why))
+            let reason = "the sum of the weights must be 1 to 10^12";
+            Err(UnitError::new(name, "mix of frame sizes", reason))
         }
     }
 
@@ -220,7 +220,7 @@ impl Mix {
             .parts
             .iter()
             .map(|part| (part.size_bytes, part.weight / divisor));
-        Genome::of_runs(runs).ok()
+        Genome::from_runs(runs).ok()
     }
 
     fn common_divisor(&self) -> u64 {
@@ -250,7 +250,7 @@ impl FromStr for Mix {
         if let Some(mix) = Mix::named(typed) {
             return Ok(mix);
         }
-        let refused = |why: String| UnitError::new(text, "frame size or mix", why);
+        let refused = |reason: String| UnitError::new(text, "frame size or mix", reason);
         if !typed.is_empty() && typed.bytes().all(|byte| byte.is_ascii_digit()) {
             let largest = Self::LARGEST_BYTES;
             let bytes = (typed.parse().ok())
@@ -374,7 +374,7 @@ pub const MINIMUM_ROUTER_LINKS: [LinkSpeed; 7] = [
 
 impl MinimumRouter {
     /// Returns the row for a link.
-    pub fn of(link: LinkSpeed) -> MinimumRouter {
+    pub fn for_link(link: LinkSpeed) -> MinimumRouter {
         let imix = Mix::imix().mean();
         let talk = TalkFormula::Ethernet;
         MinimumRouter {
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_the_smallest_frame_is_padded_and_said() {
+    fn sizes_below_the_minimum_are_padded_and_reported() {
         let sizes = |name: &str| -> Vec<u32> {
             let mix = Mix::named(name).unwrap();
             mix.padded()
@@ -513,7 +513,7 @@ mod tests {
             assert_eq!(formula.link_full_pps(link, Directions::One), gigabit_pps);
         }
         assert_eq!(
-            MinimumRouter::of(LinkSpeed::megabits(1_000)).imix_pps,
+            MinimumRouter::for_link(LinkSpeed::megabits(1_000)).imix_pps,
             327_367
         );
         assert!((imix_estimate_l2_bps(1e6) - 2.8946667e9).abs() < 100.0);
@@ -528,7 +528,7 @@ mod tests {
     /// The talk's table: 1.48 M, 3 M, 350 K, 700 K for 1G; ten times that for 10G.
     #[test]
     fn minimum_routers() {
-        let row = MinimumRouter::of(LinkSpeed::megabits(1_000));
+        let row = MinimumRouter::for_link(LinkSpeed::megabits(1_000));
         assert_eq!(
             (row.smallest_pps, row.smallest_both_ways_pps),
             (1_488_095, 2_976_190)
@@ -537,7 +537,7 @@ mod tests {
             (row.imix_talk_pps, row.imix_talk_both_ways_pps),
             (352_775, 705_550)
         );
-        let row = MinimumRouter::of(TEN_GIGABIT);
+        let row = MinimumRouter::for_link(TEN_GIGABIT);
         assert_eq!(
             (row.smallest_pps, row.smallest_both_ways_pps),
             (14_880_952, 29_761_904)

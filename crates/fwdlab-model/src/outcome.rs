@@ -876,20 +876,20 @@ impl CriticalLoad {
 
 impl Sweep {
     /// Returns true for a sweep over resources of the DUT, which is judged by its speed-up.
-    pub fn is_of_resources(parameter: &str) -> bool {
+    pub fn is_resource_sweep(parameter: &str) -> bool {
         parameter == CORES
     }
 
     /// Returns the cost per unit, if the swept parameter has one.
     pub fn cost(&self) -> Option<&Cost> {
-        let is_cost = !Sweep::is_of_resources(&self.parameter);
+        let is_cost = !Sweep::is_resource_sweep(&self.parameter);
         self.cost.as_ref().filter(|_| is_cost)
     }
 
     /// Returns the speed-up over one core, and its efficiency in percent of a linear one. The speed
     /// of one core is derived from the reference. `None` for other sweeps.
     pub fn speed_up(&self, point: &SweepPoint) -> Option<(f64, f64)> {
-        if !Sweep::is_of_resources(&self.parameter) {
+        if !Sweep::is_resource_sweep(&self.parameter) {
             return None;
         }
         let reference = self.points.first()?;

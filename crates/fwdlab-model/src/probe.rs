@@ -103,7 +103,7 @@ pub struct ApartStratum {
 
 impl ApartStratum {
     /// Returns the windows of this state.
-    pub fn of(state: &MachineState, stratum: Stratum) -> ApartStratum {
+    pub fn new(state: &MachineState, stratum: Stratum) -> ApartStratum {
         ApartStratum {
             slowed: state.slowed,
             round_trip_ns: state.round_trip_ns.clone(),

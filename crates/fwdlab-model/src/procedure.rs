@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::latency::{self, Bucket, HeldUp};
+use crate::latency::{self, Bucket, StalledFrames};
 use crate::management::{self, Requests};
 use crate::units::FrameSize;
 use crate::variant::DirectionCounts;
@@ -447,11 +447,16 @@ pub struct Delays {
 impl Delays {
     /// Computes delays from times in ascending buckets, none of them empty, with their exact
     /// statistics. `None` if there are none.
-    pub fn of(times: &[Bucket], min_ns: u64, max_ns: u64, mean_ns: f64) -> Option<Delays> {
+    pub fn from_buckets(
+        times: &[Bucket],
+        min_ns: u64,
+        max_ns: u64,
+        mean_ns: f64,
+    ) -> Option<Delays> {
         let frames = latency::count(times);
         // the upper bound of the last bucket may exceed all values
         let at = |share| latency::at_rank(times, frames, share).map(|high| high.min(max_ns));
-        let if_many = |share| at(share).filter(|_| latency::is_told(frames, share));
+        let if_many = |share| at(share).filter(|_| latency::has_enough_values(frames, share));
         Some(Delays {
             frames,
             mean_ns,
@@ -469,14 +474,14 @@ impl Delays {
 
     /// Adds frames without a delay: those that were lost, and those that never left or left late.
     #[must_use]
-    pub fn beside(self, times: &[Bucket], lost: u64, held_up: HeldUp) -> Delays {
-        let all = self.frames + lost + held_up.not_sent;
+    pub fn beside(self, times: &[Bucket], lost: u64, stalled: StalledFrames) -> Delays {
+        let all = self.frames + lost + stalled.not_sent;
         let at = |share| latency::at_rank(times, all, share).map(|high| high.min(self.max_ns));
-        let if_many = |share| at(share).filter(|_| latency::is_told(all, share));
+        let if_many = |share| at(share).filter(|_| latency::has_enough_values(all, share));
         Delays {
-            held_up_frames: held_up.frames,
-            not_sent_frames: held_up.not_sent,
-            held_up_max_ns: held_up.longest_ns,
+            held_up_frames: stalled.frames,
+            not_sent_frames: stalled.not_sent,
+            held_up_max_ns: stalled.longest_ns,
             with_loss_p50_ns: at(0.5),
             with_loss_p99_ns: if_many(0.99),
             with_loss_p999_ns: if_many(0.999),
@@ -485,8 +490,8 @@ impl Delays {
     }
 
     /// Returns what is known about stalls of the sender.
-    pub fn held_up(&self) -> HeldUp {
-        HeldUp {
+    pub fn stalled_frames(&self) -> StalledFrames {
+        StalledFrames {
             frames: self.held_up_frames,
             not_sent: self.not_sent_frames,
             longest_ns: self.held_up_max_ns,
@@ -495,20 +500,21 @@ impl Delays {
 
     /// Returns true if the delay that this share of the frames does not exceed may reflect the
     /// sender rather than the DUT.
-    pub fn is_of_sender(&self, share: f64) -> bool {
-        self.held_up().speaks(self.frames, share)
+    pub fn may_reflect_sender(&self, share: f64) -> bool {
+        self.stalled_frames().speaks(self.frames, share)
     }
 
     /// Returns the 99th percentile, if enough frames are above it: early runs have one for any
     /// number of frames.
     pub fn told_p99_ns(&self) -> Option<u64> {
-        self.p99_ns.filter(|_| latency::is_told(self.frames, 0.99))
+        self.p99_ns
+            .filter(|_| latency::has_enough_values(self.frames, 0.99))
     }
 
     /// Returns the 99.9th percentile, likewise.
     pub fn told_p999_ns(&self) -> Option<u64> {
         self.p999_ns
-            .filter(|_| latency::is_told(self.frames, 0.999))
+            .filter(|_| latency::has_enough_values(self.frames, 0.999))
     }
 }
 
@@ -642,20 +648,20 @@ impl Moment {
     /// `moment 1764035693.123 session down`: seconds of the system's clock, and a description. The
     /// first of them is the event's start, and is not part of the result, which is in chronological
     /// order.
-    pub fn of(printed: &str) -> Vec<Moment> {
-        let mut told = printed.lines().filter_map(|line| {
+    pub fn parse_all(printed: &str) -> Vec<Moment> {
+        let mut reported = printed.lines().filter_map(|line| {
             let (at, name) = line.trim().strip_prefix("moment ")?.split_once(' ')?;
             let at: f64 = at.parse().ok().filter(|at: &f64| at.is_finite())?;
             Some((at, name.trim().to_owned()))
         });
-        let Some((began, _)) = told.next() else {
+        let Some((started, _)) = reported.next() else {
             return Vec::new();
         };
-        let mut moments: Vec<Moment> = told
+        let mut moments: Vec<Moment> = reported
             .map(|(at, name)| Moment {
                 name,
                 // a number of this size has no further digits on a system clock
-                at_s: ((at - began) * 1e6).round() / 1e6,
+                at_s: ((at - started) * 1e6).round() / 1e6,
             })
             .collect();
         moments.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
@@ -695,32 +701,33 @@ mod tests {
     use crate::latency::exact_buckets;
 
     #[test]
-    fn moments_are_told_by_lines() {
+    fn moments_are_parsed_from_lines() {
         let printed = "moment 1764035693.100000000 began\npeer1: restarted\nmoment 1764035694.350 session up\n\
                        moment 1764035693.123 session down\nmoment of rest\nmoment inf never\n";
-        let moments = Moment::of(printed);
-        let told: Vec<(&str, f64)> = moments.iter().map(|m| (m.name.as_str(), m.at_s)).collect();
-        assert_eq!(told, [("session down", 0.023), ("session up", 1.25)]);
+        let moments = Moment::parse_all(printed);
+        let reported: Vec<(&str, f64)> =
+            moments.iter().map(|m| (m.name.as_str(), m.at_s)).collect();
+        assert_eq!(reported, [("session down", 0.023), ("session up", 1.25)]);
         // a clock without fractions of a second cannot determine the start
-        assert_eq!(Moment::of("moment 1764035693.N began\n"), []);
+        assert_eq!(Moment::parse_all("moment 1764035693.N began\n"), []);
     }
 
     /// 200 of 10,000 frames were never sent, 50 were lost.
     #[test]
     fn frames_that_never_left_are_endlessly_late_in_delays_too() {
         let times = exact_buckets((1..=9750).collect());
-        let delays = Delays::of(&times, 1, 9750, 4875.5).unwrap();
+        let delays = Delays::from_buckets(&times, 1, 9750, 4875.5).unwrap();
         assert_eq!(
-            (delays.with_loss_p50_ns, delays.is_of_sender(1.0)),
+            (delays.with_loss_p50_ns, delays.may_reflect_sender(1.0)),
             (None, false)
         );
-        let held_up = HeldUp {
+        let stalled = StalledFrames {
             frames: 203,
             not_sent: 200,
             longest_ns: 9,
         };
-        let beside = delays.beside(&times, 50, held_up);
-        assert_eq!(beside.held_up(), held_up);
+        let beside = delays.beside(&times, 50, stalled);
+        assert_eq!(beside.stalled_frames(), stalled);
         assert_eq!(
             (beside.p99_ns, beside.with_loss_p50_ns),
             (Some(9653), Some(5000))
@@ -729,7 +736,7 @@ mod tests {
             (beside.with_loss_p99_ns, beside.with_loss_p999_ns),
             (None, None)
         );
-        assert!(beside.is_of_sender(0.99) && !beside.is_of_sender(0.9));
+        assert!(beside.may_reflect_sender(0.99) && !beside.may_reflect_sender(0.9));
     }
 
     #[test]
@@ -796,7 +803,7 @@ mod tests {
             let mean = values.iter().sum::<u64>() as f64 / values.len().max(1) as f64;
             let (min, max) = (values.iter().min().copied(), values.iter().max().copied());
             let times = exact_buckets(values);
-            Delays::of(&times, min.unwrap_or(0), max.unwrap_or(0), mean)
+            Delays::from_buckets(&times, min.unwrap_or(0), max.unwrap_or(0), mean)
         };
         let delays = of((1..=1000).rev().collect()).unwrap();
         assert_eq!(

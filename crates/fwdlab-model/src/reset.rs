@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_typed() {
+    fn typed_values_are_parsed() {
         for (typed, reset) in [
             ("forwarding", Reset::Forwarding),
             (" interface ", Reset::Interface),

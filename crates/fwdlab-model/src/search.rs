@@ -68,7 +68,7 @@ impl SearchOutcome {
     /// Returns the maximum that the DUT forwarded in this search, if that is far more than the load
     /// that met the goal: it may lose a little long before it is overloaded, or the trials in
     /// between were disturbed.
-    pub fn far_above(&self, goal: &GoalResult) -> Option<f64> {
+    pub fn maximum_far_above(&self, goal: &GoalResult) -> Option<f64> {
         let forwarded = |step: &SearchStep| step.load_pps * (1.0 - step.loss_ratio);
         let best = self.course.iter().map(forwarded).fold(0.0, f64::max);
         let met = goal.relevant_lower_bound_pps?;
@@ -168,7 +168,7 @@ mod tests {
 
     /// A real case: the search met its goal at 361.3 kpps, and 650 kpps came out of higher loads.
     #[test]
-    fn a_goal_far_below_what_came_out_is_seen() {
+    fn a_goal_far_below_the_forwarded_rate_is_noticed() {
         let step = |load_pps: f64, loss_ratio: f64| SearchStep {
             load_index: None,
             load_pps,
@@ -200,8 +200,8 @@ mod tests {
             failure: None,
             shortened: Vec::new(),
         };
-        assert_eq!(search.far_above(&goal(Some(361.3e3))), Some(650e3));
-        assert_eq!(search.far_above(&goal(Some(500e3))), None);
-        assert_eq!(search.far_above(&goal(None)), None);
+        assert_eq!(search.maximum_far_above(&goal(Some(361.3e3))), Some(650e3));
+        assert_eq!(search.maximum_far_above(&goal(Some(500e3))), None);
+        assert_eq!(search.maximum_far_above(&goal(None)), None);
     }
 }

@@ -91,11 +91,11 @@ impl SetFile {
             text: text.into(),
         };
         if text.len() > LARGEST_FILE {
-            let why = format!("{} bytes; it has at most {LARGEST_FILE}", text.len());
+            let cause = format!("{} bytes; it has at most {LARGEST_FILE}", text.len());
             return Err(FileError {
                 file: file.into(),
                 place: None,
-                why,
+                reason: cause,
             });
         }
         let read: SetFile = origin.read()?;
@@ -110,7 +110,7 @@ impl SetFile {
     }
 
     fn check(&self, origin: &Origin) -> Result<(), FileError> {
-        let wrong = |way: &[Step<'_>], why: &str| Err(origin.error(way, why));
+        let wrong = |key_path: &[Step<'_>], reason: &str| Err(origin.error(key_path, reason));
         for (key, commands) in [
             ("packages", &self.packages),
             ("before", &self.before),
@@ -124,28 +124,28 @@ impl SetFile {
         let is_name = |c: char| c.is_ascii_alphanumeric() || "+-._:@/".contains(c);
         for (n, name) in self.packages.iter().enumerate() {
             if !name.chars().all(is_name) || name.starts_with('-') {
-                let way = ["packages".into(), n.into()];
-                return wrong(&way, "this is no name of a package");
+                let key_path = ["packages".into(), n.into()];
+                return wrong(&key_path, "this is no name of a package");
             }
         }
         for (n, reload) in self.reload.iter().enumerate() {
-            let way = |key| ["reload".into(), n.into(), Step::Key(key)];
+            let key_path = |key| ["reload".into(), n.into(), Step::Key(key)];
             if reload.command.trim().is_empty() {
                 return wrong(
-                    &way("command"),
+                    &key_path("command"),
                     "it is empty; give the command that loads them",
                 );
             }
             if reload.files.is_empty() || reload.files.iter().any(|file| !file.starts_with('/')) {
-                let why = "give files as the DUT has them, from the root on: /etc/frr/frr.conf";
-                return wrong(&way("files"), why);
+                let reason = "give files as the DUT has them, from the root on: /etc/frr/frr.conf";
+                return wrong(&key_path("files"), reason);
             }
         }
         for (n, verify) in self.verify.iter().enumerate() {
-            let way = |key| ["verify".into(), n.into(), Step::Key(key)];
+            let key_path = |key| ["verify".into(), n.into(), Step::Key(key)];
             if verify.command.trim().is_empty() {
                 return wrong(
-                    &way("command"),
+                    &key_path("command"),
                     "it is empty; give the command that shows it",
                 );
             }
@@ -154,18 +154,19 @@ impl SetFile {
                 .as_ref()
                 .is_some_and(|text| text.trim().is_empty())
             {
-                let why =
+                let reason =
                     "everything contains an empty text; omit it to look at the exit code only";
-                return wrong(&way("expect"), why);
+                return wrong(&key_path("expect"), reason);
             }
         }
         if self.reboot_within.is_some() && !self.reboot {
-            let why = "this is for a set with reboot = true; add that, or omit this";
-            return wrong(&["reboot-within".into()], why);
+            let reason = "this is for a set with reboot = true; add that, or omit this";
+            return wrong(&["reboot-within".into()], reason);
         }
         if self.reboot && !self.reload.is_empty() {
-            let why = "a DUT that is restarted loads its files by itself: omit reload, or reboot";
-            return wrong(&["reload".into()], why);
+            let reason =
+                "a DUT that is restarted loads its files by itself: omit reload, or reboot";
+            return wrong(&["reload".into()], reason);
         }
         Ok(())
     }
@@ -206,7 +207,7 @@ exit = 1
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place_and_what_was_meant() {
+    fn errors_have_a_position_and_a_suggestion() {
         for (was, is, expect) in [
             (
                 "packages",

@@ -35,12 +35,12 @@ pub struct Stacks {
 
 /// Why a text is not folded stacks, and the line of the error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {why}; a line is `caller;callee 213`")]
+#[error("line {line}: {reason}; a line is `caller;callee 213`")]
 pub struct StacksError {
     /// Number of the wrong line, from 1.
     pub line: usize,
     /// What is wrong with it.
-    pub why: &'static str,
+    pub reason: &'static str,
 }
 
 impl Stacks {
@@ -94,9 +94,9 @@ impl FromStr for Stacks {
     fn from_str(text: &str) -> Result<Stacks, StacksError> {
         let mut stacks = Stacks::default();
         for (index, line) in text.lines().enumerate() {
-            let wrong = |why| StacksError {
+            let wrong = |cause| StacksError {
                 line: index + 1,
-                why,
+                reason: cause,
             };
             let line = line.trim_end();
             if line.is_empty() {
@@ -283,7 +283,7 @@ rx;ip_rcv;ip_forward;nf_hook_slow;nft_do_chain [nf_tables] 2130
     }
 
     #[test]
-    fn says_what_a_rule_costs() {
+    fn the_cost_of_a_rule_is_reported() {
         let rows = difference(&profile(PLAIN), &profile(RULE));
         let found: Vec<_> = rows
             .iter()
@@ -302,7 +302,7 @@ rx;ip_rcv;ip_forward;nf_hook_slow;nft_do_chain [nf_tables] 2130
     }
 
     #[test]
-    fn what_is_left_without_the_generator() {
+    fn profiles_can_be_subtracted_and_narrowed() {
         let left = profile(RULE).minus(&profile(PLAIN));
         assert_eq!(left.total(), 243.0);
         assert_eq!(left.by_function()["timer"].own, 1.0);
@@ -322,10 +322,10 @@ rx;ip_rcv;ip_forward;nf_hook_slow;nft_do_chain [nf_tables] 2130
     }
 
     #[test]
-    fn says_which_line_is_wrong() {
+    fn errors_name_the_line() {
         let line = |text: &str| {
             let wrong = text.parse::<Stacks>().unwrap_err();
-            (wrong.line, wrong.why.split(' ').next().unwrap())
+            (wrong.line, wrong.reason.split(' ').next().unwrap())
         };
         assert_eq!(line("a 1\n\nb"), (3, "no"));
         assert_eq!(line("a 1.5"), (1, "its"));

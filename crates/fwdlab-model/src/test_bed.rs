@@ -552,8 +552,8 @@ impl BedFile {
         };
         let read: Text = origin.read()?;
         if !crate::campaign::is_name(&read.bed) {
-            let why = "a name consists of at most 64 letters, digits, -, _ and .";
-            return Err(origin.error(&[Step::Key("bed")], why));
+            let reason = "a name consists of at most 64 letters, digits, -, _ and .";
+            return Err(origin.error(&[Step::Key("bed")], reason));
         }
         if let Some(Place::Image(image)) = &read.dut.host
             && (read.dut.machine.is_some() || read.dut.kind != System::Linux)
@@ -585,16 +585,16 @@ impl BedFile {
             };
         }
         if read.dut.machine.is_some() {
-            let why = "only a virtual machine has this; say host = \"vm:DISK\", or omit it";
-            return Err(origin.error(&[Step::Key("dut"), Step::Key("machine")], why));
+            let reason = "only a virtual machine has this; say host = \"vm:DISK\", or omit it";
+            return Err(origin.error(&[Step::Key("dut"), Step::Key("machine")], reason));
         }
         let Some(generator) = read.generator else {
-            let why = "there is no [generator]; add one with host and ports = { a = \"...\", b = \"...\" }";
-            return Err(origin.error(&[Step::Key("dut")], why));
+            let reason = "there is no [generator]; add one with host and ports = { a = \"...\", b = \"...\" }";
+            return Err(origin.error(&[Step::Key("dut")], reason));
         };
         if let Place::Image(_) = generator.host {
-            let why = "a virtual machine has tester and DUT in it; say vm:IMAGE in [dut], and omit [generator]";
-            return Err(origin.error(&[Step::Key("generator"), Step::Key("host")], why));
+            let reason = "a virtual machine has tester and DUT in it; say vm:IMAGE in [dut], and omit [generator]";
+            return Err(origin.error(&[Step::Key("generator"), Step::Key("host")], reason));
         }
         let networks = networks(&read.link, read.receiver.is_some(), &origin)?;
         let bed = TestBed {
@@ -616,9 +616,9 @@ impl BedFile {
 
 /// Returns a test bed for a whole disk: everything else of it is created locally.
 fn whole_machine(read: Text, image: String, origin: Origin) -> Result<BedFile, FileError> {
-    let wrong = |way: &[&str], why: &str| {
-        let way: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
-        Err(origin.error(&way, why))
+    let wrong = |key_path: &[&str], reason: &str| {
+        let key_path: Vec<Step<'_>> = key_path.iter().map(|key| Step::Key(key)).collect();
+        Err(origin.error(&key_path, reason))
     };
     let of_others = [
         ("generator", read.generator.is_some()),
@@ -628,8 +628,8 @@ fn whole_machine(read: Text, image: String, origin: Origin) -> Result<BedFile, F
         ("reference", read.reference.is_some()),
     ];
     if let Some((role, _)) = of_others.iter().find(|(_, is_there)| *is_there) {
-        let why = "a virtual machine as a DUT has its tester on this machine, which needs no words; omit it";
-        return wrong(&[role], why);
+        let reason = "a virtual machine as a DUT has its tester on this machine, which needs no words; omit it";
+        return wrong(&[role], reason);
     }
     let dut = &read.dut;
     let of_dut = [
@@ -639,12 +639,13 @@ fn whole_machine(read: Text, image: String, origin: Origin) -> Result<BedFile, F
         ("vppctl", dut.vppctl.is_some()),
     ];
     if let Some((key, _)) = of_dut.iter().find(|(_, is_there)| *is_there) {
-        let why = "the ports of a virtual machine are made, and found by their addresses; omit it";
-        return wrong(&["dut", key], why);
+        let reason =
+            "the ports of a virtual machine are made, and found by their addresses; omit it";
+        return wrong(&["dut", key], reason);
     }
     if matches!(dut.kind, System::Vpp | System::None) {
-        let why = "a virtual machine as a DUT is of kind linux, freebsd or bsdrp; others are reached as hosts that stand";
-        return wrong(&["dut", "kind"], why);
+        let reason = "a virtual machine as a DUT is of kind linux, freebsd or bsdrp; others are reached as hosts that stand";
+        return wrong(&["dut", "kind"], reason);
     }
     let hardware = dut.machine.unwrap_or_default();
     if !(1..=256).contains(&hardware.cpus) {
@@ -680,19 +681,19 @@ impl TestBed {
             BedFile::Image { .. } | BedFile::Machine(_) => Err(FileError {
                 file: file.into(),
                 place: None,
-                why: "it is a virtual machine, and here hosts are wanted".into(),
+                reason: "it is a virtual machine, and here hosts are wanted".into(),
             }),
         }
     }
 
     /// Returns an error about the value at this path, or its closest existing parent.
-    pub fn error(&self, way: &[&str], why: impl Into<String>) -> FileError {
-        let way: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
-        self.origin.error(&way, why)
+    pub fn error(&self, key_path: &[&str], reason: impl Into<String>) -> FileError {
+        let key_path: Vec<Step<'_>> = key_path.iter().map(|key| Step::Key(key)).collect();
+        self.origin.error(&key_path, reason)
     }
 
     fn check(&self) -> Result<(), FileError> {
-        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        let wrong = |key_path: &[&str], reason: &str| Err(self.error(key_path, reason));
         self.check_tester()?;
         if let Some(switch) = &self.switch {
             self.check_switch(switch)?;
@@ -701,8 +702,8 @@ impl TestBed {
             self.check_reference(reference)?;
         }
         if self.generator.engine == Engine::Sim {
-            let why = "a simulated DUT needs no test bed; omit engine, or omit the test bed";
-            return wrong(&["generator", "engine"], why);
+            let reason = "a simulated DUT needs no test bed; omit engine, or omit the test bed";
+            return wrong(&["generator", "engine"], reason);
         }
         let dut = &self.dut;
         match (dut.kind, &dut.host, &dut.ports, &dut.macs) {
@@ -744,8 +745,8 @@ impl TestBed {
                         let is_it =
                             |of: &TesterPort<'_>| Some(of.host) == host.as_ref() && of.port == port;
                         if let Some(of) = self.tester_ports().into_iter().find(is_it) {
-                            let why = format!("`{port}` is a port of the {} already", of.role);
-                            return wrong(&["dut", "ports", key], &why);
+                            let reason = format!("`{port}` is a port of the {} already", of.role);
+                            return wrong(&["dut", "ports", key], &reason);
                         }
                     }
                 }
@@ -809,7 +810,7 @@ impl TestBed {
     }
 
     fn check_switch(&self, switch: &Switch) -> Result<(), FileError> {
-        let wrong = |way: &[&str], why: String| Err(self.error(way, why));
+        let wrong = |key_path: &[&str], reason: String| Err(self.error(key_path, reason));
         if let Some(Place::Image(_)) = &switch.host {
             return wrong(
                 &["switch", "host"],
@@ -818,13 +819,13 @@ impl TestBed {
         }
         match (&switch.host, &switch.snmp, &switch.community) {
             (Some(_), Some(_), _) => {
-                let why = "a Linux bridge is asked by way of its host; omit this, or omit host";
-                return wrong(&["switch", "snmp"], why.into());
+                let reason = "a Linux bridge is asked by way of its host; omit this, or omit host";
+                return wrong(&["switch", "snmp"], reason.into());
             }
             (_, None, Some(_)) => {
-                let why =
+                let reason =
                     "there is no agent that wants to hear it; add snmp = \"ADDRESS\", or omit this";
-                return wrong(&["switch", "community"], why.into());
+                return wrong(&["switch", "community"], reason.into());
             }
             (_, _, Some(community)) if community.is_empty() || community.len() > 63 => {
                 return wrong(
@@ -836,27 +837,30 @@ impl TestBed {
         }
         let ports = switch.ports.named();
         if ports.is_empty() {
-            let why = "it needs its ports, by what is plugged in there: { tester-a = \"...\", dut-a = \"...\", dut-b = \"...\", tester-b = \"...\" }";
-            return wrong(&["switch", "ports"], why.into());
+            let reason = "it needs its ports, by what is plugged in there: { tester-a = \"...\", dut-a = \"...\", dut-b = \"...\", tester-b = \"...\" }";
+            return wrong(&["switch", "ports"], reason.into());
         }
         for (number, (key, port)) in ports.iter().enumerate() {
-            let way = ["switch", "ports", key];
+            let key_path = ["switch", "ports", key];
             if let Some((other, _)) = ports[..number].iter().find(|(_, known)| known == port) {
                 return wrong(
-                    &way,
+                    &key_path,
                     format!("`{port}` is where {other} is plugged in already"),
                 );
             }
             // a switch that is a host has interfaces; others have port names of any form
             let is_name = !port.is_empty() && !port.contains(char::is_whitespace);
             if !is_name || (switch.host.is_some() && !is_port(port)) {
-                return wrong(&way, format!("`{port}` is no name of a port, such as swp1"));
+                return wrong(
+                    &key_path,
+                    format!("`{port}` is no name of a port, such as swp1"),
+                );
             }
         }
         if switch.ports.tester_2.is_some() && self.second.is_none() {
-            let why =
+            let reason =
                 "there is no [generator-2] that could be plugged in there; omit this, or add one";
-            return wrong(&["switch", "ports", "tester-2"], why.into());
+            return wrong(&["switch", "ports", "tester-2"], reason.into());
         }
         let Vlans { a, b } = switch.vlans;
         for (key, id) in [("a", a), ("b", b)] {
@@ -879,7 +883,7 @@ impl TestBed {
     }
 
     fn check_reference(&self, reference: &Reference) -> Result<(), FileError> {
-        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        let wrong = |key_path: &[&str], reason: &str| Err(self.error(key_path, reason));
         match (&reference.host, &reference.ports) {
             (None, None) => Ok(()),
             (Some(Place::Image(_)), _) => wrong(
@@ -901,7 +905,7 @@ impl TestBed {
     }
 
     fn check_tester(&self) -> Result<(), FileError> {
-        let wrong = |way: &[&str], why: String| Err(self.error(way, why));
+        let wrong = |key_path: &[&str], reason: String| Err(self.error(key_path, reason));
         match (&self.generator.ports.b, &self.receiver) {
             (None, None) => {
                 return wrong(
@@ -923,8 +927,9 @@ impl TestBed {
         ];
         for (role, place) in places {
             if let Some(Place::Image(image)) = place {
-                let why = format!("vm:{image} has tester and DUT in it, and is all of a test bed");
-                return wrong(&[role, "host"], why);
+                let reason =
+                    format!("vm:{image} has tester and DUT in it, and is all of a test bed");
+                return wrong(&[role, "host"], reason);
             }
         }
         if self.receiver.as_ref().map(|of| &of.host) == Some(&self.generator.host) {
@@ -939,19 +944,19 @@ impl TestBed {
                 1 => "b",
                 _ => "a",
             };
-            let way = [port.role, "ports", key];
+            let key_path = [port.role, "ports", key];
             if !is_port(port.port) {
-                let why = format!("`{}` is no name of an interface, such as eth1", port.port);
-                return wrong(&way, why);
+                let reason = format!("`{}` is no name of an interface, such as eth1", port.port);
+                return wrong(&key_path, reason);
             }
             let is_same =
                 |other: &&TesterPort<'_>| (other.host, other.port) == (port.host, port.port);
             if let Some(other) = ports[..number].iter().find(is_same) {
-                let why = format!(
+                let reason = format!(
                     "`{}` is port a of the {} already; frames come out at another one",
                     port.port, other.role
                 );
-                return wrong(&way, why);
+                return wrong(&key_path, reason);
             }
         }
         Ok(())
@@ -960,8 +965,8 @@ impl TestBed {
     fn check_ports(&self, of: &str, ports: &Ends<String>) -> Result<(), FileError> {
         for (key, port) in [("a", &ports.a), ("b", &ports.b)] {
             if !is_port(port) {
-                let why = format!("`{port}` is no name of an interface, such as eth1");
-                return Err(self.error(&[of, "ports", key], why));
+                let reason = format!("`{port}` is no name of an interface, such as eth1");
+                return Err(self.error(&[of, "ports", key], reason));
             }
         }
         match ports.a == ports.b {
@@ -995,7 +1000,7 @@ fn networks(
     let mut seen = Vec::new();
     for (number, link) in links.iter().enumerate() {
         let at = |key: &'static str| [Step::Key("link"), Step::Item(number), Step::Key(key)];
-        let wrong = |key, why: String| Err(origin.error(&at(key), why));
+        let wrong = |key, reason: String| Err(origin.error(&at(key), reason));
         let mut ends = link.ends.each_ref().map(String::as_str);
         ends.sort_unstable_by_key(|end| !end.starts_with("dut."));
         let place = match ends {
@@ -1026,7 +1031,7 @@ fn networks(
         let Some(text) = &link.net else { continue };
         match network(text) {
             Ok(network) => *place = Some(network),
-            Err(why) => return wrong("net", why),
+            Err(reason) => return wrong("net", reason),
         }
     }
     Ok(networks)
@@ -1070,7 +1075,7 @@ net = '10.1.0.0/24'
 ";
 
     #[test]
-    fn a_bed_says_where_everything_is() {
+    fn all_parts_of_a_bed_are_parsed() {
         let bed = TestBed::parse("r1.toml", WHOLE).unwrap();
         assert_eq!(bed.generator.host, Place::Namespace("gen".into()));
         assert_eq!(bed.dut.host, Some(Place::Ssh("ssh://root@r1".into())));
@@ -1083,7 +1088,7 @@ net = '10.1.0.0/24'
 
     /// Each error with its position and a suggestion.
     #[test]
-    fn mistakes_have_a_place_and_a_suggestion() {
+    fn errors_have_a_place_and_a_suggestion() {
         for (from, to, expected) in [
             ("bed = 'r1'", "bed = 'r 1'", "r1.toml:1:7: a name consists"),
             (
@@ -1359,7 +1364,7 @@ net = '10.1.0.0/24'
     }
 
     #[test]
-    fn a_disk_that_starts_as_a_whole_needs_nothing_but_its_name() {
+    fn a_disk_that_boots_as_a_machine_needs_only_its_name() {
         let text = "bed = 'v'\n[dut]\nhost = 'vm:bsd.qcow2'\nkind = 'freebsd'\n";
         let BedFile::Machine(machine) = BedFile::parse("x", text).unwrap() else {
             panic!("it is a machine")
@@ -1380,7 +1385,7 @@ net = '10.1.0.0/24'
             (hardware.cpus, hardware.memory_mib, hardware.devices),
             (2, 1024, Devices::Classic)
         );
-        for (text, why) in [
+        for (text, reason) in [
             (
                 format!("{text}ports = {{ a = 'a', b = 'b' }}\n"),
                 "x:5:1: the ports of a virtual machine",
@@ -1415,7 +1420,7 @@ net = '10.1.0.0/24'
             ),
         ] {
             let error = BedFile::parse("x", &text).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
     }
 
@@ -1428,13 +1433,13 @@ net = '10.1.0.0/24'
         );
         let bed = TestBed::parse("x", &text).unwrap();
         assert_eq!(bed.dut.macs.unwrap().b, Mac([2, 0, 0, 0, 0, 0x0b]));
-        for (mac, why) in [
+        for (mac, reason) in [
             ("01:00:00:00:00:0a", "of a group"),
             ("02:00:00:00:00", "is no MAC"),
         ] {
             let text = text.replace("02:00:00:00:00:0a", mac);
             let error = TestBed::parse("x", &text).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
     }
 }

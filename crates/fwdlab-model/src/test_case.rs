@@ -173,9 +173,9 @@ pub struct Failure {
 
 /// An ordinary failure.
 impl<T: Into<String>> From<T> for Failure {
-    fn from(why: T) -> Failure {
+    fn from(reason: T) -> Failure {
         Failure {
-            why: why.into(),
+            why: reason.into(),
             kind: NoResult::Failed,
         }
     }

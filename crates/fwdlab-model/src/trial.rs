@@ -72,7 +72,7 @@ impl Stream {
             return Err(UnitError {
                 text: size.to_string(),
                 what: "frame size for this stream",
-                why: format!(
+                reason: format!(
                     "{ip_version} with UDP and the 18-byte signature needs at least {smallest} bytes"
                 ),
             });
@@ -81,7 +81,7 @@ impl Stream {
             return Err(UnitError {
                 text: flows.to_string(),
                 what: "number of flows",
-                why: "1 to 60000".into(),
+                reason: "1 to 60000".into(),
             });
         }
         Ok(Stream {

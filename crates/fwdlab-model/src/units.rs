@@ -33,25 +33,25 @@ pub fn counted(number: usize, noun: &str) -> String {
 /// Why a text is not a value of a unit. Displays as a sentence that contains the text and shows
 /// valid ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a {what}: {why}")]
+#[error("`{text}` is not a {what}: {reason}")]
 pub struct UnitError {
     /// The typed text.
     pub text: String,
     /// The expected kind of value.
     pub what: &'static str,
     /// Why it is invalid, and the correct form.
-    pub why: String,
+    pub reason: String,
 }
 
 impl UnitError {
-    pub(crate) fn new(text: &str, what: &'static str, why: impl Into<String>) -> Self {
+    pub(crate) fn new(text: &str, what: &'static str, cause: impl Into<String>) -> Self {
         // enough to recognise it; the text may be a whole file by mistake
         let end = text.char_indices().nth(80).map_or(text.len(), |(at, _)| at);
         let dots = if end < text.len() { "..." } else { "" };
         UnitError {
             text: format!("{}{dots}", &text[..end]),
             what,
-            why: why.into(),
+            reason: cause.into(),
         }
     }
 }
@@ -225,7 +225,7 @@ impl FromStr for Load {
     fn from_str(text: &str) -> Result<Self, UnitError> {
         const WHAT: &str = "load";
         const RIGHT: &str = "use max, 1.5Mpps, 10Gbps (on the wire, L1) or 9.4Gbps-l2";
-        let bad = |why: &str| UnitError::new(text, WHAT, why);
+        let bad = |reason: &str| UnitError::new(text, WHAT, reason);
         let typed = text.trim();
         if typed.eq_ignore_ascii_case("max") {
             return Ok(Load::Max);
@@ -247,8 +247,8 @@ impl FromStr for Load {
             Some('G' | 'g') => (9, &unit[1..]),
             _ => (0, unit),
         };
-        if let Some(why) = bytes_or_bits(unit) {
-            return Err(bad(why));
+        if let Some(reason) = bytes_or_bits(unit) {
+            return Err(bad(reason));
         }
         let value = decimal::parse(number, exponent).ok_or_else(|| bad(RIGHT))?;
         let load = match unit.to_ascii_lowercase().as_str() {
@@ -280,8 +280,8 @@ pub fn parse_load(text: &str) -> Result<Load, UnitError> {
     match typed.parse::<f64>() {
         Ok(pps) if plain && pps > 0.0 && pps <= 1e12 => Ok(Load::Frames(pps)),
         Ok(_) if plain => {
-            let why = "it must be above 0 and at most 1e12 frames per second";
-            Err(UnitError::new(text, "load", why))
+            let reason = "it must be above 0 and at most 1e12 frames per second";
+            Err(UnitError::new(text, "load", reason))
         }
         _ => typed.parse(),
     }
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_units_say_what_is_right() {
+    fn errors_in_units_list_valid_ones() {
         for bytes in [63, 16_385] {
             let error = FrameSize::new(bytes).unwrap_err().to_string();
             assert!(

@@ -378,7 +378,7 @@ mod tests {
                 Modifier::Updates { interval_s: 10.0 }
             ])
         );
-        for (text, told) in [
+        for (text, reported) in [
             ("", "there is no ``"),
             ("filters=2", "there is no `filters=2`; there are broadcast"),
             ("broadcast,none", "there is no `none`"),
@@ -386,12 +386,12 @@ mod tests {
             ("updates=0s", "above 0"),
         ] {
             let error = of(text).unwrap_err();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(reported), "{text}: {error}");
         }
     }
 
     #[test]
-    fn a_variant_says_what_is_not_plain() {
+    fn a_variant_lists_deviations_from_plain_traffic() {
         assert_eq!(Variant::default().to_string(), "");
         let variant = Variant {
             profile: Some("imix".into()),

@@ -40,12 +40,12 @@ impl Command {
     pub fn parse(line: &[u8]) -> Option<Command> {
         let mut scan = Scan(line.strip_prefix(b"CMD")?);
         let mut command = Command::default();
-        if scan.eat(b" on ") {
+        if scan.skip_text(b" on ") {
             let colon = find(scan.0, b": ")?;
             command.host = Some(shown(&scan.0[..colon]));
             scan.0 = &scan.0[colon..];
         }
-        if !scan.eat(b":") {
+        if !scan.skip_text(b":") {
             return None;
         }
         command.arguments(scan.0);

@@ -126,7 +126,7 @@ pub fn import(
     render: &(dyn Fn(&RunInfo, &Summary) -> String + Sync),
     listener: &mut dyn FnMut(&Progress),
 ) -> Result<Imported, StoreError> {
-    let tree = Tree::of(options.archive)?;
+    let tree = Tree::scan(options.archive)?;
     let mut imported = Imported {
         files: tree.counts(),
         problems: tree.problems.clone(),
@@ -148,7 +148,7 @@ pub fn import(
     let work = Work {
         options,
         now: Timestamp::now(),
-        library: Library::of(&tree),
+        library: Library::from_tree(&tree),
         tree: &tree,
         known: known(options.runs)?,
         render,
@@ -203,14 +203,14 @@ fn appear(root: &Path, batch: &mut Vec<(StagedRun, SetOutcome)>) -> Vec<SetOutco
 }
 
 /// A run from an earlier import.
-struct Known {
+struct ImportedRun {
     id: String,
     archive: String,
     set: String,
     fingerprint: String,
 }
 
-fn known(root: &Path) -> Result<Vec<Known>, StoreError> {
+fn known(root: &Path) -> Result<Vec<ImportedRun>, StoreError> {
     let text = |info: &RunInfo, key: &str| -> String {
         let value = info.parameters.get(key).and_then(Value::as_str);
         value.unwrap_or_default().to_owned()
@@ -218,7 +218,7 @@ fn known(root: &Path) -> Result<Vec<Known>, StoreError> {
     let infos = list(root)?.into_iter().filter_map(|entry| entry.info);
     Ok(infos
         .filter(|info| info.kind == KIND)
-        .map(|info| Known {
+        .map(|info| ImportedRun {
             archive: text(&info, ARCHIVE),
             set: text(&info, SET),
             fingerprint: text(&info, "fingerprint"),
@@ -237,7 +237,7 @@ struct Library {
 }
 
 impl Library {
-    fn of(tree: &Tree) -> Library {
+    fn from_tree(tree: &Tree) -> Library {
         let mut library = Library {
             configs: BTreeMap::new(),
             traffic: BTreeMap::new(),
@@ -290,11 +290,11 @@ struct Work<'a> {
     now: Timestamp,
     tree: &'a Tree,
     library: Library,
-    known: Vec<Known>,
+    known: Vec<ImportedRun>,
     render: &'a (dyn Fn(&RunInfo, &Summary) -> String + Sync),
 }
 
-struct Worked {
+struct ImportedPart {
     outcome: SetOutcome,
     staged: Option<StagedRun>,
     tally: Tally,
@@ -317,7 +317,7 @@ struct Content {
 }
 
 impl Work<'_> {
-    fn set(&self, number: u64, set: &ResultSet) -> Worked {
+    fn set(&self, number: u64, set: &ResultSet) -> ImportedPart {
         let mut content = self.read(set);
         let problems = std::mem::take(&mut content.problems);
         let fingerprint = format!("{:016x}", content.fingerprint);
@@ -342,7 +342,7 @@ impl Work<'_> {
             result: SetResult::Failed(String::new()),
         };
         let tally = content.tally;
-        let done = |outcome, staged| Worked {
+        let done = |outcome, staged| ImportedPart {
             outcome,
             staged,
             tally,
@@ -486,8 +486,8 @@ impl Work<'_> {
             ..Content::default()
         };
         let mut reader = Reader::new(self.options.archive);
-        let mut said: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        let mut begun: Option<Timestamp> = None;
+        let mut output: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        let mut has_started: Option<Timestamp> = None;
         for case in &set.cases {
             let info = self.info_file(case, &mut content);
             for (key, value) in info.iter().flat_map(|info| {
@@ -498,11 +498,11 @@ impl Work<'_> {
                     ("ended", &info.ended),
                 ]
             }) {
-                said.entry(key).or_default().extend(value.clone());
+                output.entry(key).or_default().extend(value.clone());
             }
             let times = info.iter().flat_map(|info| [&info.started, &info.ended]);
             let time = times.flatten().find_map(|text| time_of(text));
-            begun = begun.into_iter().chain(time).min();
+            has_started = has_started.into_iter().chain(time).min();
             let (labels, division) = labels(&case.name, info.as_ref());
             let traffic = labels
                 .get("traffic")
@@ -559,15 +559,17 @@ impl Work<'_> {
                 }
             }
         }
-        for (key, values) in said {
+        for (key, values) in output {
             let values: Vec<String> = values.into_iter().collect();
             if !values.is_empty() {
                 content.parameters.insert(key.to_owned(), values.into());
             }
         }
-        if let Some(begun) = begun {
-            let begun = Value::from(begun.to_string());
-            content.parameters.insert(MEASURED_AT.to_owned(), begun);
+        if let Some(has_started) = has_started {
+            let has_started = Value::from(has_started.to_string());
+            content
+                .parameters
+                .insert(MEASURED_AT.to_owned(), has_started);
         }
         self.drop_large(&mut content);
         content

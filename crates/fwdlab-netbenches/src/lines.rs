@@ -98,9 +98,9 @@ mod tests {
     use proptest::prelude::*;
 
     /// Returns a few bytes at a time.
-    struct Drip<'a>(&'a [u8], usize);
+    struct SlowReader<'a>(&'a [u8], usize);
 
-    impl Read for Drip<'_> {
+    impl Read for SlowReader<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let n = self.1.min(self.0.len()).min(buffer.len());
             let (now, later) = self.0.split_at(n);
@@ -112,7 +112,7 @@ mod tests {
 
     fn lines(bytes: &[u8], step: usize) -> Vec<(Vec<u8>, bool, bool)> {
         let mut lines = Vec::new();
-        let read = for_each_line(&mut Drip(bytes, step), &mut Vec::new(), |line| {
+        let read = for_each_line(&mut SlowReader(bytes, step), &mut Vec::new(), |line| {
             lines.push((line.bytes.to_vec(), line.cut, line.ended));
         });
         assert_eq!(read.unwrap(), bytes.len() as u64);

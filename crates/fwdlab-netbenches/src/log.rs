@@ -272,7 +272,11 @@ impl Log {
         let (function, rest) = scan.0.split_at(end);
         let mut rest = Scan(rest);
         rest.blanks();
-        if function.is_empty() || !rest.eat(b"[") || rest.digits().is_empty() || !rest.eat(b"]") {
+        if function.is_empty()
+            || !rest.skip_text(b"[")
+            || rest.digits().is_empty()
+            || !rest.skip_text(b"]")
+        {
             return false;
         }
         let time = self.clock.unwrap(stamp);
@@ -327,7 +331,7 @@ fn is_addresses(text: &[u8]) -> bool {
 /// `ddd.dddddd`, in microseconds.
 fn stamp(scan: &mut Scan<'_>) -> Option<u64> {
     let seconds = scan.whole().filter(|s| *s < 1000)?;
-    if !scan.eat(b".") {
+    if !scan.skip_text(b".") {
         return None;
     }
     let micros = scan.digits();
@@ -357,14 +361,14 @@ struct Figures {
 fn figures(text: &[u8]) -> Option<Figures> {
     let mut scan = Scan(text);
     scan.blanks();
-    if !scan.eat(b"[") || scan.digits().is_empty() || !scan.eat(b"]") {
+    if !scan.skip_text(b"[") || scan.digits().is_empty() || !scan.skip_text(b"]") {
         return None;
     }
     scan.blanks();
     let pps = scan.scaled()?;
     let after_number = scan.0;
     scan.blanks();
-    if !scan.eat(b"pps") {
+    if !scan.skip_text(b"pps") {
         return None;
     }
     // The prefix was consumed right before `pps`.
@@ -377,22 +381,22 @@ fn figures(text: &[u8]) -> Option<Figures> {
         frames: None,
     };
     scan.blanks();
-    if scan.eat(b"(") {
+    if scan.skip_text(b"(") {
         figures.frames = scan.scaled();
         scan.blanks();
-        if scan.eat(b"pkts") {
+        if scan.skip_text(b"pkts") {
             scan.blanks();
             if !scan.0.starts_with(b"in ") {
                 // bits of the interval or per second, depending on the build: not used
                 let _ = scan.scaled();
                 scan.blanks();
-                scan.eat(b"bps");
+                scan.skip_text(b"bps");
                 scan.blanks();
             }
-            if scan.eat(b"in ") {
+            if scan.skip_text(b"in ") {
                 let micros = scan.whole().filter(|us| *us > 0);
                 scan.blanks();
-                figures.interval_us = micros.filter(|_| scan.eat(b"usec"));
+                figures.interval_us = micros.filter(|_| scan.skip_text(b"usec"));
             }
         } else {
             figures.frames = None;
@@ -439,12 +443,12 @@ impl Total {
     fn parse(text: &[u8]) -> Option<Total> {
         let mut scan = Scan(text);
         let frames = scan.decimal()?;
-        if !scan.eat(b" packets") {
+        if !scan.skip_text(b" packets") {
             return None;
         }
         let seconds = find(scan.0, b" in ").and_then(|at| {
             let mut scan = Scan(&scan.0[at + 4..]);
-            scan.decimal().filter(|_| scan.eat(b" second"))
+            scan.decimal().filter(|_| scan.skip_text(b" second"))
         });
         Some(Total { frames, seconds })
     }
@@ -591,7 +595,7 @@ Terminated
     }
 
     #[test]
-    fn a_huge_log_is_bounded_and_said_to_be() {
+    fn a_huge_log_is_truncated_and_marked() {
         let line = "001.000000 main_thread [1] 5 pps (5 pkts in 1000000 usec)\n";
         let log = read(line.repeat(MOST_SAMPLES + 5));
         assert_eq!(log.samples.len(), MOST_SAMPLES);

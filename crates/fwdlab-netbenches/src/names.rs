@@ -2,7 +2,7 @@
 //!
 //! `bench[.IMAGE][.CONFIGURATION][.TRAFFIC].ITERATION.receiver` is ambiguous, because each part may
 //! contain dots: the `.info` file resolves it, otherwise the whole name becomes one label. Start
-//! with [`Name::of`].
+//! with [`Name::parse`].
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ const ENDINGS: [(&str, Kind); 34] = [
 
 impl Name {
     /// Parses a name. The caller replaces bytes that are not UTF-8.
-    pub fn of(name: &str) -> Name {
+    pub fn parse(name: &str) -> Name {
         let plain = |kind, case: &str| Name {
             kind,
             case: case.to_owned(),
@@ -258,7 +258,7 @@ mod tests {
             ("bench.receiver", Kind::Receiver, "bench", None),
             (".receiver", Kind::Receiver, "", None),
         ] {
-            let found = Name::of(name);
+            let found = Name::parse(name);
             assert_eq!(
                 (found.kind, &found.case[..], found.iteration),
                 (kind, case, iteration),
@@ -288,13 +288,13 @@ mod tests {
             ("rc.conf", Kind::Other, ""),
             ("", Kind::Other, ""),
         ] {
-            let found = Name::of(name);
+            let found = Name::parse(name);
             assert_eq!((found.kind, &found.case[..]), (kind, case), "{name}");
         }
     }
 
     #[test]
-    fn an_info_file_says_where_parts_end() {
+    fn parts_of_names_are_split_by_the_info_file() {
         let info = |image: &str, configuration: &str, traffic: &str| Info {
             image: (!image.is_empty()).then(|| image.to_owned()),
             configuration: (!configuration.is_empty()).then(|| configuration.to_owned()),

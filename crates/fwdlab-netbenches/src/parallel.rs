@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_early_when_told() {
+    fn parallel_work_ends_early_on_request() {
         let items: Vec<u64> = (0..100_000).collect();
         let mut seen = 0;
         each(

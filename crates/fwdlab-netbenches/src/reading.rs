@@ -12,7 +12,7 @@ use fwdlab_model::result::Validity;
 
 use super::equilibrium::{Equilibrium, Unit};
 use super::log::{Counts, Log};
-use super::rule::{End, Legacy, NoValue, legacy, offered, ours};
+use super::rule::{End, Legacy, NoValue, apply_rule, legacy, offered};
 use super::set::{Case, RunFiles};
 use super::walk::shown_path;
 
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the logs of a run.
     pub fn run(&mut self, case: &Case, files: &RunFiles) -> RunFacts {
-        let mut made = Made::new(case, files);
+        let mut made = RecordBuilder::new(case, files);
         let receiver = files
             .receiver
             .as_ref()
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
         made.facts(receiver, &senders, files)
     }
 
-    fn read(&mut self, path: &Path, receiver: bool, made: &mut Made) -> Option<Log> {
+    fn read(&mut self, path: &Path, receiver: bool, made: &mut RecordBuilder) -> Option<Log> {
         made.sources.push(shown_path(path));
         match self.log(path) {
             Ok(log) => {
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A record under construction.
-struct Made {
+struct RecordBuilder {
     case: String,
     iteration: u32,
     sources: Vec<String>,
@@ -149,9 +149,9 @@ struct Made {
     fingerprint: u64,
 }
 
-impl Made {
-    fn new(case: &Case, files: &RunFiles) -> Made {
-        let mut made = Made {
+impl RecordBuilder {
+    fn new(case: &Case, files: &RunFiles) -> RecordBuilder {
+        let mut made = RecordBuilder {
             case: case.name.clone(),
             iteration: files.iteration,
             sources: Vec::new(),
@@ -247,7 +247,9 @@ impl Made {
     }
 
     fn facts(mut self, receiver: Option<Log>, senders: &[Log], files: &RunFiles) -> RunFacts {
-        let by_rule = receiver.as_ref().map(|log| ours(log, senders.first()));
+        let by_rule = receiver
+            .as_ref()
+            .map(|log| apply_rule(log, senders.first()));
         let legacy = receiver.as_ref().map_or(Err(NoValue::Empty), legacy);
         let equilibrium = receiver
             .iter()
@@ -310,7 +312,7 @@ impl Made {
         if rate.is_none() && equilibrium.is_none() {
             self.reasons.push(match (&receiver, &legacy) {
                 (None, _) if files.receiver.is_some() => "no value".into(),
-                (None, _) if senders.iter().any(of_equilibrium) => {
+                (None, _) if senders.iter().any(is_equilibrium_log) => {
                     "equilibrium ended without an estimate: the generator was the limit, or it was stopped".into()
                 }
                 (None, _) => "there is no receiver's log".to_owned(),
@@ -318,7 +320,7 @@ impl Made {
                     "no sample is left after our trimming; the archive's own rule has a value"
                         .into()
                 }
-                (Some(_), Err(why)) => why.words().to_owned(),
+                (Some(_), Err(reason)) => reason.words().to_owned(),
             });
         }
         let record = ImportedRecord {
@@ -367,7 +369,7 @@ impl Made {
     fn doubt_values(
         &mut self,
         receiver: &Log,
-        ours: Option<&super::rule::Ours>,
+        ours: Option<&super::rule::RuleResult>,
         legacy: &Result<Legacy, NoValue>,
         senders: &[Log],
     ) {
@@ -409,15 +411,16 @@ impl Made {
                     ));
                 }
             }
-            (Err(why), Some(_)) => self
-                .warnings
-                .push(format!("no value by the archive's rule: {}", why.words())),
+            (Err(reason), Some(_)) => self.warnings.push(format!(
+                "no value by the archive's rule: {}",
+                reason.words()
+            )),
             _ => {}
         }
     }
 }
 
-fn of_equilibrium(log: &Log) -> bool {
+fn is_equilibrium_log(log: &Log) -> bool {
     let command = log.command.as_ref();
     command.is_some_and(|command| command.program.starts_with("equilibrium"))
 }

@@ -65,7 +65,7 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
         match begins.filter(|row| row.symbol == 'x' || head) {
             Some(_) => {
                 let (rows, end) = table(&lines, first);
-                blocks.push(with_what_is_above(&lines, at, rows));
+                blocks.push(with_heading(&lines, at, rows));
                 at = end;
             }
             None => at += 1,
@@ -76,7 +76,7 @@ pub fn blocks(text: &[u8]) -> Vec<Block> {
 
 /// Returns lines that look like a ministat table but belong to no block, with their numbers, so
 /// that nothing is skipped silently.
-pub fn strays(text: &[u8], blocks: &[Block]) -> Vec<(usize, String)> {
+pub fn unmatched_lines(text: &[u8], blocks: &[Block]) -> Vec<(usize, String)> {
     let heads: Vec<usize> = blocks.iter().map(|block| block.table_line).collect();
     text.split(|byte| *byte == b'\n')
         .map(unquoted)
@@ -144,7 +144,7 @@ fn table(lines: &[&[u8]], first: usize) -> (Vec<Row>, usize) {
         } else if !(line.is_empty()
             && lines
                 .get(at + 1)
-                .is_some_and(|next| goes_on(next, rows.len())))
+                .is_some_and(|next| continues_table(next, rows.len())))
         {
             break;
         }
@@ -154,7 +154,7 @@ fn table(lines: &[&[u8]], first: usize) -> (Vec<Row>, usize) {
 }
 
 /// Returns true if a table with this number of rows continues with this line, after an empty one.
-fn goes_on(line: &[u8], rows: usize) -> bool {
+fn continues_table(line: &[u8], rows: usize) -> bool {
     is_difference(line)
         || row(line).is_some_and(|row| {
             rows > 0 && SYMBOLS.get(rows).map(|s| char::from(*s)) == Some(row.symbol)
@@ -169,7 +169,7 @@ fn is_difference(line: &[u8]) -> bool {
 }
 
 /// Returns the block of a table: extends upwards through the plot and the labels.
-fn with_what_is_above(lines: &[&[u8]], table_at: usize, rows: Vec<Row>) -> Block {
+fn with_heading(lines: &[&[u8]], table_at: usize, rows: Vec<Row>) -> Block {
     let mut at = table_at;
     let mut plot = None;
     if at > 0 && is_frame(lines[at - 1]) {
@@ -265,7 +265,7 @@ Difference at 95.0% confidence
             ]
         );
         assert_eq!(block.level_percent(), Some(95.0));
-        assert_eq!(strays(BLOCK.as_bytes(), &found), []);
+        assert_eq!(unmatched_lines(BLOCK.as_bytes(), &found), []);
     }
 
     #[test]
@@ -293,7 +293,7 @@ Difference at 95.0% confidence
         // a header without rows is reported
         let head = "a\n    N           Min           Max        Median           Avg        Stddev\nno rows\n";
         assert_eq!(blocks(head.as_bytes()), []);
-        assert_eq!(strays(head.as_bytes(), &[]).len(), 1);
+        assert_eq!(unmatched_lines(head.as_bytes(), &[]).len(), 1);
     }
 
     proptest! {
@@ -312,7 +312,7 @@ Difference at 95.0% confidence
             }
             // every row of a table is in a block, unless the start of its table is missing
             let heads = lines.iter().filter(|line| is_head(line.as_bytes())).count();
-            prop_assert!(strays(text.as_bytes(), &found).len() <= heads);
+            prop_assert!(unmatched_lines(text.as_bytes(), &found).len() <= heads);
         }
     }
 }

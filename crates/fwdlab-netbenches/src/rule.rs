@@ -106,7 +106,7 @@ pub fn legacy_samples(log: &Log) -> Result<Vec<f64>, NoValue> {
 
 /// The value of a run by our rule.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ours {
+pub struct RuleResult {
     /// Number of samples.
     pub samples: u32,
     /// Their median; for an even number the mean of the two middle ones. Absent without samples.
@@ -127,14 +127,17 @@ pub enum End {
 }
 
 /// Applies our rule to a receiver's log; `sender` contains the time of the last sent frame.
-pub fn ours(receiver: &Log, sender: Option<&Log>) -> Ours {
+pub fn apply_rule(receiver: &Log, sender: Option<&Log>) -> RuleResult {
     let positive = |sample: &&Sample| sample.pps > 0.0;
     let first = receiver
         .samples
         .iter()
         .find(positive)
         .and_then(Sample::start_us);
-    let (last, end) = match (first, sender.and_then(|s| on_clock_of(receiver, s))) {
+    let (last, end) = match (
+        first,
+        sender.and_then(|s| sender_end_on_receiver(receiver, s)),
+    ) {
         (Some(_), Some(last)) => (Some(last), End::Sender),
         _ => (end_of_traffic(receiver), End::Receiver),
     };
@@ -153,7 +156,7 @@ pub fn ours(receiver: &Log, sender: Option<&Log>) -> Ours {
     let mut sorted: Vec<f64> = used.iter().map(|sample| sample.pps).collect();
     sorted.sort_unstable_by(f64::total_cmp);
     let micros: u64 = used.iter().filter_map(|sample| sample.interval_us).sum();
-    Ours {
+    RuleResult {
         samples: used.len() as u32,
         median: median(&sorted),
         duration_s: micros as f64 / 1e6,
@@ -193,7 +196,7 @@ fn end_of_traffic(log: &Log) -> Option<u64> {
 }
 
 /// Returns the end of the sender's traffic on the receiver's clock, if both use the same.
-fn on_clock_of(receiver: &Log, sender: &Log) -> Option<u64> {
+fn sender_end_on_receiver(receiver: &Log, sender: &Log) -> Option<u64> {
     let first = |log: &Log| {
         let sample = log.samples.iter().find(|sample| sample.pps > 0.0)?;
         sample.start_us()
@@ -282,7 +285,7 @@ mod tests {
                 .collect();
             let log = read(&text);
             for (sender, end) in [(Some(read(&sender)), End::Sender), (None, End::Receiver)] {
-                let found = ours(&log, sender.as_ref());
+                let found = apply_rule(&log, sender.as_ref());
                 // first interval begins at 10, samples from 16; last frame at 40, samples up to 38
                 assert_eq!((found.samples, found.end), (23, end), "{begin}");
                 assert_eq!(found.median, Some(127.0));
@@ -290,7 +293,7 @@ mod tests {
             }
             // A sender with another clock does not determine the end.
             let other: String = (1..=40).map(|n| sample(begin + 300 + n, 1000)).collect();
-            let other = ours(&log, Some(&read(&other)));
+            let other = apply_rule(&log, Some(&read(&other)));
             assert_eq!(other.end, End::Receiver);
         }
     }
@@ -301,7 +304,7 @@ mod tests {
         let receiver: String = (2..=60)
             .map(|n| sample(n, if n <= 40 { 500 } else { 0 }))
             .collect();
-        let ours = ours(&read(&receiver), Some(&read(&sender)));
+        let ours = apply_rule(&read(&receiver), Some(&read(&sender)));
         assert_eq!(ours.end, End::Sender);
         // From 1 + 5 to 40 - 2.
         assert_eq!(ours.samples, 32);

@@ -8,7 +8,7 @@ pub(super) struct Scan<'a>(pub(super) &'a [u8]);
 
 impl<'a> Scan<'a> {
     /// Skips `text`, if it comes next.
-    pub(super) fn eat(&mut self, text: &[u8]) -> bool {
+    pub(super) fn skip_text(&mut self, text: &[u8]) -> bool {
         match self.0.strip_prefix(text) {
             Some(rest) => {
                 self.0 = rest;
@@ -45,14 +45,14 @@ impl<'a> Scan<'a> {
     /// Parses a decimal number without exponent, possibly negative.
     pub(super) fn decimal(&mut self) -> Option<f64> {
         let start = self.0;
-        let negative = self.eat(b"-");
+        let negative = self.skip_text(b"-");
         let before = self.digits();
         // The common case, exact up to 2^53.
         if self.0.first() != Some(&b'.') && before.len() <= 15 {
             let value = whole(before)? as f64;
             return Some(if negative { -value } else { value });
         }
-        if self.eat(b".") {
+        if self.skip_text(b".") {
             self.digits();
         }
         let text = &start[..start.len() - self.0.len()];

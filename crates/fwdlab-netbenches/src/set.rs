@@ -312,7 +312,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         }
-        let tree = Tree::of(root.path()).unwrap();
+        let tree = Tree::scan(root.path()).unwrap();
         (root, tree)
     }
 

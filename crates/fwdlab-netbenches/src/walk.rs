@@ -2,7 +2,7 @@
 //! read.
 //!
 //! It reads names and no contents. Symbolic links to directories are not followed, so loops cannot
-//! trap it. Start with [`Tree::of`].
+//! trap it. Start with [`Tree::scan`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -48,7 +48,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`StoreError::System`] if `root` itself cannot be read; errors below it are in `problems`.
-    pub fn of(root: &Path) -> Result<Tree, StoreError> {
+    pub fn scan(root: &Path) -> Result<Tree, StoreError> {
         let mut tree = Tree {
             root: root.to_owned(),
             ..Tree::default()
@@ -124,7 +124,7 @@ impl Tree {
         }
         let text = file_name.to_string_lossy().into_owned();
         directory.files.push(File {
-            name: Name::of(&text),
+            name: Name::parse(&text),
             file_name,
             text,
         });
@@ -204,7 +204,7 @@ mod tests {
         )
         .unwrap();
 
-        let tree = Tree::of(root.path()).unwrap();
+        let tree = Tree::scan(root.path()).unwrap();
         let paths: Vec<String> = tree.directories.keys().map(|p| shown_path(p)).collect();
         assert_eq!(paths, [".", "a", "a/b c", "a/b c/RAW"]);
         assert_eq!(tree.counts()[&Kind::Receiver], 3);
@@ -226,6 +226,6 @@ mod tests {
             .map(|f| &f.file_name)
             .collect();
         assert!(names.contains(&&odd));
-        assert!(Tree::of(&at("no such")).is_err());
+        assert!(Tree::scan(&at("no such")).is_err());
     }
 }

@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicBool;
 use fwdlab_netbenches::{self as netbenches, Audit, Imported, Options, SetResult};
 
 /// Prints a line that the test runner counts.
-fn skipped(test: &str, why: &str) {
+fn skipped(test: &str, reason: &str) {
     use std::io::Write;
     // failing to write the message must not fail the test
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
 }
 
 /// Returns the sample of the archive, if it is available.
@@ -388,7 +388,7 @@ fn a_row_is_taken_as_printed_only_when_its_directory_is_not_here() {
 /// A set of 2026 whose `.info` files name the varied parameter but not its values, and describe the
 /// CPU far above.
 #[test]
-fn a_set_says_its_cpu_its_time_and_its_traffic() {
+fn cpu_time_and_traffic_of_a_set_are_known() {
     let root = tempfile::tempdir().unwrap();
     let place = "Xeon_E5-2650v4_2x12Cores/a_network_card_with_a_long_name/harvest_mask/results/fbsd15-n302145";
     let set = root.path().join(place);
@@ -457,7 +457,7 @@ fn a_set_says_its_cpu_its_time_and_its_traffic() {
 }
 
 #[test]
-fn a_comparison_that_was_cut_off_is_said() {
+fn a_truncated_comparison_is_reported() {
     let root = archive();
     let set = root.path().join("cpu/nic/topic/results/os");
     for run in 1..=5 {

@@ -85,7 +85,7 @@ const TXA: u16 = 0x80;
 
 impl Program {
     /// Returns a program that accepts every frame.
-    pub fn everything() -> Program {
+    pub fn accept_all() -> Program {
         Program(vec![Instruction {
             code: RET,
             jt: 0,

@@ -3,7 +3,7 @@
 //!
 //! For sets of any size, as the [`modifier`](crate::modifier)s of a stream span them; the flow sets
 //! of the fixed UDP frame have a cheaper [`walk`](crate::walk). Start with [`Visits`]; it creates a
-//! [`Tour`].
+//! [`PermutationWalk`].
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -41,7 +41,7 @@ impl Visits {
     ///
     /// # Panics
     /// If `len` is 0.
-    pub fn tour(self, len: u64) -> Tour {
+    pub fn tour(self, len: u64) -> PermutationWalk {
         assert!(len > 0, "an empty set cannot be visited");
         let tables = match self {
             Visits::Shuffled { seed } if len <= MOST_BY_TABLES => {
@@ -49,7 +49,7 @@ impl Visits {
             }
             _ => None,
         };
-        Tour {
+        PermutationWalk {
             visits: self,
             len,
             n: 0,
@@ -61,7 +61,7 @@ impl Visits {
 
 /// The state of a tour: knows the next visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tour {
+pub struct PermutationWalk {
     visits: Visits,
     len: u64,
     /// The number of the next visit in its round; for [`Visits::Random`], which has no rounds,
@@ -72,7 +72,7 @@ pub struct Tour {
     tables: Option<Arc<Tables>>,
 }
 
-impl Tour {
+impl PermutationWalk {
     /// Makes one visit for each element of `members`, and advances by `stride` visits after each.
     #[inline]
     pub fn visit(&mut self, stride: u64, members: &mut [u64]) {
@@ -104,7 +104,12 @@ impl Tour {
     }
 
     #[inline]
-    fn visit_by(&mut self, stride: u64, members: &mut [u64], member: impl Fn(&Tour) -> u64) {
+    fn visit_by(
+        &mut self,
+        stride: u64,
+        members: &mut [u64],
+        member: impl Fn(&PermutationWalk) -> u64,
+    ) {
         for place in members {
             *place = member(self);
             self.advance(stride);
@@ -112,10 +117,10 @@ impl Tour {
     }
 
     /// Returns the same tour, back at its first visit.
-    pub fn restarted(&self) -> Tour {
+    pub fn restarted(&self) -> PermutationWalk {
         let (n, round) = (0, 0);
         let tables = self.tables.clone();
-        Tour {
+        PermutationWalk {
             n,
             round,
             tables,
@@ -124,7 +129,7 @@ impl Tour {
     }
 
     /// Returns true if the visits are the same, regardless of the current positions.
-    pub fn is_like(&self, other: &Tour) -> bool {
+    pub fn is_like(&self, other: &PermutationWalk) -> bool {
         (self.visits, self.len) == (other.visits, other.len)
     }
 

@@ -62,7 +62,7 @@ fn programs_that_cannot_be_run_are_refused() {
 #[test]
 fn arithmetic_is_the_kernels() {
     // A, then an operation with a number, then the result
-    for (a, code, k, wanted) in [
+    for (a, code, k, requested) in [
         (7, 0x04, 5, 12),
         (7, 0x14, 9, 0xffff_fffe),
         (1 << 31, 0x24, 2, 0),
@@ -78,7 +78,7 @@ fn arithmetic_is_the_kernels() {
         let all = vec![one(0x00, 0, 0, a), one(code, 0, 0, k), RETURN_A];
         assert_eq!(
             Program::new(all).unwrap().run(&[], 0),
-            Some(wanted),
+            Some(requested),
             "{code:#x}"
         );
         // the same with the number in X, loaded from memory
@@ -94,7 +94,7 @@ fn arithmetic_is_the_kernels() {
         if code != 0x84 {
             assert_eq!(
                 Program::new(all.to_vec()).unwrap().run(&[], 0),
-                Some(wanted),
+                Some(requested),
                 "{code:#x} X"
             );
         }
@@ -125,7 +125,7 @@ fn instruction() -> impl Strategy<Value = Instruction> {
 
 proptest! {
     #[test]
-    fn what_is_accepted_ends(all in proptest::collection::vec(instruction(), 1..12), frame in proptest::collection::vec(any::<u8>(), 0..80)) {
+    fn accepted_filters_terminate(all in proptest::collection::vec(instruction(), 1..12), frame in proptest::collection::vec(any::<u8>(), 0..80)) {
         let kept: Vec<Instruction> = all.into_iter().chain([RETURN_A]).collect();
         // leave out instructions that are refused on their own, so that enough programs run
         let runs = |i: &Instruction| Program::new([&[*i][..], &[RETURN; 8]].concat()).is_ok();

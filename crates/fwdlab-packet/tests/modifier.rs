@@ -397,7 +397,7 @@ fn grids_visit_every_flow_equally_often() {
 }
 
 #[test]
-fn what_cannot_run() {
+fn programs_that_cannot_run_are_refused() {
     let error = |program: Program| program.machine(&[0; 60]).unwrap_err().to_string();
     let one = |source| error(program(vec![variable("x", Width::One, source)], vec![]));
     assert_eq!(
@@ -846,7 +846,7 @@ proptest! {
     }
 
     #[test]
-    fn a_checksum_is_of_what_was_there_when_it_was_computed(seed: u64, before: bool) {
+    fn a_checksum_covers_the_bytes_at_its_computation(seed: u64, before: bool) {
         // A write after the fix: as in TRex, the checksum is that of the template.
         let (template, l3_len) = template(4, 17, 40);
         let fix = Instruction::FixTransport { l2_len: 14, l3_len, transport: Transport::Udp };
@@ -931,7 +931,7 @@ proptest! {
     }
 
     #[test]
-    fn a_written_ip_length_decides_what_is_covered(seed: u64, version in prop::sample::select(&[4_u8, 6][..])) {
+    fn a_written_ip_length_limits_the_checksum(seed: u64, version in prop::sample::select(&[4_u8, 6][..])) {
         // IP and UDP end before the frame does: the rest is padding that contains numbers.
         let (template, l3_len) = template(version, 17, 100);
         let length = variable("length", Width::Two, Source::Random { min: 70, max: template.len() as u64, seed });
@@ -1108,9 +1108,9 @@ fn trexs_latency_header_is_at_the_end_however_long_the_frame_is() {
             .wrapping_add(sequence as u32)
             .to_le_bytes();
         let [a, b, c, d] = number;
-        let wanted = [0xab, 3, 2, 1, a, b, c, d, 1, 2, 3, 4, 5, 6, 7, 8];
-        assert_eq!(buffer[length - TRAILER_LEN..length], wanted);
-        assert_eq!(trailer(0x0102, 3, &signature), wanted);
+        let requested = [0xab, 3, 2, 1, a, b, c, d, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(buffer[length - TRAILER_LEN..length], requested);
+        assert_eq!(trailer(0x0102, 3, &signature), requested);
     }
     // a checksum that covers it is correct, whether the frame is rewritten or patched
     let mut whole = program.clone();

@@ -239,7 +239,7 @@ fn any_frames() -> impl Strategy<Value = Vec<(u64, Vec<u8>)>> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(all in any_frames()) {
+    fn written_captures_can_be_read(all in any_frames()) {
         for format in FORMATS {
             let file = file(format, &all);
             let (found, error) = read(&file);

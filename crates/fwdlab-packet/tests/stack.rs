@@ -282,7 +282,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn what_is_built_is_decoded(layers in stacks(), size in prop_oneof![Just(Size::Layers), Just(Size::Padded)]) {
+    fn built_frames_can_be_decoded(layers in stacks(), size in prop_oneof![Just(Size::Layers), Just(Size::Padded)]) {
         let frame = build(&layers, size).unwrap();
         let decoded = decode(&frame.bytes);
         prop_assert_eq!(&decoded.notes, &[], "{}", decoded);
@@ -361,7 +361,7 @@ fn check(layers: &[Layer]) -> Result<(), StackError> {
 }
 
 #[test]
-fn what_cannot_be() {
+fn impossible_stacks_are_refused() {
     let zero = MacAddr([0; 6]);
     let eth = Layer::Ethernet(ethernet::Repr {
         destination: zero,

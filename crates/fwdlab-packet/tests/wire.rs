@@ -228,7 +228,7 @@ fn cases() -> Vec<(Vec<Layer>, &'static str)> {
 }
 
 #[test]
-fn tshark_sees_what_was_meant_and_no_wrong_checksum() {
+fn tshark_decodes_the_intended_frames_with_valid_checksums() {
     let mut file = Vec::new();
     let writer = Writer::start(Format::Ng, ETHERNET, &mut file);
     for (layers, _) in cases() {
@@ -268,7 +268,7 @@ fn tshark_sees_what_was_meant_and_no_wrong_checksum() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(mut child) = child else {
-        println!("SKIPPED: tshark_sees_what_was_meant_and_no_wrong_checksum: needs tshark");
+        println!("SKIPPED: tshark_decodes_the_intended_frames_with_valid_checksums: needs tshark");
         return;
     };
     child

@@ -40,13 +40,16 @@ pub(crate) fn question(info: &RunInfo) -> Option<&str> {
 /// Returns the sentences that answer the question of a campaign. If the campaign asks a question
 /// and there is nothing to compare, each test case reports its own result.
 pub(crate) fn answers(info: &RunInfo, all: &[TestCase]) -> Vec<Sentence> {
-    let told = sentences(all);
-    if !told.is_empty() || question(info).is_none() {
-        return told;
+    let reported = sentences(all);
+    if !reported.is_empty() || question(info).is_none() {
+        return reported;
     }
     let found = all.iter().enumerate().filter_map(|(at, case)| {
         let words = in_itself(case)?;
-        Some(Sentence::of(format!("{}: {words}", label(case, all)), [at]))
+        Some(Sentence::for_cases(
+            format!("{}: {words}", label(case, all)),
+            [at],
+        ))
     });
     found.collect()
 }
@@ -72,12 +75,12 @@ fn of_slices(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
         .collect();
     let own = cases.iter().filter_map(|(at, case)| {
         let finding = words::finding(case.comparisons().next()?);
-        Some(Sentence::of(
+        Some(Sentence::for_cases(
             format!("{}: {finding}", label(case, named)),
             [*at],
         ))
     });
-    let mut told: Vec<Sentence> = own.collect();
+    let mut reported: Vec<Sentence> = own.collect();
     // with more configurations there are too many pairs to read
     let paired = match cases.len() {
         0..=MOST_PAIRED => &cases[..],
@@ -91,10 +94,13 @@ fn of_slices(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
                 Some(found) => found,
                 None => continue,
             };
-            told.push(Sentence::of(format!("{than}: {found}"), [*at, *before]));
+            reported.push(Sentence::for_cases(
+                format!("{than}: {found}"),
+                [*at, *before],
+            ));
         }
     }
-    told
+    reported
 }
 
 /// Compares two configurations that took turns with the same plain DUT: its rate cancels out in
@@ -152,7 +158,7 @@ pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
     };
     let axes = differing(first, all);
     match axes[..] {
-        [_] => beside_the_first(all, all),
+        [_] => compare_with_first(all, all),
         [one, other] => [one, other]
             .into_iter()
             .flat_map(|same| of_groups(all, same))
@@ -174,9 +180,9 @@ fn of_groups(all: &[TestCase], same: Same) -> Vec<Sentence> {
         }
     }
     let groups = groups.iter().filter(|group| group.len() > 1);
-    let told = groups.flat_map(|group| {
-        let mut told = beside_the_first(group, all);
-        for sentence in &mut told {
+    let reported = groups.flat_map(|group| {
+        let mut reported = compare_with_first(group, all);
+        for sentence in &mut reported {
             if let Evidence::Cases(places) = &mut sentence.evidence {
                 let place = |at: &usize| {
                     all.iter()
@@ -185,14 +191,14 @@ fn of_groups(all: &[TestCase], same: Same) -> Vec<Sentence> {
                 *places = places.iter().filter_map(place).collect();
             }
         }
-        told
+        reported
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Returns one sentence for each other test case of a group, compared with its first. Names are
 /// those among `named`, all test cases.
-fn beside_the_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
+fn compare_with_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
     let Some(first) = group.first() else {
         return Vec::new();
     };
@@ -208,7 +214,10 @@ fn beside_the_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
             .filter_map(|(at, case)| {
                 let words =
                     counted(case).and_then(|found| in_instructions(case, found, group, named))?;
-                Some(Sentence::of(format!("{}: {words}", name(case)), [at, 0]))
+                Some(Sentence::for_cases(
+                    format!("{}: {words}", name(case)),
+                    [at, 0],
+                ))
             })
             .collect();
     }
@@ -238,15 +247,15 @@ fn beside_the_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
     let Ok(outcome) = compare::compare(&[source], &options) else {
         return Vec::new();
     };
-    let told = outcome.rows.iter().flat_map(|row| &row.comparisons);
+    let reported = outcome.rows.iter().flat_map(|row| &row.comparisons);
     let nothing = (group.iter().enumerate())
-        .filter(|(_, case)| State::of(case) == State::ForwardsNothing)
-        .map(|(at, case)| Sentence::of(format!("{}: {FORWARDS_NOTHING}", name(case)), [at]));
-    let told = told.map(|compared| {
+        .filter(|(_, case)| State::from_case(case) == State::ForwardsNothing)
+        .map(|(at, case)| Sentence::for_cases(format!("{}: {FORWARDS_NOTHING}", name(case)), [at]));
+    let reported = reported.map(|compared| {
         let than = format!("{} compared with {}", compared.column, outcome.baseline);
         let place = group.iter().position(|case| name(case) == compared.column);
         let bits = place.and_then(|place| in_bits(first, &group[place], &figure.name));
-        Sentence::of(
+        Sentence::for_cases(
             format!(
                 "{than}: {}{}",
                 in_words(compared, &figure.name, figure.better),
@@ -255,7 +264,7 @@ fn beside_the_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
             place.into_iter().chain([0]),
         )
     });
-    told.chain(nothing).collect()
+    reported.chain(nothing).collect()
 }
 
 /// Returns the rates in bit/s if the frame sizes differ: fewer frames may carry more bits.

@@ -8,7 +8,7 @@ use fwdlab_model::stacks::{self, Profile};
 
 use crate::exact::{MEANING, signed};
 use crate::flame;
-use crate::number::{instructions as number, several};
+use crate::number::{instructions as number, plural};
 use crate::screen::{paragraph, width};
 use crate::table::wrap;
 
@@ -34,8 +34,8 @@ pub struct Place<'a> {
 
 /// Formats a tested candidate:
 /// `bad      4,315.1 ± 2.0 instructions per frame  debian:linux-image-...`
-pub fn tested(began: &Began, one: &Tested) -> String {
-    let name = (began.candidates.get(one.at)).map_or(one.candidate.clone(), |it| it.words());
+pub fn tested(started: &Began, one: &Tested) -> String {
+    let name = (started.candidates.get(one.at)).map_or(one.candidate.clone(), |it| it.words());
     let verdict = match one.verdict {
         Verdict::Good => "good",
         Verdict::Bad => "bad",
@@ -44,11 +44,11 @@ pub fn tested(began: &Began, one: &Tested) -> String {
     let figure = one
         .figure
         .map(|figure| format!("  {}", self::figure(figure)));
-    let why = one.why.as_ref().map(|why| format!("  ({why})"));
+    let reason = one.why.as_ref().map(|reason| format!("  ({reason})"));
     format!(
         "{verdict:<8}  {name}{}{}",
         figure.unwrap_or_default(),
-        why.unwrap_or_default()
+        reason.unwrap_or_default()
     )
 }
 
@@ -64,14 +64,14 @@ pub fn figure(figure: Figure) -> String {
 /// Returns the report: the headline, its qualifications, every tested candidate, and the difference
 /// of each function.
 pub fn found(
-    began: &Began,
+    started: &Began,
     tested: &[Option<&Tested>],
     place: Place<'_>,
     compared: &Compared,
     whole: f64,
 ) -> String {
-    let name = |at: usize| began.candidates[at].words();
-    let mut text = wrap(&headline(began, place, compared), width(), "");
+    let name = |at: usize| started.candidates[at].words();
+    let mut text = wrap(&headline(started, place, compared), width(), "");
     text.push('\n');
     let mut tell = |name: &str, sentence: &str| text.push_str(&paragraph(name, sentence));
     if !place.skipped.is_empty() {
@@ -80,7 +80,7 @@ pub fn found(
             "skipped",
             &format!(
                 "{} between them could not be tested, and each of them may be the first that changed it: {}",
-                several(names.len(), "candidate"),
+                plural(names.len(), "candidate"),
                 names.join("; ")
             ),
         );
@@ -102,10 +102,10 @@ pub fn found(
     let known = tested.iter().flatten().count();
     text.push_str(&format!(
         "\n tested {known} of {}, oldest first\n",
-        several(began.candidates.len(), "candidate")
+        plural(started.candidates.len(), "candidate")
     ));
     for one in tested.iter().flatten() {
-        text.push_str(&format!("  {}\n", self::tested(began, one)));
+        text.push_str(&format!("  {}\n", self::tested(started, one)));
     }
     if let Some(table) = functions(compared) {
         text.push_str(&format!("\n{}", table.text(width())));
@@ -115,8 +115,8 @@ pub fn found(
 
 /// Returns the headline:
 /// `first changed by: IMAGE (+275.1 ± 3.0 instructions per frame, +6.8 %), last as before: IMAGE`.
-fn headline(began: &Began, place: Place<'_>, compared: &Compared) -> String {
-    let name = |at: usize| began.candidates[at].words();
+fn headline(started: &Began, place: Place<'_>, compared: &Compared) -> String {
+    let name = |at: usize| started.candidates[at].words();
     let change = match &compared.first_bad.difference {
         Some(d) => format!(
             "{} ± {} instructions per frame, {:+.2} %{}",

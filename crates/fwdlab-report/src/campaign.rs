@@ -14,7 +14,7 @@ use crate::efficiency;
 use crate::exact;
 use crate::flame;
 use crate::name::{central, label, value, with_interval};
-use crate::number::{percent, several};
+use crate::number::{percent, plural};
 use crate::procedures::{self, tables};
 use crate::section::{Format, Named, Section, named};
 use crate::state::State;
@@ -31,7 +31,7 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
     let failed = cases.iter().filter(|case| case.failures().next().is_some());
     let failed = match failed.count() {
         0 => String::new(),
-        failed => format!("; {} without all results", several(failed, "test case")),
+        failed => format!("; {} without all results", plural(failed, "test case")),
     };
     if let Some(answer) = exact::headline(cases) {
         return format!("{answer}{failed}");
@@ -47,13 +47,13 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
     };
     let more = match cases.len() {
         1 => String::new(),
-        all => format!("; {} in all", several(all, "test case")),
+        all => format!("; {} in all", plural(all, "test case")),
     };
     let swept = case
         .outcomes
         .iter()
         .find_map(|outcome| match &outcome.found {
-            Found::Sweep(found) if figure.unit != Unit::Cost => procedures::of_sweep(found),
+            Found::Sweep(found) if figure.unit != Unit::Cost => procedures::describe_sweep(found),
             _ => None,
         });
     if let Some(swept) = swept {
@@ -74,7 +74,7 @@ fn of_slices(all: &[TestCase]) -> Option<String> {
     let (case, first) = found.next()?;
     let more = match all.len() {
         1 => String::new(),
-        all => format!("; {} in all", several(all, "test case")),
+        all => format!("; {} in all", plural(all, "test case")),
     };
     if let (Some(slope), Some(parameter)) = (&first.slope, &first.parameter) {
         let cost = procedures::slope(slope, parameter);
@@ -94,13 +94,13 @@ fn of_slices(all: &[TestCase]) -> Option<String> {
 
 /// Returns the result of an iteration, or why it failed, in one line.
 pub fn in_one_line(iteration: &Iteration) -> String {
-    if let Some(why) = &iteration.failure {
-        return format!("FAILED: {why}");
+    if let Some(reason) = &iteration.failure {
+        return format!("FAILED: {reason}");
     }
     let figures = iteration.outcomes.iter().flat_map(Outcome::figures);
-    let told =
+    let reported =
         figures.map(|figure| format!("{} {}", figure.name, value(figure.unit, figure.value)));
-    told.collect::<Vec<_>>().join(", ")
+    reported.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns a table with one row per test case and figure; a test case without figures has one row.
@@ -128,7 +128,7 @@ pub(crate) fn cases(all: &[TestCase]) -> Table {
         Cell::with_values(&figure.name, [figure.name.clone(), unit])
     };
     let median = |case: &TestCase, figure: &CaseFigure| {
-        let state = State::of(case);
+        let state = State::from_case(case);
         match figure.values.is_empty() {
             true => Cell::new(state.instead(), ""),
             false => Cell::new(state.beside(figure.unit, &central(figure)), figure.median),
@@ -212,43 +212,46 @@ pub(crate) fn named_differences(all: &[TestCase]) -> Vec<(usize, Comparison)> {
 
 /// Returns the cost per unit of the swept parameter for each test case, measured by slices.
 fn slopes(all: &[TestCase]) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for case in all {
         if let Some(found) = case.slices()
             && let (Some(slope), Some(parameter)) = (&found.slope, &found.parameter)
         {
-            told.push(format!(
+            reported.push(format!(
                 "{}: {}",
                 label(case, all),
                 procedures::slope(slope, parameter)
             ));
         }
     }
-    told
+    reported
 }
 
 /// Returns why iterations have no result.
 fn failures(all: &[TestCase]) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for case in all {
         let failures: Vec<(u32, &str)> = case.failures().collect();
-        if let Some((_, why)) = failures.first()
+        if let Some((_, reason)) = failures.first()
             && failures.len() > 1
-            && failures.iter().all(|(_, other)| other == why)
+            && failures.iter().all(|(_, other)| other == reason)
         {
-            let all = several(failures.len(), "iteration");
-            told.push(format!("{}, {all}: {why}", case.test_case));
+            let all = plural(failures.len(), "iteration");
+            reported.push(format!("{}, {all}: {reason}", case.test_case));
             continue;
         }
-        for (iteration, why) in failures.iter().take(FAILURES) {
-            told.push(format!("{}, iteration {iteration}: {why}", case.test_case));
+        for (iteration, reason) in failures.iter().take(FAILURES) {
+            reported.push(format!(
+                "{}, iteration {iteration}: {reason}",
+                case.test_case
+            ));
         }
         if failures.len() > FAILURES {
             let more = failures.len() - FAILURES;
-            told.push(format!("{}: {more} more iterations failed", case.test_case));
+            reported.push(format!("{}: {more} more iterations failed", case.test_case));
         }
     }
-    told
+    reported
 }
 
 /// Returns the verdicts on thresholds, why iterations have no result, and why measuring stopped.
@@ -280,49 +283,49 @@ fn stopped(all: &[TestCase]) -> Vec<String> {
             Some(half) => format!("±{half:.2} %"),
             None => "of unknown width".into(),
         };
-        let made = several(stopped.iterations as usize, "iteration");
-        let wanted = (1e4 * stopped.wanted_percent).round() / 1e4;
-        let why = match stopped.why {
-            Enough::NarrowEnough => format!("narrow enough (±{wanted} % was requested)"),
+        let made = plural(stopped.iterations as usize, "iteration");
+        let requested = (1e4 * stopped.wanted_percent).round() / 1e4;
+        let reason = match stopped.why {
+            Enough::NarrowEnough => format!("narrow enough (±{requested} % was requested)"),
             Enough::Maximum => {
-                format!("the maximum number; ±{wanted} % was requested, but not reached")
+                format!("the maximum number; ±{requested} % was requested, but not reached")
             }
             Enough::JudgedAgain => format!(
-                "±{wanted} % was reached, but by the readings of the whole run fewer windows count"
+                "±{requested} % was reached, but by the readings of the whole run fewer windows count"
             ),
-            Enough::BrokenOff => format!("it ended before ±{wanted} % was reached"),
+            Enough::BrokenOff => format!("it ended before ±{requested} % was reached"),
         };
         let name = label(case, all);
         Some(format!(
-            "{name}: after {made} its interval is {half}: {why}"
+            "{name}: after {made} its interval is {half}: {reason}"
         ))
     });
     each.collect()
 }
 
 /// Returns the warnings of the outcomes, each once.
-pub(crate) fn doubts(all: &[TestCase]) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
+pub(crate) fn caveats(all: &[TestCase]) -> Vec<String> {
+    let mut reported: Vec<String> = Vec::new();
     for case in all {
-        for doubt in procedures::doubts(&case.outcomes) {
-            told.push(format!("{}: {doubt}", label(case, all)));
+        for doubt in procedures::caveats(&case.outcomes) {
+            reported.push(format!("{}: {doubt}", label(case, all)));
         }
     }
-    told
+    reported
 }
 
 /// Returns the labels of the standards, each once.
 pub(crate) fn methods(all: &[TestCase]) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
+    let mut reported: Vec<String> = Vec::new();
     for method in all
         .iter()
         .flat_map(|case| procedures::methods(&case.outcomes))
     {
-        if !told.contains(&method) {
-            told.push(method);
+        if !reported.contains(&method) {
+            reported.push(method);
         }
     }
-    told
+    reported
 }
 
 /// Returns the sections below the headline.
@@ -359,13 +362,13 @@ fn sweep(case: &TestCase, all: &[TestCase]) -> Option<Section> {
         title: format!("{of}{}", procedures::headline(&case.outcomes)),
         unit: "",
         tables: tables
-            .map(|titled| titled.table.said_once("frames"))
+            .map(|titled| titled.table.with_repeats_hidden("frames"))
             .collect(),
     })
 }
 
 /// Returns the question of a campaign and the sentences that answer it.
-pub(crate) fn asked(info: &RunInfo, all: &[TestCase]) -> Vec<Named> {
+pub(crate) fn campaign_answers(info: &RunInfo, all: &[TestCase]) -> Vec<Named> {
     let question = answer::question(info).map(|words| ("question", words.to_owned()));
     let answers = answer::answers(info, all).into_iter();
     (question.into_iter())
@@ -377,7 +380,7 @@ pub(crate) fn asked(info: &RunInfo, all: &[TestCase]) -> Vec<Named> {
 fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
     let all = &summary.test_cases;
     let control = summary.control.iter().map(words::control_words);
-    asked(info, all)
+    campaign_answers(info, all)
         .into_iter()
         .chain(named("cost", slopes(all)))
         .chain(named("control", control))
@@ -386,7 +389,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
         .chain(named("doubt", too_noisy(all)))
         .chain(named("found", telemetry::sentences(summary)))
         .chain(words::noise(summary))
-        .chain(named("warning", doubts(all)))
+        .chain(named("warning", caveats(all)))
         .chain(named("warning", all_warnings(summary)))
         .chain(named("method", methods(all)))
         .chain(named("method", [order_words(info)]))
@@ -413,7 +416,7 @@ fn order_words(info: &RunInfo) -> String {
     if of("procedure") == "exact" {
         return format!(
             "exact, {} of every test case, each a boot; seed {}",
-            several(of("iterations").parse().unwrap_or(0), "iteration"),
+            plural(of("iterations").parse().unwrap_or(0), "iteration"),
             info.seed
         );
     }
@@ -421,7 +424,7 @@ fn order_words(info: &RunInfo) -> String {
         "{}, {} of every test case, {}, seed {}; figures are medians, ± half of the 95 % interval of the mean",
         of("procedure"),
         match of("iterations_min").as_str() {
-            "" => several(of("iterations").parse().unwrap_or(0), "iteration"),
+            "" => plural(of("iterations").parse().unwrap_or(0), "iteration"),
             min => format!("{min} to {} iterations", of("iterations")),
         },
         of("order"),

@@ -21,7 +21,7 @@ pub fn summary(summary: &Summary) -> String {
     if !summary.imported.is_empty() {
         return crate::imported::cases(summary).csv();
     }
-    match Shape::of(summary) {
+    match Shape::from_summary(summary) {
         Shape::Windows => tables::all_of_cases(summary).csv(),
         Shape::Slices => tables::comparisons(summary).csv(),
         Shape::Campaign => crate::campaign::table(&summary.test_cases).csv(),

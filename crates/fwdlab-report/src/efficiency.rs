@@ -23,36 +23,36 @@ const OF_VPP: &str = " of VPP the clocks of its nodes by show runtime, per frame
 
 /// Explains the figures of the kinds of DUT that were measured.
 pub(crate) fn method(all: &[TestCase]) -> String {
-    let (linux, vpp): (Vec<bool>, Vec<bool>) = worked(all)
+    let (linux, vpp): (Vec<bool>, Vec<bool>) = cases_with_work(all)
         .map(|(case, _)| case.case.dut.is_linux())
         .partition(|is_linux| *is_linux);
     let parts = [(OF_LINUX, linux.is_empty()), (OF_VPP, vpp.is_empty())];
-    let told: Vec<&str> = (parts.iter().filter(|(_, is_absent)| !is_absent))
+    let reported: Vec<&str> = (parts.iter().filter(|(_, is_absent)| !is_absent))
         .map(|(words, _)| *words)
         .collect();
-    format!("{BEGIN}{}", told.join(";"))
+    format!("{BEGIN}{}", reported.join(";"))
 }
 
 /// Returns true if VPP was measured: it reports more than Linux does.
 fn has_vpp(all: &[TestCase]) -> bool {
-    worked(all).any(|(case, _)| !case.case.dut.is_linux())
+    cases_with_work(all).any(|(case, _)| !case.case.dut.is_linux())
 }
 
 /// Returns the work of each test case that has any.
-fn worked(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Work)> {
+fn cases_with_work(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Work)> {
     all.iter()
         .filter_map(|case| Some((case, case.work.as_ref()?)))
 }
 
 /// Returns true if the figures belong in the report: campaigns show them, other commands only for
 /// VPP.
-fn are_asked_for(info: &RunInfo, all: &[TestCase]) -> bool {
-    info.kind == "campaign" && worked(all).next().is_some() || has_vpp(all)
+fn are_requested(info: &RunInfo, all: &[TestCase]) -> bool {
+    info.kind == "campaign" && cases_with_work(all).next().is_some() || has_vpp(all)
 }
 
 /// Returns titled tables: the cost per frame in each test case, and in each node of VPP.
 pub(crate) fn tables(all: &[TestCase]) -> Vec<(&'static str, Table)> {
-    if worked(all).next().is_none() {
+    if cases_with_work(all).next().is_none() {
         return Vec::new();
     }
     let mut tables = vec![("efficiency: what a frame takes of the DUT", cases(all))];
@@ -64,7 +64,7 @@ fn cases(all: &[TestCase]) -> Table {
     let clock = |hz: f64| format!("{:.2} GHz", hz / 1e9);
     let optional = |value: Option<f64>| Cell::optional(value, "", digits);
     let mut table = table! {
-        (case, work) in worked(all);
+        (case, work) in cases_with_work(all);
         left("test case", "test_case") => Cell::new(name(case, all), &case.test_case),
         right("time", "ns_per_frame") => Cell::optional(work.ns_per_frame(), "", |ns| format!("{} ns", digits(ns))),
         right("clocks", "clocks_per_frame") => optional(work.clocks_per_frame()),
@@ -89,7 +89,7 @@ fn cases(all: &[TestCase]) -> Table {
 }
 
 fn nodes(all: &[TestCase]) -> Option<Table> {
-    let nodes = worked(all).flat_map(|(case, work)| {
+    let nodes = cases_with_work(all).flat_map(|(case, work)| {
         let nodes = work.by_node().into_iter();
         nodes.map(move |node| (case, node))
     });
@@ -108,16 +108,17 @@ fn nodes(all: &[TestCase]) -> Option<Table> {
 
 /// Returns why DUTs dropped frames, in the DUT's own words.
 pub(crate) fn drops(all: &[TestCase]) -> Vec<String> {
-    let told = worked(all).filter(|(_, work)| !work.drops.is_empty());
-    told.map(|(case, work)| {
-        let reasons: Vec<String> = work
-            .drops
-            .iter()
-            .map(|drop| format!("{} {}", count(drop.frames), drop.reason))
-            .collect();
-        format!("{}: {}", name(case, all), reasons.join("; "))
-    })
-    .collect()
+    let reported = cases_with_work(all).filter(|(_, work)| !work.drops.is_empty());
+    reported
+        .map(|(case, work)| {
+            let reasons: Vec<String> = work
+                .drops
+                .iter()
+                .map(|drop| format!("{} {}", count(drop.frames), drop.reason))
+                .collect();
+            format!("{}: {}", name(case, all), reasons.join("; "))
+        })
+        .collect()
 }
 
 /// Returns the label of a test case among the others; if it is the only one, its full name.
@@ -142,7 +143,7 @@ fn digits(value: f64) -> String {
 
 /// Returns the sections on the cost of forwarding, if they belong in the report.
 pub(crate) fn sections(info: &RunInfo, all: &[TestCase]) -> Vec<Section> {
-    if !are_asked_for(info, all) {
+    if !are_requested(info, all) {
         return Vec::new();
     }
     let tables = tables(all).into_iter();

@@ -13,7 +13,7 @@ use fwdlab_model::test_case::TestCase;
 
 use crate::flame::{self, Differences};
 use crate::name::label;
-use crate::number::{count, instructions as number, several};
+use crate::number::{count, instructions as number, plural};
 use crate::shape::is_in_instructions;
 use crate::table::{Cell, Mark, Table, shorten, table};
 
@@ -31,22 +31,22 @@ const LEAST: f64 = 0.5;
 const ABOUT: usize = 48;
 
 /// Returns the counted instructions of an outcome, if it has any.
-pub(crate) fn of(outcome: &Outcome) -> Option<&Exact> {
+pub(crate) fn from_outcome(outcome: &Outcome) -> Option<&Exact> {
     match &outcome.found {
         Found::Exact(found) if outcome.answered => Some(found),
         _ => None,
     }
 }
 
-fn of_case(case: &TestCase) -> Option<&Exact> {
-    case.outcomes.iter().find_map(of)
+fn for_case(case: &TestCase) -> Option<&Exact> {
+    case.outcomes.iter().find_map(from_outcome)
 }
 
 /// Returns the test cases that were compared with another one. The reference, which is compared
 /// with itself, is excluded.
 fn compared(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Exact, &Difference)> {
     all.iter().filter_map(|case| {
-        let found = of_case(case)?;
+        let found = for_case(case)?;
         let difference = found.difference.as_ref()?;
         (difference.reference != case.test_case).then_some((case, found, difference))
     })
@@ -58,7 +58,7 @@ pub(crate) fn headline(all: &[TestCase]) -> Option<String> {
         return None;
     }
     let differences: Vec<_> = compared(all).collect();
-    let first = all.iter().find_map(of_case)?;
+    let first = all.iter().find_map(for_case)?;
     Some(match &differences[..] {
         [] => format!(
             "{} instructions per frame",
@@ -116,7 +116,7 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     };
     let rows = all.iter().flat_map(|case| {
         let name = Cell::new(shorten(&label(case, all), ABOUT), &case.test_case);
-        let Some(found) = of_case(case) else {
+        let Some(found) = for_case(case) else {
             let nothing = Cell::with_values("no result", ["", ""].map(str::to_owned));
             return vec![(Mark::Invalid, name, nothing, None)];
         };
@@ -159,12 +159,12 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
     if !is_in_instructions(all) {
         return Vec::new();
     }
-    let mut told = vec![("meaning", MEANING.to_owned())];
+    let mut reported = vec![("meaning", MEANING.to_owned())];
     let control = all.iter().find_map(|case| {
-        let difference = of_case(case)?.difference.as_ref()?;
+        let difference = for_case(case)?.difference.as_ref()?;
         (difference.reference == case.test_case).then_some(difference)
     });
-    told.push(("control", match control {
+    reported.push(("control", match control {
         Some(control) if control.proven => format!(
             "A/A: the same DUT in another boot needs {} instructions, and should need none: small differences here are not to be relied on",
             signed(control.instructions_per_frame)
@@ -176,40 +176,40 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
         ),
         None => "A/A: the reference has no second boot to be held against".into(),
     }));
-    if let Some(found) = all.iter().find_map(of_case) {
-        told.push((
+    if let Some(found) = all.iter().find_map(for_case) {
+        reported.push((
             "tester",
             format!(
                 "generator and receiver take {} instructions per frame by themselves, which are subtracted",
                 number(found.tester_per_frame)
             ),
         ));
-        let bursts: u32 = all.iter().filter_map(of_case).map(|f| f.bursts).sum();
-        told.push((
+        let bursts: u32 = all.iter().filter_map(for_case).map(|f| f.bursts).sum();
+        reported.push((
             "bursts",
             format!(
                 "medians of {} of {} frames through the DUT and as many bursts past it; the first bursts of each boot are warm-up and do not count",
-                several(bursts as usize, "burst"),
+                plural(bursts as usize, "burst"),
                 count(found.frames)
             ),
         ));
         let mut machines: Vec<String> = Vec::new();
-        for found in all.iter().filter_map(of_case) {
+        for found in all.iter().filter_map(for_case) {
             let words = format!("{}, Linux {}", found.image, found.kernel);
             if !machines.contains(&words) {
                 machines.push(words);
             }
         }
-        told.extend(machines.into_iter().map(|words| ("image", words)));
+        reported.extend(machines.into_iter().map(|words| ("image", words)));
     }
-    told
+    reported
 }
 
 /// Returns the cost of each function compared with the reference: a title and a table per test
 /// case. About `most` functions have their own row; the others share one.
 pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Differences)> {
     let profile = |case: &TestCase| -> Option<Profile> {
-        let functions = &of_case(case)?.functions;
+        let functions = &for_case(case)?.functions;
         let paths = functions.iter().map(|f| (f.function.clone(), f.per_frame));
         (!functions.is_empty()).then(|| paths.collect())
     };
@@ -231,9 +231,9 @@ pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Differenc
 }
 
 /// Compares the cost of the configurations of slices in instructions with their cost in time.
-pub(crate) fn beside(all: &[TestCase]) -> Vec<String> {
+pub(crate) fn compare_with_rates(all: &[TestCase]) -> Vec<String> {
     let of = |case: &TestCase| {
-        let difference = of_case(case)?.difference.clone()?;
+        let difference = for_case(case)?.difference.clone()?;
         let time = case.comparisons().next();
         let name = match all.len() {
             1 => String::new(),
@@ -295,7 +295,7 @@ fn agreement(time: Option<&Comparison>, counted: &Difference) -> String {
 
 /// Returns the name of the reference of a test case; `None` for the reference itself.
 pub(crate) fn reference(case: &TestCase) -> Option<&str> {
-    let difference = of_case(case)?.difference.as_ref()?;
+    let difference = for_case(case)?.difference.as_ref()?;
     (difference.reference != case.test_case).then_some(&difference.reference)
 }
 

@@ -14,7 +14,7 @@ use fwdlab_model::test_case::TestCase;
 
 use crate::link;
 use crate::name::label;
-use crate::number::{delay, energy as joule, percent, rate, rate_with_interval, several, watts};
+use crate::number::{delay, energy as joule, percent, plural, rate, rate_with_interval, watts};
 use crate::procedures::shown;
 use crate::sentence::{Evidence, Sentence};
 use crate::shape::{Shape, is_in_instructions};
@@ -43,15 +43,15 @@ const AT_WORK: f64 = 0.1;
 
 /// Returns the sentences of the summary.
 pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Sentence> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let cases = &summary.test_cases;
-    told.extend(cores(info, cases));
-    told.extend(line_rates(info, cases));
-    told.extend(energy(cases));
-    told.extend(managed(cases));
-    told.extend(answer::answers(info, cases).into_iter().take(TOLD));
-    told.extend(verdicts(summary));
-    told
+    reported.extend(cores(info, cases));
+    reported.extend(line_rates(info, cases));
+    reported.extend(energy(cases));
+    reported.extend(managed(cases));
+    reported.extend(answer::answers(info, cases).into_iter().take(TOLD));
+    reported.extend(verdicts(summary));
+    reported
 }
 
 /// Returns the median forwarding rate of a test case, in frames per second, and half of its
@@ -74,10 +74,10 @@ fn is_limited(case: &TestCase) -> bool {
 /// Compares the rates of one flow and of many flows, and adds the number of CPUs if it is known.
 /// Uses the smallest frames, which are the hardest.
 fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
-    let of_flows = |wanted: &dyn Fn(&TestCase) -> bool| {
+    let of_flows = |requested: &dyn Fn(&TestCase) -> bool| {
         let mut found: Vec<(usize, &TestCase)> = (cases.iter().enumerate())
             .filter(|(_, case)| {
-                wanted(case) && case.case.variant.profile.is_none() && rate_of(case).is_some()
+                requested(case) && case.case.variant.profile.is_none() && rate_of(case).is_some()
             })
             .collect();
         found.sort_by_key(|(_, case)| case.case.stream.frame_size_bytes);
@@ -89,7 +89,7 @@ fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
         format!("{bound}{}", rate_with_interval(pps, half))
     };
     let with = |case: &TestCase| {
-        let flows = several(case.case.stream.flows as usize, "flow");
+        let flows = plural(case.case.stream.flows as usize, "flow");
         format!("{} with {flows}", in_words(case))
     };
     let cpus = dut_cpus(info, cases);
@@ -111,7 +111,7 @@ fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
         // without a test case of one flow, the sentence makes sense only for a single CPU
         let (at, case) = of_flows(&|_| true).filter(|_| cpus == Some(1))?;
         let size = case.case.stream.frame_size_bytes;
-        return Some(Sentence::of(
+        return Some(Sentence::for_cases(
             format!("{} {size} bytes {who} {}", beginning(case), with(case)),
             [at],
         ));
@@ -131,10 +131,12 @@ fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
         _ => "",
     };
     let at_size = format!("{} {size} bytes", beginning(one));
-    let told = format!("{at_size} {who} {}{carried}", with(one));
+    let reported = format!("{at_size} {who} {}{carried}", with(one));
     Some(match of_flows(&same_but_flows) {
-        Some((beside, many)) => Sentence::of(format!("{told}, and {}", with(many)), [at, beside]),
-        None => Sentence::of(told, [at]),
+        Some((beside, many)) => {
+            Sentence::for_cases(format!("{reported}, and {}", with(many)), [at, beside])
+        }
+        None => Sentence::for_cases(reported, [at]),
     })
 }
 
@@ -169,7 +171,7 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
         percent: f64,
         missing_pps: f64,
     }
-    let speed = link::of(info);
+    let speed = link::link_speed(info);
     let mut all: Vec<Share> = Vec::new();
     for (at, case) in cases.iter().enumerate() {
         let both = if case.case.variant.both_directions {
@@ -200,7 +202,7 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
         all.into_iter().partition(|one| one.percent >= REACHED);
     // if the generator did not fill the line, the DUT did not miss it
     missed.retain(|one| !is_limited(&cases[one.at]));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     if !reached.is_empty() {
         let names: Vec<&str> = reached.iter().map(|one| &one.label[..]).collect();
         let names = match names.len() <= TOLD {
@@ -208,10 +210,10 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
             false => format!(
                 "{} of {}",
                 names.len(),
-                several(names.len() + missed.len(), "test case")
+                plural(names.len() + missed.len(), "test case")
             ),
         };
-        told.push(Sentence::of(
+        reported.push(Sentence::for_cases(
             format!("{} reached: {names}", capital(&of)),
             reached.iter().map(|one| one.at),
         ));
@@ -223,17 +225,17 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
             rate(one.missing_pps),
             percent(one.percent)
         );
-        Sentence::of(words, [one.at])
+        Sentence::for_cases(words, [one.at])
     };
     if missed.len() <= TOLD {
-        told.extend(missed.iter().map(sentence));
-        return told;
+        reported.extend(missed.iter().map(sentence));
+        return reported;
     }
-    told.push(Sentence::of(
+    reported.push(Sentence::for_cases(
         format!(
             "{} missed in {}",
             capital(&of),
-            several(missed.len(), "test case")
+            plural(missed.len(), "test case")
         ),
         missed.iter().map(|one| one.at),
     ));
@@ -242,17 +244,17 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
         ("The worst", missed.iter().min_by(by_share)),
         ("The nearest", missed.iter().max_by(by_share)),
     ] {
-        told.extend(one.map(|one| Sentence {
+        reported.extend(one.map(|one| Sentence {
             words: format!("{which}: {}", sentence(one).words),
             ..sentence(one)
         }));
     }
-    told
+    reported
 }
 
 /// Returns the energy per frame of each meter. Meters may overlap, and all include idle power.
 fn energy(cases: &[TestCase]) -> Vec<Sentence> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (at, case) in cases.iter().enumerate() {
         let found = case
             .outcomes
@@ -265,8 +267,9 @@ fn energy(cases: &[TestCase]) -> Vec<Sentence> {
             // idle trials have energy but no frames
             let label = label(case, cases);
             let metered = found.meters.iter().filter_map(metered);
-            let metered = metered.map(|words| Sentence::of(format!("{label}: {words}"), [at]));
-            told.extend(metered.take(TOLD.saturating_sub(told.len())));
+            let metered =
+                metered.map(|words| Sentence::for_cases(format!("{label}: {words}"), [at]));
+            reported.extend(metered.take(TOLD.saturating_sub(reported.len())));
             continue;
         }
         let mut meters: BTreeMap<&str, (f64, u64)> = BTreeMap::new();
@@ -288,9 +291,9 @@ fn energy(cases: &[TestCase]) -> Vec<Sentence> {
             format!("{} by {meter}", joule(joules / *frames as f64))
         });
         let each: Vec<String> = each.collect();
-        if !each.is_empty() && told.len() < TOLD {
+        if !each.is_empty() && reported.len() < TOLD {
             let label = label(case, cases);
-            told.push(Sentence::of(
+            reported.push(Sentence::for_cases(
                 format!(
                     "{label}: a frame took {}, idle power included",
                     each.join(", ")
@@ -299,7 +302,7 @@ fn energy(cases: &[TestCase]) -> Vec<Sentence> {
             ));
         }
     }
-    told
+    reported
 }
 
 /// Returns the idle power and the energy per frame of a meter.
@@ -321,7 +324,7 @@ fn metered(meter: &Meter) -> Option<String> {
 
 /// Returns how the management of flooded DUTs answered, over all iterations.
 fn managed(cases: &[TestCase]) -> Vec<Sentence> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (at, case) in cases.iter().enumerate() {
         let outcomes = case.iterations.iter().flat_map(|one| &one.outcomes);
         let answered = outcomes.filter(|outcome| outcome.answered);
@@ -335,7 +338,7 @@ fn managed(cases: &[TestCase]) -> Vec<Sentence> {
         for (n, kind) in kinds.iter().enumerate() {
             let all = || found.iter().filter_map(|one| one.requests.get(n));
             let flood = || all().filter_map(|one| one.at.last());
-            let asked: u64 = flood().map(|at| at.asked).sum();
+            let requested: u64 = flood().map(|at| at.asked).sum();
             let missing: u64 = flood().map(|at| at.wrong + at.lost).sum();
             let longest = |at: Option<&AtLoad>| Some(at?.round_trip_s?.max);
             let most = |longest: f64, s: f64| longest.max(s);
@@ -344,8 +347,8 @@ fn managed(cases: &[TestCase]) -> Vec<Sentence> {
                 .fold(0.0, most);
             let slowest = flood().filter_map(|at| longest(Some(at))).fold(0.0, most);
             let answers = match missing {
-                0 => format!("answered all {asked} requests"),
-                _ => format!("left {missing} of {asked} requests without a good answer"),
+                0 => format!("answered all {requested} requests"),
+                _ => format!("left {missing} of {requested} requests without a good answer"),
             };
             let slowest = match slowest > 0.0 {
                 true => format!(
@@ -367,18 +370,18 @@ fn managed(cases: &[TestCase]) -> Vec<Sentence> {
                 label(case, cases),
                 kind.request
             );
-            told.push(Sentence::of(words, [at]));
+            reported.push(Sentence::for_cases(words, [at]));
         }
     }
-    told.truncate(TOLD);
-    told
+    reported.truncate(TOLD);
+    reported
 }
 
 /// Returns proven differences, and thresholds that were kept or missed.
 fn verdicts(summary: &Summary) -> Vec<Sentence> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let cases = &summary.test_cases;
-    let is_slices = Shape::of(summary) == Shape::Slices;
+    let is_slices = Shape::from_summary(summary) == Shape::Slices;
     // each with the index of its test case
     let real: Vec<(usize, Comparison)> = match is_slices {
         true => (cases.iter().enumerate())
@@ -389,16 +392,16 @@ fn verdicts(summary: &Summary) -> Vec<Sentence> {
     match real.as_slice() {
         [] => {}
         // the headline has the command of a comparison, but not the name of a test case
-        few if few.len() <= TOLD => told.extend(few.iter().map(|(at, one)| {
+        few if few.len() <= TOLD => reported.extend(few.iter().map(|(at, one)| {
             let words = match is_slices {
                 true => words::finding(one),
                 false => format!("{}: {}", one.configuration, words::finding(one)),
             };
-            Sentence::of(words, [*at])
+            Sentence::for_cases(words, [*at])
         })),
         many => {
             let compared: Vec<&Comparison> = many.iter().map(|(_, one)| one).collect();
-            told.push(Sentence::of(words::tally(&compared), 0..cases.len()));
+            reported.push(Sentence::for_cases(words::tally(&compared), 0..cases.len()));
         }
     }
     let failed: Vec<usize> = (cases.iter().enumerate())
@@ -409,26 +412,26 @@ fn verdicts(summary: &Summary) -> Vec<Sentence> {
         let words = format!(
             "{} of {} had iterations without a result",
             failed.len(),
-            several(cases.len(), "test case")
+            plural(cases.len(), "test case")
         );
-        told.push(Sentence::of(words, failed));
+        reported.push(Sentence::for_cases(words, failed));
     }
     let all = summary.thresholds.len();
     let missed = summary.thresholds.iter().filter(|one| !one.passed).count();
     let thresholds = match (all, missed) {
         (0, _) => None,
-        (_, 0) => Some(format!("{} kept", several(all, "threshold"))),
+        (_, 0) => Some(format!("{} kept", plural(all, "threshold"))),
         _ => Some(format!(
             "{missed} of {} not passed",
-            several(all, "threshold")
+            plural(all, "threshold")
         )),
     };
-    told.extend(thresholds.map(|words| Sentence {
+    reported.extend(thresholds.map(|words| Sentence {
         words,
         evidence: Evidence::Thresholds,
     }));
     if summary.noise.too_noisy {
-        told.push(Sentence {
+        reported.push(Sentence {
             words: "The machine was too noisy for these figures to be relied on".into(),
             evidence: Evidence::Noise,
         });
@@ -436,8 +439,8 @@ fn verdicts(summary: &Summary) -> Vec<Sentence> {
     if is_in_instructions(cases) {
         let words =
             "Instructions were counted, not timed: other work on the machine changes nothing";
-        told.push(Sentence::of(words.into(), 0..cases.len()));
+        reported.push(Sentence::for_cases(words.into(), 0..cases.len()));
     }
-    told.retain(|sentence| !sentence.words.is_empty());
-    told
+    reported.retain(|sentence| !sentence.words.is_empty());
+    reported
 }

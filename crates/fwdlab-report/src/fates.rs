@@ -18,7 +18,7 @@ pub(crate) type Fate = (String, Ledger);
 /// summed over the rebuilds.
 pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> {
     let rated = shape::rated(summary);
-    let labels = Labels::of(&rated);
+    let labels = Labels::from_cases(&rated);
     let of_windows = rated
         .iter()
         .map(|case| (labels.label(case), case.found.ledger.clone()));
@@ -27,7 +27,7 @@ pub(crate) fn fates(summary: &Summary, rebuilds: &[RebuildRecord]) -> Vec<Fate> 
         let ledgers = rebuilds.iter().filter_map(|r| r.ledgers.get(index));
         (dut_name(summary, rebuilds, index), Ledger::total(ledgers))
     });
-    let of_slices = of_slices.filter(|_| Shape::of(summary) == Shape::Slices);
+    let of_slices = of_slices.filter(|_| Shape::from_summary(summary) == Shape::Slices);
     let all: Vec<Fate> = of_windows.chain(of_slices).collect();
     all.into_iter()
         .filter(|(_, ledger)| ledger.frames_sent > 0)
@@ -50,7 +50,7 @@ pub(crate) fn losses(ledger: &Ledger) -> Table {
     // no number: a value that was not read is not 0
     let not_exact = ledger.not_exact.iter().map(|meter| {
         let stage = meter.stage.to_string();
-        ["", meter.standing(), &stage, &meter.why].map(Cell::text)
+        ["", meter.reliability(), &stage, &meter.why].map(Cell::text)
     });
     table! {
         [share, frames, place, counter] in losses.chain([unexplained]).chain(not_exact);
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_meter_that_was_not_read_is_said_to_be_not_read() {
+    fn an_unread_meter_is_shown_as_not_read() {
         let ledger = Ledger {
             frames_sent: 1000,
             frames_received: 970,
@@ -192,15 +192,15 @@ mod tests {
             }],
             ..Ledger::default()
         };
-        let told = losses(&ledger).text(200);
-        let words: Vec<&str> = told.split_whitespace().collect();
-        let told = words.join(" ");
-        for wanted in [
+        let reported = losses(&ledger).text(200);
+        let words: Vec<&str> = reported.split_whitespace().collect();
+        let reported = words.join(" ");
+        for requested in [
             "3.0 % 30 between the generator's port and the receiver's port",
             "not read the DUT's input",
             "a black box",
         ] {
-            assert!(told.contains(wanted), "{told}");
+            assert!(reported.contains(requested), "{reported}");
         }
         let fates = [("64 B".to_owned(), ledger)];
         let sentences = counters(&fates);

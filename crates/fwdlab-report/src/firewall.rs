@@ -37,7 +37,7 @@ pub(crate) fn warning<'a>(
         for case in &summary.test_cases {
             let compared = case.comparisons().map(|c| c.configuration.as_str());
             for name in compared.chain([case.case.configuration.as_str()]) {
-                is_firewall |= is_one(&info.parameters, name);
+                is_firewall |= is_filter(&info.parameters, name);
                 if !names.iter().any(|known| known == name) {
                     names.push(name.to_owned());
                 }
@@ -49,7 +49,7 @@ pub(crate) fn warning<'a>(
 
 /// Returns true if this configuration filters. Runs record what their configurations contain; for
 /// older runs and archives only the name decides.
-fn is_one(parameters: &BTreeMap<String, Value>, name: &str) -> bool {
+fn is_filter(parameters: &BTreeMap<String, Value>, name: &str) -> bool {
     match parameters.get(FIREWALLS).and_then(Value::as_array) {
         Some(firewalls) => firewalls.iter().any(|one| one == name),
         None => {
@@ -65,12 +65,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_a_configuration_contains_says_whether_it_is_a_firewall() {
+    fn a_firewall_is_recognised_by_its_configuration() {
         let mut kept = BTreeMap::new();
         // an old run: only the name decides
-        assert!(is_one(&kept, "nft.conf") && !is_one(&kept, "fw"));
+        assert!(is_filter(&kept, "nft.conf") && !is_filter(&kept, "fw"));
         kept.insert(FIREWALLS.into(), json!(["fw", "set"]));
-        assert!(is_one(&kept, "fw") && is_one(&kept, "set"));
-        assert!(!is_one(&kept, "nftables-are-off"));
+        assert!(is_filter(&kept, "fw") && is_filter(&kept, "set"));
+        assert!(!is_filter(&kept, "nftables-are-off"));
     }
 }

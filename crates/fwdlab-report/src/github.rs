@@ -30,24 +30,24 @@ pub fn text(runs: &[Run<'_>]) -> String {
 fn of_run(run: &Run<'_>) -> String {
     let (info, found) = (run.info, run.summary);
     let missed = found.thresholds.iter().filter(|one| !one.passed).count();
-    let sign = match (missed, trust::is_good(info, found)) {
+    let sign = match (missed, trust::is_reliable(info, found)) {
         (0, true) => "\u{2705}",
         (0, false) => "\u{26a0}\u{fe0f}",
         _ => "\u{274c}",
     };
     let mut text = format!(
         "### {sign} {}\n\n",
-        escaped(&headline::of(info, found).line())
+        escaped(&headline::from_summary(info, found).line())
     );
     if !found.thresholds.is_empty() {
         text += "| threshold | |\n| --- | --- |\n";
         for judged in &found.thresholds {
-            let came = match (judged.passed, judged.failed.is_empty()) {
+            let returned = match (judged.passed, judged.failed.is_empty()) {
                 (true, _) => "\u{2705} kept".to_owned(),
                 (false, false) => format!("\u{274c} {}", escaped(&judged.failed.join("; "))),
                 (false, true) => "\u{26a0}\u{fe0f} could not be judged".to_owned(),
             };
-            text += &format!("| {} | {came} |\n", escaped(&judged.limit));
+            text += &format!("| {} | {returned} |\n", escaped(&judged.limit));
         }
         text.push('\n');
     }

@@ -112,10 +112,10 @@ pub(crate) const TERMS: &[(&str, &str)] = &[
 /// Returns the meaning of a term; `None` if it needs no explanation. Plurals are looked up as
 /// singulars.
 pub(crate) fn meaning(term: &str) -> Option<&'static str> {
-    let of = |wanted: &str| {
+    let of = |requested: &str| {
         TERMS
             .iter()
-            .find(|(term, _)| *term == wanted)
+            .find(|(term, _)| *term == requested)
             .map(|(_, meaning)| *meaning)
     };
     of(term).or_else(|| of(term.strip_suffix('s')?))

@@ -20,9 +20,9 @@ use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::{Confidence, Sample};
 
-use crate::compare::{self, FEWEST_VALUES, Options, Source, unlike};
+use crate::compare::{self, FEWEST_VALUES, Options, Source, incomparable_reason};
 use crate::name::{dut, value};
-use crate::number::{difference, percent, several};
+use crate::number::{difference, percent, plural};
 use crate::run::Run;
 use crate::state::State;
 use crate::table::{Cell as Text, Column, Mark, Table, capital};
@@ -134,7 +134,7 @@ struct Entry<'a> {
 }
 
 /// Builds the table of runs; `None` if there are fewer than two systems.
-pub(crate) fn of(runs: &[Run<'_>]) -> Option<Grid> {
+pub(crate) fn from_runs(runs: &[Run<'_>]) -> Option<Grid> {
     let entries = entries(runs);
     let systems = distinct(entries.iter().map(|one| &one.system));
     let conditions = distinct(entries.iter().map(|one| &one.condition));
@@ -220,7 +220,7 @@ pub(crate) fn of(runs: &[Run<'_>]) -> Option<Grid> {
             is_other: own.is_none() && entry.case.figures.iter().any(|f| !f.values.is_empty()),
             figure: own.map(|own| (own.median, own.interval_half_width)),
             difference: if is_paired { measured() } else { in_compared() },
-            state: State::of(&entry.case),
+            state: State::from_case(&entry.case),
         }
     };
     let mut rows: Vec<System> = systems
@@ -228,7 +228,7 @@ pub(crate) fn of(runs: &[Run<'_>]) -> Option<Grid> {
         .map(|name| System {
             name: name.clone(),
             unlike: match (labels_of(&reference), labels_of(name)) {
-                (Some(reference), Some(own)) => unlike(reference, own),
+                (Some(reference), Some(own)) => incomparable_reason(reference, own),
                 _ => Vec::new(),
             },
             cells: conditions
@@ -346,7 +346,7 @@ pub(crate) fn families(runs: &[Run<'_>]) -> Option<(String, Unit, Vec<Bar>)> {
             note: smallest.map_or(String::new(), |size| format!("{size} B")),
             values: found.map_or(Vec::new(), |found| found.values.clone()),
             median: found.map(|found| found.median),
-            instead: State::of(&one.case).instead().into(),
+            instead: State::from_case(&one.case).instead().into(),
         })
     };
     let bars = entries.iter().filter_map(bar).collect();
@@ -424,7 +424,7 @@ fn entries<'a>(runs: &[Run<'a>]) -> Vec<Entry<'a>> {
                 Some(profile) => profile.clone(),
                 None => format!("{} B", stream.frame_size_bytes),
             }));
-            words.extend((flows && is_stream).then(|| several(stream.flows as usize, "flow")));
+            words.extend((flows && is_stream).then(|| plural(stream.flows as usize, "flow")));
             words.extend((families && size && is_stream).then(|| stream.ip_version.to_string()));
             words.extend(Some(rest(case)).filter(|rest| variants && !rest.is_empty()));
             words.join(", ")
@@ -638,12 +638,12 @@ impl Grid {
 
     /// Returns notes on the table: how to read the cells, and which rows cannot be compared.
     pub fn notes(&self) -> Vec<String> {
-        let mut told = vec![format!(
+        let mut reported = vec![format!(
             "{}: the first row is the reference; below it the difference from it ± half of its 95 % interval, with ~ where none is \
              proven; a figure alone where the reference has none",
             capital(&self.figure)
         )];
-        told.extend(self.noisy.iter().map(|run| {
+        reported.extend(self.noisy.iter().map(|run| {
             format!("{run}: the machine was too noisy for its figures to be relied on")
         }));
         for system in self
@@ -651,13 +651,13 @@ impl Grid {
             .iter()
             .filter(|system| !system.unlike.is_empty())
         {
-            told.push(format!(
+            reported.push(format!(
                 "{} is not comparable with {}: {}",
                 system.name,
                 self.reference,
                 system.unlike.join("; ")
             ));
         }
-        told
+        reported
     }
 }

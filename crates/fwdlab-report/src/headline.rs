@@ -10,7 +10,7 @@ use fwdlab_model::test_case::TestCase;
 
 use crate::imported;
 use crate::name::dut;
-use crate::number::{NOT_DETERMINED, bits_per_second, flows, rate, rate_with_interval, several};
+use crate::number::{NOT_DETERMINED, bits_per_second, flows, plural, rate, rate_with_interval};
 use crate::run::Run;
 use crate::shape::{Labels, Rated, Shape, control, does_not_forward, l2_bps, principal, rated};
 use crate::table::shorten;
@@ -45,14 +45,14 @@ impl Headline {
 }
 
 /// Returns the headline of a run.
-pub(crate) fn of(info: &RunInfo, summary: &Summary) -> Headline {
+pub(crate) fn from_summary(info: &RunInfo, summary: &Summary) -> Headline {
     if info.kind == imported::KIND {
         return Headline {
             answer: imported::headline(info, summary),
             about: None,
         };
     }
-    let real: Vec<&Comparison> = match Shape::of(summary) {
+    let real: Vec<&Comparison> = match Shape::from_summary(summary) {
         Shape::Slices => summary.comparisons().collect(),
         _ => Vec::new(),
     };
@@ -62,9 +62,9 @@ pub(crate) fn of(info: &RunInfo, summary: &Summary) -> Headline {
     };
     let compared = summary.test_cases.len();
     let answer = match real[..] {
-        [] if Shape::of(summary) == Shape::Slices && summary.noise.too_noisy => format!(
+        [] if Shape::from_summary(summary) == Shape::Slices && summary.noise.too_noisy => format!(
             "Too noisy to tell: {} not decided on this machine",
-            several(compared, "comparison")
+            plural(compared, "comparison")
         ),
         [] => match info
             .parameters
@@ -76,7 +76,7 @@ pub(crate) fn of(info: &RunInfo, summary: &Summary) -> Headline {
         },
         _ if summary.noise.too_noisy => format!(
             "Too noisy to tell: {} not decided on this machine",
-            several(real.len(), "comparison")
+            plural(real.len(), "comparison")
         ),
         [only] => format!("{}{}", finding(only), distrust(summary)),
         _ => format!("{}{}", tally(&real), distrust(summary)),
@@ -111,7 +111,11 @@ pub(crate) fn of(info: &RunInfo, summary: &Summary) -> Headline {
 
 /// Returns a run in one line: its id and its answer.
 pub(crate) fn with_id(run: &Run<'_>) -> String {
-    format!("{}: {}", run.info.id, of(run.info, run.summary).answer)
+    format!(
+        "{}: {}",
+        run.info.id,
+        from_summary(run.info, run.summary).answer
+    )
 }
 
 /// Returns the note for measurements without root: the load is lower, and the DUT shares its CPU
@@ -134,7 +138,7 @@ fn has_figure(summary: &Summary) -> bool {
 /// Returns the answer of a run without comparisons.
 fn forwarding(summary: &Summary) -> String {
     let cases = &summary.test_cases;
-    match Shape::of(summary) {
+    match Shape::from_summary(summary) {
         _ if cases.is_empty() => return "Nothing was measured".into(),
         Shape::Windows => {}
         Shape::Procedures if summary.outcomes().next().is_some() => {
@@ -158,10 +162,10 @@ fn forwarding(summary: &Summary) -> String {
     if let Some(profile) = &case.case.case.variant.profile {
         what = format!("frames of {profile} ({})", flows(stream.flows));
     }
-    if Labels::of(&all).configuration {
+    if Labels::from_cases(&all).configuration {
         what = format!("{what} with configuration {}", case.case.case.configuration);
     }
-    if Labels::of(&all).dut {
+    if Labels::from_cases(&all).dut {
         what = format!("{what}, {},", dut(case.case.case.dut));
     }
     if does_not_forward(&found.ledger) {
@@ -177,7 +181,7 @@ fn forwarding(summary: &Summary) -> String {
         Some(pps) if is_too_few(case) => format!(
             "Too few iterations to tell: about {} of {what}, from {}",
             rate(pps),
-            several(case.rates.len(), "iteration")
+            plural(case.rates.len(), "iteration")
         ),
         Some(pps) if is_doubtful && case.half_width.is_some_and(|half| half >= pps) => {
             format!("Too noisy to tell: the forwarding rate of {what} is {NOT_DETERMINED}")

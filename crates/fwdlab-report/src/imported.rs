@@ -6,7 +6,7 @@
 use fwdlab_model::import::ImportedCase;
 use fwdlab_model::result::{RunInfo, Summary};
 
-use crate::number::{Prefix, bits_per_second, counted, percent, rate, several};
+use crate::number::{Prefix, bits_per_second, counted, percent, plural, rate};
 use crate::section::{Format, Section, named};
 use crate::table::{Cell, Mark, Table, shorten, table};
 
@@ -68,7 +68,7 @@ pub(crate) fn headline(info: &RunInfo, summary: &Summary) -> String {
     format!(
         "Imported from {}: {set}, {}: {found}",
         summary.procedure,
-        several(summary.imported.len(), "test case")
+        plural(summary.imported.len(), "test case")
     )
 }
 

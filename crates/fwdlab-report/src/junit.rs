@@ -18,7 +18,7 @@ use crate::shape;
 use crate::words;
 
 /// The outcome of a test.
-enum Came {
+enum TestOutcome {
     Passed,
     /// The result is not as required: type and message.
     Failed(&'static str, String),
@@ -31,7 +31,7 @@ enum Came {
 struct Test {
     class: String,
     name: String,
-    came: Came,
+    outcome: TestOutcome,
     /// The results, a line each.
     output: String,
 }
@@ -61,29 +61,29 @@ pub fn text(runs: &[Run<'_>]) -> String {
 
 /// Returns the numbers of tests, failures, errors and skipped tests.
 fn counted(tests: &[&Test]) -> [String; 4] {
-    let count = |wanted: fn(&Came) -> bool| {
+    let count = |requested: fn(&TestOutcome) -> bool| {
         tests
             .iter()
-            .filter(|test| wanted(&test.came))
+            .filter(|test| requested(&test.outcome))
             .count()
             .to_string()
     };
     [
         tests.len().to_string(),
-        count(|came| matches!(came, Came::Failed(..))),
-        count(|came| matches!(came, Came::Broken(..))),
-        count(|came| matches!(came, Came::Skipped(_))),
+        count(|returned| matches!(returned, TestOutcome::Failed(..))),
+        count(|returned| matches!(returned, TestOutcome::Broken(..))),
+        count(|returned| matches!(returned, TestOutcome::Skipped(_))),
     ]
 }
 
 fn suite(m: &mut Markup, run: &Run<'_>, tests: &[Test]) {
     let info = run.info;
     let counts = counted(&tests.iter().collect::<Vec<_>>());
-    let took = info
+    let duration = info
         .finished_at
         .as_deref()
         .and_then(|end| elapsed(&info.started_at, end));
-    let took = format!("{:.3}", took.unwrap_or(0.0));
+    let duration = format!("{:.3}", duration.unwrap_or(0.0));
     // the schema requires a time without fractions and time zone
     let time = info.started_at.get(..19).unwrap_or(&info.started_at);
     let attributes = [
@@ -92,7 +92,7 @@ fn suite(m: &mut Markup, run: &Run<'_>, tests: &[Test]) {
         ("failures", &counts[1]),
         ("errors", &counts[2]),
         ("skipped", &counts[3]),
-        ("time", &took),
+        ("time", &duration),
         ("timestamp", time),
     ];
     m.within("testsuite", &attributes, |m| {
@@ -125,14 +125,14 @@ fn one(m: &mut Markup, test: &Test) {
         ("time", "0"),
     ];
     m.within("testcase", &attributes, |m| {
-        let told = |m: &mut Markup, tag, kind: &str, why: &str| {
-            m.leaf(tag, &[("message", why), ("type", kind)], why);
+        let reported = |m: &mut Markup, tag, kind: &str, reason: &str| {
+            m.leaf(tag, &[("message", reason), ("type", kind)], reason);
         };
-        match &test.came {
-            Came::Passed => {}
-            Came::Failed(kind, why) => told(m, "failure", kind, why),
-            Came::Broken(kind, why) => told(m, "error", kind, why),
-            Came::Skipped(why) => m.shape("skipped", &[("message", why)]),
+        match &test.outcome {
+            TestOutcome::Passed => {}
+            TestOutcome::Failed(kind, reason) => reported(m, "failure", kind, reason),
+            TestOutcome::Broken(kind, reason) => reported(m, "error", kind, reason),
+            TestOutcome::Skipped(reason) => m.shape("skipped", &[("message", reason)]),
         }
         if !test.output.is_empty() {
             m.leaf("system-out", &[], &test.output);
@@ -143,25 +143,25 @@ fn one(m: &mut Markup, test: &Test) {
 
 fn tests(run: &Run<'_>) -> Vec<Test> {
     let (info, summary) = (run.info, run.summary);
-    let test = |class: &str, name: &str, came, output| Test {
+    let test = |class: &str, name: &str, returned, output| Test {
         class: format!("{}.{class}", info.kind),
         name: name.to_owned(),
-        came,
+        outcome: returned,
         output,
     };
     let error = || {
         info.error
             .clone()
-            .unwrap_or_else(|| headline::of(info, summary).line())
+            .unwrap_or_else(|| headline::from_summary(info, summary).line())
     };
     let mut all = vec![test(
         "run",
         "the run finished",
         match info.state {
-            RunState::Finished => Came::Passed,
-            RunState::Running => Came::Broken("unfinished", error()),
-            RunState::Interrupted => Came::Broken("interrupted", error()),
-            RunState::Failed => Came::Broken("failed", error()),
+            RunState::Finished => TestOutcome::Passed,
+            RunState::Running => TestOutcome::Broken("unfinished", error()),
+            RunState::Interrupted => TestOutcome::Broken("interrupted", error()),
+            RunState::Failed => TestOutcome::Broken("failed", error()),
         },
         String::new(),
     )];
@@ -169,7 +169,7 @@ fn tests(run: &Run<'_>) -> Vec<Test> {
         all.push(test(
             "run",
             "the machine is quiet enough",
-            Came::Skipped(summary.noise.verdict.clone()),
+            TestOutcome::Skipped(summary.noise.verdict.clone()),
             String::new(),
         ));
     }
@@ -180,54 +180,54 @@ fn tests(run: &Run<'_>) -> Vec<Test> {
         all.push(test(
             "test-case",
             &case.test_case,
-            came(case),
+            outcome_of_test(case),
             output.join("\n"),
         ));
     }
     for case in &summary.imported {
-        let came = match case.ours.median_pps.or(case.legacy.median_pps) {
-            Some(_) => Came::Passed,
-            None => Came::Broken("no-result", "no run gives a value".into()),
+        let returned = match case.ours.median_pps.or(case.legacy.median_pps) {
+            Some(_) => TestOutcome::Passed,
+            None => TestOutcome::Broken("no-result", "no run gives a value".into()),
         };
         all.push(test(
             "test-case",
             &case.test_case,
-            came,
+            returned,
             case.warnings.join("\n"),
         ));
     }
     if let Some(control) = shape::control(summary) {
-        let why = words::control_words(control);
-        let came = match control.verdict {
-            Verdict::NoDifference => Came::Passed,
-            Verdict::Less | Verdict::More => Came::Failed("control", why.clone()),
-            Verdict::CannotTell => Came::Skipped(why.clone()),
+        let reason = words::control_words(control);
+        let returned = match control.verdict {
+            Verdict::NoDifference => TestOutcome::Passed,
+            Verdict::Less | Verdict::More => TestOutcome::Failed("control", reason.clone()),
+            Verdict::CannotTell => TestOutcome::Skipped(reason.clone()),
         };
-        all.push(test("control", "A/A control", came, why));
+        all.push(test("control", "A/A control", returned, reason));
     }
     for judged in &summary.thresholds {
         let lines = judged.lines("measure more iterations").join("\n");
-        let came = match (judged.passed, judged.failed.is_empty()) {
-            (true, _) => Came::Passed,
-            (false, false) => Came::Failed("threshold", judged.failed.join("; ")),
-            (false, true) => Came::Failed("not-judged", lines.clone()),
+        let returned = match (judged.passed, judged.failed.is_empty()) {
+            (true, _) => TestOutcome::Passed,
+            (false, false) => TestOutcome::Failed("threshold", judged.failed.join("; ")),
+            (false, true) => TestOutcome::Failed("not-judged", lines.clone()),
         };
-        all.push(test("threshold", &judged.limit, came, lines));
+        all.push(test("threshold", &judged.limit, returned, lines));
     }
     all
 }
 
-fn came(case: &TestCase) -> Came {
+fn outcome_of_test(case: &TestCase) -> TestOutcome {
     let failures: Vec<String> = case
         .failures()
-        .map(|(n, why)| format!("iteration {n}: {why}"))
+        .map(|(n, reason)| format!("iteration {n}: {reason}"))
         .collect();
     let has_result = case.figures.iter().any(|figure| !figure.values.is_empty());
     match (&case.doubt, has_result, failures.is_empty()) {
-        (_, false, false) => Came::Broken("no-result", failures.join("\n")),
-        (Some(doubt), ..) => Came::Skipped(doubt.clone()),
-        (None, true, false) => Came::Failed("iterations", failures.join("\n")),
-        _ => Came::Passed,
+        (_, false, false) => TestOutcome::Broken("no-result", failures.join("\n")),
+        (Some(doubt), ..) => TestOutcome::Skipped(doubt.clone()),
+        (None, true, false) => TestOutcome::Failed("iterations", failures.join("\n")),
+        _ => TestOutcome::Passed,
     }
 }
 

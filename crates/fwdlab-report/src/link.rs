@@ -13,10 +13,15 @@ pub(crate) fn words(link: LinkSpeed) -> String {
 }
 
 /// Returns the link speed of a run, if it is recorded.
-pub(crate) fn of(info: &RunInfo) -> Option<LinkSpeed> {
-    let told = info.facts.link.as_deref()?;
-    let number = told.split_whitespace().rev().nth(1)?.parse::<f64>().ok()?;
-    let unit = told.split_whitespace().next_back()?;
+pub(crate) fn link_speed(info: &RunInfo) -> Option<LinkSpeed> {
+    let reported = info.facts.link.as_deref()?;
+    let number = reported
+        .split_whitespace()
+        .rev()
+        .nth(1)?
+        .parse::<f64>()
+        .ok()?;
+    let unit = reported.split_whitespace().next_back()?;
     let factor = match unit {
         "kbit/s" => 1e3,
         "Mbit/s" => 1e6,
@@ -24,5 +29,5 @@ pub(crate) fn of(info: &RunInfo) -> Option<LinkSpeed> {
         "Tbit/s" => 1e12,
         _ => return None,
     };
-    LinkSpeed::of_bps((number * factor).round())
+    LinkSpeed::from_bps((number * factor).round())
 }

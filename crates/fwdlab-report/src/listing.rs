@@ -92,15 +92,15 @@ fn table(entries: &[Entry<'_>], longest: usize) -> Table {
         Column::left("state", &["state"]),
         Column::left("tags", &["tags"]),
     ]);
-    let told = |text: &Option<String>| Cell::text(text.clone().unwrap_or_else(|| "-".into()));
+    let reported = |text: &Option<String>| Cell::text(text.clone().unwrap_or_else(|| "-".into()));
     for entry in entries {
         let place = entry.place.map(|n| format!("@{n}"));
         table.push(
             Mark::default(),
             vec![
-                told(&place),
+                reported(&place),
                 Cell::text(shorten(entry.id, longest)),
-                told(&entry.began),
+                reported(&entry.began),
                 Cell::text(entry.state),
                 Cell::text(&entry.tags),
             ],
@@ -125,7 +125,7 @@ pub fn result(summary: &Summary) -> String {
         let found = imported(case);
         format!("{} {found}{}", case.test_case, more(summary.imported.len()))
     } else {
-        match (Shape::of(summary), cases.first(), &outcomes[..]) {
+        match (Shape::from_summary(summary), cases.first(), &outcomes[..]) {
             (_, None, _) => "no result".to_owned(),
             (Shape::Slices, Some(case), _) => {
                 let difference = case.comparisons().next().map(difference);
@@ -143,7 +143,7 @@ pub fn result(summary: &Summary) -> String {
                         _ => format!("{} {value}", figure.name),
                     }
                 });
-                let failed = || case.failures().next().map(|(_, why)| why.to_owned());
+                let failed = || case.failures().next().map(|(_, reason)| reason.to_owned());
                 let found = figure.or_else(failed).unwrap_or_else(|| "no result".into());
                 format!("{} {found}{}", case.test_case, more(cases.len()))
             }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unit_is_said() {
+    fn every_unit_is_explained() {
         for (unit, expect) in [
             (Unit::FramesPerSecond, "1.500 kpps"),
             (Unit::Nanoseconds, "1.50 us"),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_measurement_is_said_with_the_result_where_there_is_one() {
+    fn the_measurement_time_is_shown_with_the_result() {
         let ours = Entry {
             place: Some(1),
             id: "2026-11-21-quick-7f3k",
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_fits_80_columns_and_says_the_same_result_once() {
+    fn a_list_fits_80_columns_and_does_not_repeat_results() {
         let run = |place, id, result: &str| Entry {
             place: Some(place),
             id,

@@ -149,7 +149,7 @@ fn empty(run: &Run<'_>, ramp: &Ramp, profile: &str) -> LoadTest {
 }
 
 fn utilisation_of(run: &Run<'_>, ramp: &Ramp) -> &'static str {
-    match (link::of(run.info), ramp.max_line_percent) {
+    match (link::link_speed(run.info), ramp.max_line_percent) {
         (None, None) => "the largest load that was offered",
         _ => "the line rate",
     }
@@ -158,8 +158,8 @@ fn utilisation_of(run: &Run<'_>, ramp: &Ramp) -> &'static str {
 /// Returns the rate, in frames per second, that corresponds to 100 %: that of an imported file,
 /// else the line rate, else the largest load.
 fn full(run: &Run<'_>, outcome: &Outcome, ramp: &Ramp) -> f64 {
-    let of_link =
-        link::of(run.info).map(|link| link.line_rate_pps(MeanSize::from(outcome.frame_size_bytes)));
+    let of_link = link::link_speed(run.info)
+        .map(|link| link.line_rate_pps(MeanSize::from(outcome.frame_size_bytes)));
     let of_file = ramp.max_line_percent.filter(|percent| *percent > 0.0);
     let of_file = of_file.map(|percent| 100.0 * ramp.max_forwarding_rate_pps / percent);
     let ways = ramp.directions.iter().flat_map(|way| &way.samples);

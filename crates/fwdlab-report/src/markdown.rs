@@ -11,7 +11,7 @@ use crate::executive;
 use crate::firewall;
 use crate::grid;
 use crate::headline;
-use crate::number::several;
+use crate::number::plural;
 use crate::report::Report;
 use crate::run::Run;
 use crate::section::{Format, Named, Section, Titled, named};
@@ -28,7 +28,7 @@ pub fn summary(info: &RunInfo, summary: &Summary) -> String {
 }
 
 fn figures(info: &RunInfo, summary: &Summary) -> String {
-    let Report { headline, sections } = Report::of(info, summary, Format::Document);
+    let Report { headline, sections } = Report::from_summary(info, summary, Format::Document);
     let mut text = format!("**{}.**\n\n", escaped(&headline.line()));
     text.extend(sections.iter().map(section));
     text
@@ -82,7 +82,7 @@ fn sentences(all: &[Named]) -> String {
 pub fn repository(runs: &[Run<'_>], charts: &[Chart]) -> String {
     let title = match runs {
         [run] => headline::with_id(run),
-        runs => several(runs.len(), "run"),
+        runs => plural(runs.len(), "run"),
     };
     let mut text = format!("# {}\n\n", escaped(&title));
     let picture = |chart: &Chart| format!("![{}]({}.svg)\n\n", escaped(&chart.title), chart.name);
@@ -91,16 +91,16 @@ pub fn repository(runs: &[Run<'_>], charts: &[Chart]) -> String {
             text += &format!("## {}\n\n", escaped(&headline::with_id(run)));
         }
         for sentence in executive::sentences(run.info, run.summary) {
-            let told = sentence.with_evidence(run.info, run.summary);
-            text += &format!("- {}\n", escaped(&told));
+            let reported = sentence.with_evidence(run.info, run.summary);
+            text += &format!("- {}\n", escaped(&reported));
         }
-        let tips = Tips::of(run).markdown();
+        let tips = Tips::from_run(run).markdown();
         if !tips.is_empty() {
             text += &format!("\nTips:\n\n{tips}");
         }
         text += &format!("\n{}\n", summary(run.info, run.summary));
     }
-    if let Some(grid) = grid::of(runs).filter(|grid| grid.is_worth_showing(runs.len())) {
+    if let Some(grid) = grid::from_runs(runs).filter(|grid| grid.is_worth_showing(runs.len())) {
         text += &format!("{}\n", grid.table().markdown());
         for sentence in grid.notes() {
             text += &format!("- {}\n", escaped(&sentence));

@@ -148,7 +148,7 @@ impl Block {
             model,
             ..Options::default()
         };
-        let report = Report::new(sets.collect(), &options).map_err(|why| why.to_string())?;
+        let report = Report::new(sets.collect(), &options).map_err(|reason| reason.to_string())?;
         Ok(report.render())
     }
 }
@@ -159,7 +159,7 @@ pub fn text(runs: &[Run<'_>], model: Model) -> String {
     for block in blocks(runs) {
         let printed = match block.printed(model) {
             Ok(printed) => String::from_utf8_lossy(&printed).into_owned(),
-            Err(why) => format!("refused: {why}\n"),
+            Err(reason) => format!("refused: {reason}\n"),
         };
         let blank = if text.is_empty() { "" } else { "\n" };
         // a title must not end the comment line

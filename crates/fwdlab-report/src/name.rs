@@ -8,7 +8,7 @@ use fwdlab_model::test_case::{CaseFigure, TestCase};
 use fwdlab_model::variant::Variant;
 
 use crate::number::{
-    NOT_DETERMINED, count, delay, energy, instructions, percent, rate, seconds, several,
+    NOT_DETERMINED, count, delay, energy, instructions, percent, plural, rate, seconds,
 };
 
 /// Returns the name of a test case, without what all test cases have in common.
@@ -33,7 +33,7 @@ pub(crate) fn label(case: &TestCase, all: &[TestCase]) -> String {
                 parts.push(format!("{} B", stream.frame_size_bytes));
             }
             if differ(&|other| other.case.stream.flows == stream.flows) {
-                parts.push(several(stream.flows as usize, "flow"));
+                parts.push(plural(stream.flows as usize, "flow"));
             }
             if differ(&|other| other.case.stream.ip_version == stream.ip_version) {
                 parts.push(stream.ip_version.to_string());

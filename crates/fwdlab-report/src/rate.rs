@@ -36,8 +36,8 @@ const LINKS: [LinkSpeed; 6] = [
 /// The default link for a rate.
 const LINK: LinkSpeed = LinkSpeed::megabits(10_000);
 
-/// The input: rates, frames and links to convert. Empty lists have the defaults of [`Rates::of`]
-/// and [`Tables::of`].
+/// The input: rates, frames and links to convert. Empty lists have the defaults of [`Rates::from_question`]
+/// and [`Tables::from_question`].
 #[derive(Debug, Clone, Default)]
 pub struct Question {
     /// Rates, in one direction.
@@ -191,8 +191,8 @@ struct RouterRow {
 }
 
 impl Question {
-    fn say(&self, load: LinkLoad, mix: &Mix, link: LinkSpeed) -> Said {
-        let rate = RateOnLink::of(load, mix.mean(), link);
+    fn in_all_units(&self, load: LinkLoad, mix: &Mix, link: LinkSpeed) -> Said {
+        let rate = RateOnLink::new(load, mix.mean(), link);
         let mut warnings: Vec<String> = mix.padded().iter().map(ToString::to_string).collect();
         if rate.exceeds_line() {
             warnings.push(format!(
@@ -245,7 +245,7 @@ impl Question {
 
 impl Rates {
     /// Converts the rates of a question.
-    pub fn of(question: &Question) -> Rates {
+    pub fn from_question(question: &Question) -> Rates {
         let smallest = [single(64)];
         let mixes = if question.sizes.is_empty() {
             &smallest
@@ -261,8 +261,8 @@ impl Rates {
         for &load in &question.rates {
             for mix in mixes {
                 for &link in links {
-                    let said = question.say(load, mix, link);
-                    texts.push(text(mix, &RateOnLink::of(load, mix.mean(), link), &said));
+                    let said = question.in_all_units(load, mix, link);
+                    texts.push(text(mix, &RateOnLink::new(load, mix.mean(), link), &said));
                     rates.push(said);
                 }
             }
@@ -281,7 +281,7 @@ impl Rates {
 
 impl Tables {
     /// Computes the tables for the sizes and links of a question.
-    pub fn of(question: &Question) -> Tables {
+    pub fn from_question(question: &Question) -> Tables {
         // a question that lists sizes is about these only
         let all = question.sizes.is_empty();
         let mixes = if all {
@@ -303,7 +303,7 @@ impl Tables {
             links
         };
         let routers: Vec<MinimumRouter> = (router_links.iter().filter(|_| all))
-            .map(|&link| MinimumRouter::of(link))
+            .map(|&link| MinimumRouter::for_link(link))
             .collect();
         let mut text = line_rate_text(&mixes, links);
         if all {
@@ -383,7 +383,7 @@ fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
     };
     line(
         "rate",
-        whole(rate.pps),
+        rounded_down(rate.pps),
         "pps",
         format!(
             "{}: a frame every {}",
@@ -393,7 +393,7 @@ fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
     );
     line(
         "L1",
-        whole(said.l1_bps),
+        rounded_down(said.l1_bps),
         "bit/s",
         format!(
             "{}: {mean}{} with preamble and gap",
@@ -403,7 +403,7 @@ fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
     );
     line(
         "L2",
-        whole(said.l2_bps),
+        rounded_down(said.l2_bps),
         "bit/s",
         format!(
             "{}: {mean}{} with FCS{pkt_gen}",
@@ -413,7 +413,7 @@ fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
     );
     line(
         "L3",
-        whole(said.l3_bps),
+        rounded_down(said.l3_bps),
         "bit/s",
         format!(
             "{}: {mean}{}, the IP packet",
@@ -423,7 +423,7 @@ fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
     );
     line(
         "line",
-        whole(said.line_rate_pps),
+        rounded_down(said.line_rate_pps),
         "pps",
         format!(
             "{} full of these frames, one every {}",
@@ -689,7 +689,7 @@ fn routers_text(routers: &[MinimumRouter]) -> String {
 }
 
 /// Formats a figure in whole units, rounded down as is usual; small figures keep some decimals.
-fn whole(value: f64) -> String {
+fn rounded_down(value: f64) -> String {
     // correct floating-point errors in the last digits of whole numbers
     let value = (value * 1e6).round() / 1e6;
     if value >= 1000.0 {
@@ -700,7 +700,7 @@ fn whole(value: f64) -> String {
 }
 
 fn frames_per_second(pps: f64) -> String {
-    format!("{} pps", whole(pps))
+    format!("{} pps", rounded_down(pps))
 }
 
 /// Formats a figure with four digits, or all before the point if there are more, without trailing
@@ -785,9 +785,9 @@ mod tests {
         ] {
             assert_eq!(figure(value), text);
         }
-        assert_eq!(whole(14_880_952.38), "14,880,952");
-        assert_eq!(whole(9_999_999.999_999_9), "10,000,000");
-        assert_eq!(whole(0.5), "0.5");
+        assert_eq!(rounded_down(14_880_952.38), "14,880,952");
+        assert_eq!(rounded_down(9_999_999.999_999_9), "10,000,000");
+        assert_eq!(rounded_down(0.5), "0.5");
         assert_eq!(time(67.2), "67.2 ns");
         assert_eq!(time(2e9), "2 s");
         assert_eq!(joules(1.258e-6), "1.258 µJ");

@@ -1,6 +1,6 @@
 //! Builds a report, the headline and the sections of a run, as a value.
 //!
-//! Only this module chooses them by the kind of result. Start with [`Report::of`].
+//! Only this module chooses them by the kind of result. Start with [`Report::from_summary`].
 
 use fwdlab_model::result::{RunInfo, Summary};
 
@@ -21,15 +21,15 @@ pub(crate) struct Report {
 
 impl Report {
     /// Builds the report of a run.
-    pub fn of(info: &RunInfo, summary: &Summary, format: Format) -> Report {
-        let sections = match Shape::of(summary) {
+    pub fn from_summary(info: &RunInfo, summary: &Summary, format: Format) -> Report {
+        let sections = match Shape::from_summary(summary) {
             _ if info.kind == KIND => imported::sections(summary, format),
             Shape::Campaign => campaign::sections(info, summary, format),
             Shape::Procedures => procedures::sections(info, summary, format),
             Shape::Windows | Shape::Slices => windows::sections(info, summary, format),
         };
         Report {
-            headline: headline::of(info, summary),
+            headline: headline::from_summary(info, summary),
             sections,
         }
     }

@@ -5,7 +5,7 @@
 
 use fwdlab_model::search::{GoalResult, SearchOutcome, name_of};
 
-use crate::number::{seconds, several};
+use crate::number::{plural, seconds};
 
 /// Returns the headline: `NDR 999.4 kpps, PDR 1.004 Mpps`.
 pub(crate) fn headline(search: &SearchOutcome) -> String {
@@ -15,9 +15,11 @@ pub(crate) fn headline(search: &SearchOutcome) -> String {
         .enumerate()
         .map(|(index, goal)| {
             let label = label(index, &search.goals);
-            let beyond = search.far_above(goal).map_or(String::new(), |best| {
-                format!(" (far below the {} forwarded at a higher load)", rate(best))
-            });
+            let beyond = search
+                .maximum_far_above(goal)
+                .map_or(String::new(), |best| {
+                    format!(" (far below the {} forwarded at a higher load)", rate(best))
+                });
             match (goal.relevant_lower_bound_pps, goal.relevant_upper_bound_pps) {
                 (Some(pps), Some(_)) if goal.regular && !goal.tester_bound => {
                     format!("{label} {}{beyond}", rate(pps))
@@ -64,11 +66,11 @@ fn rate(pps: f64) -> String {
 pub(crate) fn extent(search: &SearchOutcome) -> String {
     format!(
         "MLRsearch, {} with {} of traffic; loads from {} to {} ({}), in {}",
-        several(search.trials as usize, "trial"),
+        plural(search.trials as usize, "trial"),
         seconds(search.traffic_s),
         rate(search.min_load_pps),
         rate(search.max_load_pps),
         search.max_load_source,
-        several(search.max_load_index as usize, "step"),
+        plural(search.max_load_index as usize, "step"),
     )
 }

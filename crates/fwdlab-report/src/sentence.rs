@@ -5,7 +5,7 @@
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::TestCase;
 
-use crate::number::several;
+use crate::number::plural;
 
 /// Up to this number, test cases are listed by name; above it, only their number is given.
 const NAMED: usize = 3;
@@ -32,7 +32,7 @@ pub enum Evidence {
 
 impl Sentence {
     /// A sentence about test cases, by their indices in the summary.
-    pub(crate) fn of(words: String, cases: impl IntoIterator<Item = usize>) -> Sentence {
+    pub(crate) fn for_cases(words: String, cases: impl IntoIterator<Item = usize>) -> Sentence {
         Sentence {
             words,
             evidence: Evidence::Cases(cases.into_iter().collect()),
@@ -51,7 +51,7 @@ impl Evidence {
     pub fn names(&self, all: &[TestCase]) -> Vec<String> {
         match self {
             Evidence::Cases(places) if places.len() > NAMED => {
-                vec![several(places.len(), "test case")]
+                vec![plural(places.len(), "test case")]
             }
             Evidence::Cases(places) => {
                 let named = places.iter().filter_map(|place| all.get(*place));

@@ -1,6 +1,6 @@
 //! The kind of a result, and the test cases and comparisons that belong to it.
 //!
-//! It writes no sentences; these are in `words`. Start with [`Shape::of`].
+//! It writes no sentences; these are in `words`. Start with [`Shape::for_plan`].
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::loss::Ledger;
@@ -26,7 +26,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    pub fn of(summary: &Summary) -> Shape {
+    pub fn from_summary(summary: &Summary) -> Shape {
         let cases = &summary.test_cases;
         let same =
             |same: fn(&TestCase, &TestCase) -> bool| cases.iter().all(|case| same(case, &cases[0]));
@@ -71,7 +71,7 @@ pub(crate) struct Rated<'a> {
 
 /// The test cases of windows; empty for other kinds of results.
 pub(crate) fn rated(summary: &Summary) -> Vec<Rated<'_>> {
-    if Shape::of(summary) != Shape::Windows {
+    if Shape::from_summary(summary) != Shape::Windows {
         return Vec::new();
     }
     let cases = summary.test_cases.iter().map(|case| {
@@ -99,7 +99,7 @@ pub(crate) struct Labels {
 }
 
 impl Labels {
-    pub fn of(cases: &[Rated<'_>]) -> Labels {
+    pub fn from_cases(cases: &[Rated<'_>]) -> Labels {
         let differ = |same: fn(&Rated<'_>, &Rated<'_>) -> bool| {
             cases.iter().any(|case| !same(case, &cases[0]))
         };
@@ -149,7 +149,7 @@ pub(crate) fn principal<'a, 'b>(cases: &'b [Rated<'a>]) -> Option<&'b Rated<'a>>
 
 /// Comparisons in the order of the report: the configurations, then the control.
 pub(crate) fn comparisons(summary: &Summary) -> Vec<&Comparison> {
-    if Shape::of(summary) != Shape::Slices {
+    if Shape::from_summary(summary) != Shape::Slices {
         return Vec::new();
     }
     let real: Vec<&Comparison> = summary.comparisons().collect();

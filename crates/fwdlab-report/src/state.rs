@@ -2,7 +2,7 @@
 //! measured, livelock, overloaded.
 //!
 //! Every format uses these words, so that an empty cell never means two things. Start with
-//! [`State::of`].
+//! [`State::from_case`].
 
 use fwdlab_model::outcome::{FORWARDS_NOTHING, Found, Outcome, Unit};
 use fwdlab_model::test_case::{NoResult, TestCase};
@@ -34,7 +34,7 @@ pub(crate) enum State {
 
 impl State {
     /// Returns the state of a test case.
-    pub fn of(case: &TestCase) -> State {
+    pub fn from_case(case: &TestCase) -> State {
         let found = || {
             case.outcomes
                 .iter()

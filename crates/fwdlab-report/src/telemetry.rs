@@ -28,33 +28,33 @@ pub(crate) fn sentence(finding: &Finding) -> String {
 /// Returns all findings of a run; if there are several test cases, with their names.
 pub(crate) fn sentences(summary: &Summary) -> Vec<String> {
     let all = &summary.test_cases;
-    let mut told = Vec::new();
+    let mut telemetry = Vec::new();
     for case in all {
         let of = match all.len() {
             1 => String::new(),
             _ => format!("{}: ", label(case, all)),
         };
-        told.extend(
+        telemetry.extend(
             case.findings
                 .iter()
                 .map(|one| format!("{of}{}", sentence(one))),
         );
     }
-    told
+    telemetry
 }
 
 /// Returns what could not be read, with the reason, each once.
 pub(crate) fn missing(summary: &Summary) -> Vec<String> {
-    let mut told: Vec<String> = Vec::new();
+    let mut telemetry: Vec<String> = Vec::new();
     for one in summary.test_cases.iter().flat_map(read) {
-        for (what, why) in &one.missing {
-            let words = format!("{what}: not read: {why}");
-            if !told.contains(&words) {
-                told.push(words);
+        for (what, reason) in &one.missing {
+            let words = format!("{what}: not read: {reason}");
+            if !telemetry.contains(&words) {
+                telemetry.push(words);
             }
         }
     }
-    told
+    telemetry
 }
 
 /// Returns the telemetry of the iterations of a test case.
@@ -65,7 +65,7 @@ fn read(case: &TestCase) -> impl Iterator<Item = &Telemetry> {
 }
 
 /// The activity of the DUT's host in a test case.
-pub(crate) struct Told {
+pub(crate) struct DutActivity {
     /// Name of the test case.
     pub case: String,
     /// The most important figures in one line; may be empty.
@@ -76,29 +76,29 @@ pub(crate) struct Told {
 
 /// Returns the activity of the DUT's host in each test case that has telemetry. If there are
 /// several iterations, it is from the middle one of the list; the records contain all.
-pub(crate) fn tables(summary: &Summary) -> Vec<Told> {
+pub(crate) fn tables(summary: &Summary) -> Vec<DutActivity> {
     let all = &summary.test_cases;
     let mut cases = Vec::new();
     for case in all {
         let iterations: Vec<&Telemetry> = read(case).collect();
-        let Some(told) = iterations.get(iterations.len() / 2) else {
+        let Some(telemetry) = iterations.get(iterations.len() / 2) else {
             continue;
         };
         let mut tables = Vec::new();
-        if told.cpus.iter().any(|cpu| cpu.ticks > 0) {
-            tables.push((format!("CPUs of {}", told.host), cpus(told)));
+        if telemetry.cpus.iter().any(|cpu| cpu.ticks > 0) {
+            tables.push((format!("CPUs of {}", telemetry.host), cpus(telemetry)));
         }
-        if told.queues.iter().any(|queue| queue.packets > 0) {
-            tables.push(("packets by queue".into(), queues(&told.queues)));
+        if telemetry.queues.iter().any(|queue| queue.packets > 0) {
+            tables.push(("packets by queue".into(), queues(&telemetry.queues)));
         }
-        let rest = others(told);
+        let rest = others(telemetry);
         if !rest.rows.is_empty() {
             tables.push(("what else was counted".into(), rest));
         }
         if !tables.is_empty() {
-            cases.push(Told {
+            cases.push(DutActivity {
                 case: label(case, all),
-                gist: gist(told),
+                gist: gist(telemetry),
                 tables,
             });
         }
@@ -108,31 +108,34 @@ pub(crate) fn tables(summary: &Summary) -> Vec<Told> {
 
 /// Summarizes the busiest CPU, the share of a single queue, and the largest counter of drops.
 /// Counters of drops may count the same frame, so they are not added up.
-fn gist(told: &Telemetry) -> String {
-    let forward = told.cpus.iter().filter(|cpu| cpu.forwards && cpu.ticks > 0);
+fn gist(telemetry: &Telemetry) -> String {
+    let forward = telemetry
+        .cpus
+        .iter()
+        .filter(|cpu| cpu.forwards && cpu.ticks > 0);
     let busiest = forward.map(|cpu| cpu.busy_ratio()).reduce(f64::max);
     let beside = |one: &QueueShare| {
         let same = |other: &&QueueShare| other.port == one.port && other.way == one.way;
-        told.queues.iter().filter(same).count() > 1
+        telemetry.queues.iter().filter(same).count() > 1
     };
-    let several = (told.queues.iter()).filter(|queue| queue.packets > 0 && beside(queue));
+    let several = (telemetry.queues.iter()).filter(|queue| queue.packets > 0 && beside(queue));
     let fullest = several.map(|queue| queue.ratio).reduce(f64::max);
-    let dropped = told.drops.iter().max_by_key(|(_, frames)| **frames);
+    let dropped = telemetry.drops.iter().max_by_key(|(_, frames)| **frames);
     let share = |what: &str, ratio: f64| format!("{what} {}", percent(100.0 * ratio));
     let parts = [
         busiest.map(|ratio| share("busiest CPU", ratio)),
         fullest.map(|ratio| share("largest share of a queue", ratio)),
         dropped.map(|(counter, frames)| format!("dropped most: {counter}, {}", count(*frames))),
     ];
-    let told: Vec<String> = parts.into_iter().flatten().collect();
-    told.join("; ")
+    let telemetry: Vec<String> = parts.into_iter().flatten().collect();
+    telemetry.join("; ")
 }
 
-fn cpus(told: &Telemetry) -> Table {
+fn cpus(telemetry: &Telemetry) -> Table {
     let share = |ratio: f64| Cell::new(percent(100.0 * ratio), ratio);
     let whose = |cpu: &CpuShare| if cpu.forwards { "" } else { " (not the DUT's)" };
     table! {
-        cpu in &told.cpus;
+        cpu in &telemetry.cpus;
         left("CPU", "cpu", "forwards") => Cell::with_values(
             format!("{}{}", cpu.cpu, whose(cpu)),
             [cpu.cpu.to_string(), cpu.forwards.to_string()],
@@ -162,7 +165,7 @@ fn queues(all: &[QueueShare]) -> Table {
     }
 }
 
-fn others(told: &Telemetry) -> Table {
+fn others(telemetry: &Telemetry) -> Table {
     let mut table = Table::new(vec![
         Column::prose("what", &["what"]),
         Column::right("how much", &["value"]),
@@ -170,14 +173,14 @@ fn others(told: &Telemetry) -> Table {
     let mut row = |what: String, text: String, raw: String| {
         table.push(Mark::None, vec![Cell::text(what), Cell::new(text, raw)]);
     };
-    for (counter, frames) in &told.drops {
+    for (counter, frames) in &telemetry.drops {
         row(
             format!("dropped: {counter}"),
             count(*frames),
             frames.to_string(),
         );
     }
-    for (name, size) in &told.sizes {
+    for (name, size) in &telemetry.sizes {
         let limit = size
             .limit
             .map_or(String::new(), |limit| format!(" of {}", count(limit)));
@@ -187,7 +190,7 @@ fn others(told: &Telemetry) -> Table {
             size.value.to_string(),
         );
     }
-    for (meter, joules) in told.joules_per_frame() {
+    for (meter, joules) in telemetry.joules_per_frame() {
         let micro = 1e6 * joules;
         row(
             format!("energy per frame forwarded: {meter}"),
@@ -198,12 +201,12 @@ fn others(told: &Telemetry) -> Table {
     for (name, value, unit) in [
         (
             "lowest frequency of a CPU that forwards",
-            told.lowest_mhz,
+            telemetry.lowest_mhz,
             "MHz",
         ),
-        ("highest frequency", told.highest_mhz, "MHz"),
-        ("highest temperature", told.hottest_celsius, "°C"),
-        ("longest time between two samples", told.gap_s, "s"),
+        ("highest frequency", telemetry.highest_mhz, "MHz"),
+        ("highest temperature", telemetry.hottest_celsius, "°C"),
+        ("longest time between two samples", telemetry.gap_s, "s"),
     ] {
         if let Some(value) = value {
             row(name.into(), format!("{value:.2} {unit}"), value.to_string());

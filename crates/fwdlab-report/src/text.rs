@@ -25,7 +25,7 @@ pub fn with_charts(run: &Run<'_>) -> String {
         text += &paragraph("note", &note.replace(steers, " "));
     }
     text += &grid_text(run);
-    text += &harmless(&Tips::of(run).text());
+    text += &harmless(&Tips::from_run(run).text());
     for chart in runs::all(&[*run]) {
         text += &format!("\n\n{}", terminal::draw(&chart, width(), Symbols::Unicode));
     }
@@ -34,7 +34,7 @@ pub fn with_charts(run: &Run<'_>) -> String {
 
 /// Renders the table of systems and conditions, if it is more than a list.
 fn grid_text(run: &Run<'_>) -> String {
-    let Some(grid) = grid::of(&[*run]).filter(|grid| grid.is_worth_showing(1)) else {
+    let Some(grid) = grid::from_runs(&[*run]).filter(|grid| grid.is_worth_showing(1)) else {
         return String::new();
     };
     let mut text = format!("\n{}", grid.table().text(width()));
@@ -46,7 +46,7 @@ fn grid_text(run: &Run<'_>) -> String {
 
 /// Renders the summary of a run for the terminal: the headline first, then how far to trust it.
 pub fn quick(info: &RunInfo, summary: &Summary) -> String {
-    let Report { headline, sections } = Report::of(info, summary, Format::Terminal);
+    let Report { headline, sections } = Report::from_summary(info, summary, Format::Terminal);
     let mut text = wrap(&headline.line(), width(), "");
     text.push('\n');
     text.extend(sections.iter().map(section));

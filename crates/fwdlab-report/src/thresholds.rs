@@ -39,7 +39,7 @@ pub fn judge(
             None => by_itself(threshold, &own_cases),
             Some(reference) => {
                 let run = references.get(n).and_then(Option::as_ref);
-                beside(threshold, reference, &own_cases, own, run, allowance)
+                relative_to(threshold, reference, &own_cases, own, run, allowance)
             }
         };
         judged.concluded(false)
@@ -97,21 +97,21 @@ fn shown(amount: &Amount) -> String {
 fn figure<'a>(threshold: &Threshold, case: &'a TestCase) -> Option<&'a CaseFigure> {
     let mut figures = case.figures.iter().enumerate();
     figures
-        .find(|(n, figure)| threshold.is_about(&figure.name, *n == 0))
+        .find(|(n, figure)| threshold.applies_to_figure(&figure.name, *n == 0))
         .map(|(_, figure)| figure)
 }
 
 fn no_figure(threshold: &Threshold, case: &TestCase) -> String {
-    let why = match (&threshold.figure, case.figures.is_empty()) {
+    let reason = match (&threshold.figure, case.figures.is_empty()) {
         (_, true) => "it has no result".to_owned(),
-        (wanted, false) => {
+        (requested, false) => {
             let there_is = case.figures.iter().map(|figure| metric(&figure.name));
             let there_is = there_is.collect::<Vec<_>>().join(", ");
-            let wanted = wanted.as_deref().unwrap_or_default();
-            format!("it has no `{wanted}`, but {there_is}")
+            let requested = requested.as_deref().unwrap_or_default();
+            format!("it has no `{requested}`, but {there_is}")
         }
     };
-    format!("{}: {why}", case.test_case)
+    format!("{}: {reason}", case.test_case)
 }
 
 /// Judges an absolute threshold by the intervals of the figures.
@@ -176,7 +176,7 @@ fn case_of(series: &Series) -> String {
 }
 
 /// Judges a threshold relative to another run or configuration, by the rule of comparisons.
-fn beside(
+fn relative_to(
     threshold: &Threshold,
     reference: &Reference,
     cases: &[&TestCase],
@@ -241,8 +241,8 @@ fn beside(
                 (vec![run, of(own, &is_wanted)], SOURCE, baseline)
             }
             (None, None) => {
-                let why = format!("{}: its run is not here", ids.join(", "));
-                judged.not_judged.push(why);
+                let reason = format!("{}: its run is not here", ids.join(", "));
+                judged.not_judged.push(reason);
                 continue;
             }
         };

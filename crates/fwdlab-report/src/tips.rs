@@ -3,7 +3,7 @@
 //!
 //! Tips have two sources: causes that the DUT's telemetry explains (`fwdlab_measure::findings`
 //! defines them), and configurations that are proven better than the reference. There is no other
-//! advice. Start with [`Tips::of`].
+//! advice. Start with [`Tips::from_run`].
 
 use fwdlab_model::campaign::PLAIN;
 use fwdlab_model::family::PREFIX;
@@ -12,7 +12,7 @@ use fwdlab_model::telemetry::{Cause, Evidence as Number, Finding};
 
 use crate::grid::{self, Grid};
 use crate::name::label;
-use crate::number::{count, difference, interval, percent, several};
+use crate::number::{count, difference, interval, percent, plural};
 use crate::run::Run;
 use crate::sentence::Evidence;
 use crate::table::escaped;
@@ -44,10 +44,10 @@ pub(crate) struct Tips {
 
 impl Tips {
     /// Returns the tips of a run.
-    pub fn of(run: &Run<'_>) -> Tips {
-        let mut tips = of_findings(run);
-        let better = grid::of(&[*run]).map_or(Vec::new(), |grid| improvements(run, &grid));
-        let together = together(run, &better);
+    pub fn from_run(run: &Run<'_>) -> Tips {
+        let mut tips = from_findings(run);
+        let better = grid::from_runs(&[*run]).map_or(Vec::new(), |grid| improvements(run, &grid));
+        let together = combine(run, &better);
         tips.extend(better.into_iter().map(|(_, tip)| tip));
         Tips { tips, together }
     }
@@ -133,7 +133,7 @@ fn number(evidence: &Number) -> String {
 type Key<'a> = (Cause, &'a str);
 
 /// Returns one tip per cause: the strongest finding, and the other test cases that have it.
-fn of_findings(run: &Run<'_>) -> Vec<Tip> {
+fn from_findings(run: &Run<'_>) -> Vec<Tip> {
     let all = &run.summary.test_cases;
     let mut seen: Vec<(Key<'_>, Vec<(usize, &Finding)>)> = Vec::new();
     for (at, case) in all.iter().enumerate() {
@@ -158,7 +158,7 @@ fn of_findings(run: &Run<'_>) -> Vec<Tip> {
         evidence.push(format!(
             "in {} of {}",
             clearest.trials,
-            several(clearest.of_trials as usize, "trial")
+            plural(clearest.of_trials as usize, "trial")
         ));
         if all.len() > 1 {
             evidence.push(format!("clearest in {}", label(&all[at], all)));
@@ -225,7 +225,7 @@ fn improvements<'a>(run: &Run<'a>, grid: &Grid) -> Vec<Better<'a>> {
         if is_worse || doubtful || !is_setting || own.case.configuration == PLAIN {
             continue;
         }
-        let mut told: Vec<String> = good
+        let mut reported: Vec<String> = good
             .iter()
             .map(|(at, one, _)| {
                 let ends = one.interval.unwrap_or_default();
@@ -240,12 +240,12 @@ fn improvements<'a>(run: &Run<'a>, grid: &Grid) -> Vec<Better<'a>> {
                 }
             })
             .collect();
-        let more = told.len().saturating_sub(TOLD);
-        told.truncate(TOLD);
+        let more = reported.len().saturating_sub(TOLD);
+        reported.truncate(TOLD);
         if more > 0 {
-            told.push(format!(
+            reported.push(format!(
                 "and better under {}",
-                several(more, "more condition")
+                plural(more, "more condition")
             ));
         }
         let name = &own.case.configuration;
@@ -255,7 +255,7 @@ fn improvements<'a>(run: &Run<'a>, grid: &Grid) -> Vec<Better<'a>> {
         let mut evidence = vec![format!("95 % intervals, against {}", grid.reference)];
         evidence.extend(values.take(1));
         let tip = Tip {
-            words: format!("{name}: {} {}", grid.figure, told.join("; ")),
+            words: format!("{name}: {} {}", grid.figure, reported.join("; ")),
             evidence,
             of: Evidence::Cases(good.iter().map(|(_, _, at)| *at).collect()),
             lines: lines(&parts(run.info, name)),
@@ -299,14 +299,14 @@ fn lines(parts: &[String]) -> Vec<String> {
 
 /// Returns the combined effect: the result of a configuration that contains all improvements if one
 /// was measured, else the advice to measure one.
-fn together(run: &Run<'_>, better: &[Better<'_>]) -> Option<Tip> {
-    let wanted: Vec<String> = better
+fn combine(run: &Run<'_>, better: &[Better<'_>]) -> Option<Tip> {
+    let requested: Vec<String> = better
         .iter()
         .flat_map(|(name, _)| parts(run.info, name))
         .collect();
     let has_all = |name: &str| {
         let own = parts(run.info, name);
-        wanted.iter().all(|part| own.contains(part))
+        requested.iter().all(|part| own.contains(part))
     };
     let cases = run.summary.test_cases.iter();
     let mut measured = cases.map(|case| &case.case.configuration[..]);

@@ -6,7 +6,7 @@
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 
-use crate::number::several;
+use crate::number::plural;
 use crate::run::Run;
 use crate::shape::{self, Shape, is_in_instructions};
 use crate::words::all_warnings;
@@ -14,7 +14,7 @@ use crate::{campaign, procedures};
 
 /// Returns true if the run is finished and quiet, with a result for every iteration and no missed
 /// threshold.
-pub(crate) fn is_good(info: &RunInfo, summary: &Summary) -> bool {
+pub(crate) fn is_reliable(info: &RunInfo, summary: &Summary) -> bool {
     info.state == RunState::Finished
         && summary.is_quiet()
         && summary.thresholds.iter().all(|one| one.passed)
@@ -46,11 +46,11 @@ pub(crate) fn signs(run: &Run<'_>) -> Vec<(bool, String)> {
         signs.push(match invalid {
             0 => (
                 true,
-                format!("{}, all valid", several(validities.len(), what)),
+                format!("{}, all valid", plural(validities.len(), what)),
             ),
             _ => (
                 false,
-                format!("{invalid} of {} invalid", several(validities.len(), what)),
+                format!("{invalid} of {} invalid", plural(validities.len(), what)),
             ),
         });
     }
@@ -58,10 +58,10 @@ pub(crate) fn signs(run: &Run<'_>) -> Vec<(bool, String)> {
         let all = summary.thresholds.len();
         let missed = summary.thresholds.iter().filter(|one| !one.passed).count();
         signs.push(match missed {
-            0 => (true, format!("{} kept", several(all, "threshold"))),
+            0 => (true, format!("{} kept", plural(all, "threshold"))),
             _ => (
                 false,
-                format!("{missed} of {} not passed", several(all, "threshold")),
+                format!("{missed} of {} not passed", plural(all, "threshold")),
             ),
         });
     }
@@ -77,7 +77,7 @@ pub(crate) fn signs(run: &Run<'_>) -> Vec<(bool, String)> {
         }
         (true, _) if noisy => (false, "machine too noisy to tell".into()),
         (true, _) => {
-            let cases = several(in_doubt, "test case");
+            let cases = plural(in_doubt, "test case");
             (false, format!("{cases} too noisy to tell"))
         }
         (false, true) => (true, "simulated, nothing was sent".into()),
@@ -99,9 +99,9 @@ pub(crate) fn signs(run: &Run<'_>) -> Vec<(bool, String)> {
 /// Warnings of the run, then those of its outcomes.
 pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
     let mut warnings = all_warnings(summary);
-    warnings.extend(match Shape::of(summary) {
-        Shape::Procedures => procedures::doubts(&procedures::outcomes(summary)),
-        Shape::Campaign => campaign::doubts(&summary.test_cases),
+    warnings.extend(match Shape::from_summary(summary) {
+        Shape::Procedures => procedures::caveats(&procedures::outcomes(summary)),
+        Shape::Campaign => campaign::caveats(&summary.test_cases),
         Shape::Windows | Shape::Slices => Vec::new(),
     });
     warnings
@@ -109,7 +109,7 @@ pub(crate) fn warnings(summary: &Summary) -> Vec<String> {
 
 /// Test cases of a campaign that are too noisy to be relied on, with the reasons.
 pub(crate) fn too_noisy(summary: &Summary) -> Vec<String> {
-    match Shape::of(summary) {
+    match Shape::from_summary(summary) {
         Shape::Campaign => campaign::too_noisy(&summary.test_cases),
         _ => Vec::new(),
     }
@@ -117,7 +117,7 @@ pub(crate) fn too_noisy(summary: &Summary) -> Vec<String> {
 
 /// The standards of its procedures.
 pub(crate) fn methods(summary: &Summary) -> Vec<String> {
-    match Shape::of(summary) {
+    match Shape::from_summary(summary) {
         Shape::Procedures => procedures::methods(&procedures::outcomes(summary)),
         Shape::Campaign => campaign::methods(&summary.test_cases),
         Shape::Windows | Shape::Slices => Vec::new(),

@@ -12,7 +12,7 @@ use fwdlab_model::probe::{ApartStratum, MachineState};
 use fwdlab_model::result::{Noise, RunInfo, Summary};
 
 use crate::number::{
-    bits_per_second, count, counted, difference, interval, percent, rate, seconds, several, share,
+    bits_per_second, count, counted, difference, interval, percent, plural, rate, seconds, share,
     would_have_shown,
 };
 use crate::shape::{Labels, Rated, Shape, comparisons, does_not_forward, l2_bps, rated};
@@ -86,7 +86,7 @@ pub(crate) fn verdict(comparison: &Comparison) -> String {
         },
         Verdict::CannotTell => match comparison.values_percent.len() {
             0 => "cannot tell: no usable value".into(),
-            values => format!("cannot tell from {}", several(values, "value")),
+            values => format!("cannot tell from {}", plural(values, "value")),
         },
     }
 }
@@ -112,7 +112,7 @@ pub(crate) fn control_words(control: &Comparison) -> String {
     let (Some(value), Some(ends)) = (control.difference_percent, control.interval_percent) else {
         return format!(
             "the same DUT, measured twice; {} cannot tell",
-            several(control.values_percent.len(), "usable pair")
+            plural(control.values_percent.len(), "usable pair")
         );
     };
     let judgement = match control.verdict {
@@ -134,10 +134,10 @@ pub(crate) fn windows_words(cases: &[Rated<'_>]) -> Option<String> {
     let sum = |of: fn(&Maxfwd) -> u32| cases.iter().map(|c| u64::from(of(&c.found))).sum::<u64>();
     let quiet = sum(|c| c.quiet.windows);
     let contended = sum(|c| c.contended.windows);
-    let held_up = sum(|c| c.windows_not_offered);
+    let stalled = sum(|c| c.windows_not_offered);
     let strata = cases.iter().flat_map(|c| &c.found.apart);
     let apart: u64 = strata.map(|s| u64::from(s.stratum.windows)).sum();
-    let all = quiet + contended + apart + held_up;
+    let all = quiet + contended + apart + stalled;
     let apart = match apart {
         0 => String::new(),
         windows => format!(
@@ -152,7 +152,7 @@ pub(crate) fn windows_words(cases: &[Rated<'_>]) -> Option<String> {
             counted(all, "window"),
             of_all(quiet),
             of_all(contended),
-            of_all(held_up)
+            of_all(stalled)
         )
     })
 }
@@ -160,7 +160,7 @@ pub(crate) fn windows_words(cases: &[Rated<'_>]) -> Option<String> {
 /// Returns the warnings of the run, then those of test cases and comparisons with their names.
 pub(crate) fn all_warnings(summary: &Summary) -> Vec<String> {
     let rated = rated(summary);
-    let labels = Labels::of(&rated);
+    let labels = Labels::from_cases(&rated);
     let of_cases = rated.iter().flat_map(|case| {
         let label = labels.label(case);
         case.case.warnings().map(move |w| format!("{label}: {w}"))
@@ -196,12 +196,12 @@ pub(crate) fn state_words(noise: &Noise, cases: &[Rated<'_>]) -> Option<String> 
     if others.is_empty() {
         return Some(format!("the CPUs were {of} throughout"));
     }
-    let labels = Labels::of(cases);
-    let told = |state: &MachineState| {
+    let labels = Labels::from_cases(cases);
+    let reported = |state: &MachineState| {
         let rates: Vec<String> = cases
             .iter()
             .flat_map(|case| case.found.apart.iter().map(move |stratum| (case, stratum)))
-            .filter(|(_, s)| s.is_like(&ApartStratum::of(state, s.stratum.clone())))
+            .filter(|(_, s)| s.is_like(&ApartStratum::new(state, s.stratum.clone())))
             .filter_map(|(case, s)| {
                 let pps = s.stratum.forwarding_rate_pps?;
                 Some(format!("{} {}", labels.label(case), rate(pps)))
@@ -213,7 +213,7 @@ pub(crate) fn state_words(noise: &Noise, cases: &[Rated<'_>]) -> Option<String> 
         };
         format!("{state} ({} of readings){rates}", percent(state.percent))
     };
-    let others: Vec<String> = others.iter().map(told).collect();
+    let others: Vec<String> = others.iter().map(reported).collect();
     Some(format!(
         "figures are for CPUs {of}, as in {} of readings; also {}",
         percent(of.percent),
@@ -242,15 +242,15 @@ pub(crate) fn gate_words(case: &Rated<'_>) -> Option<String> {
 /// Returns the rate of each test case in bit/s.
 pub(crate) fn l2_words(summary: &Summary) -> Option<String> {
     let all = rated(summary);
-    let labels = Labels::of(&all);
-    let told: Vec<String> = (all.iter())
+    let labels = Labels::from_cases(&all);
+    let reported: Vec<String> = (all.iter())
         .filter_map(|case| {
             let pps = case.found.forwarding_rate_pps.filter(|pps| *pps > 0.0)?;
             let bps = bits_per_second(l2_bps(case.stream, pps));
             Some(format!("{bps} at {}", labels.label(case)))
         })
         .collect();
-    (!told.is_empty()).then(|| format!("{} (frames with their FCS)", told.join("; ")))
+    (!reported.is_empty()).then(|| format!("{} (frames with their FCS)", reported.join("; ")))
 }
 
 /// Describes the IMIX estimate in one sentence.
@@ -283,12 +283,15 @@ pub(crate) fn procedure_words(summary: &Summary) -> String {
 pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
     let facts = &info.facts;
     let mut text = procedure_words(summary);
-    let repeated = |values: usize, what| (values > 0).then(|| several(values, what));
+    let repeated = |values: usize, what| (values > 0).then(|| plural(values, what));
     let most = summary.test_cases.iter().map(|case| case.iterations.len());
-    let extent = repeated(most.max().unwrap_or(0), "iteration").map(|n| match Shape::of(summary) {
-        Shape::Slices => n.replace("iteration", "rebuild"),
-        _ => format!("{} x {n}", several(summary.test_cases.len(), "test case")),
-    });
+    let extent =
+        repeated(most.max().unwrap_or(0), "iteration").map(|n| {
+            match Shape::from_summary(summary) {
+                Shape::Slices => n.replace("iteration", "rebuild"),
+                _ => format!("{} x {n}", plural(summary.test_cases.len(), "test case")),
+            }
+        });
     if let Some(extent) = extent {
         text.push_str(&format!(", {extent}"));
     }
@@ -304,7 +307,7 @@ pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
         info.seed,
         facts.kernel,
         facts.cpu_model,
-        several(facts.cpus as usize, "CPU"),
+        plural(facts.cpus as usize, "CPU"),
         if facts.virtual_machine {
             ", virtual machine"
         } else {
@@ -317,7 +320,7 @@ pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
 
 /// Explains the signs in the tables; `None` if there is no table.
 pub(crate) fn signs_words(summary: &Summary) -> Option<&'static str> {
-    match Shape::of(summary) {
+    match Shape::from_summary(summary) {
         Shape::Windows if !summary.test_cases.is_empty() => Some(
             "rate: median of the iterations; ± half of the 95 % interval of their mean (Student)",
         ),

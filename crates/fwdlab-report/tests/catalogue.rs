@@ -127,12 +127,12 @@ fn every_entry_ends_with_an_answer() {
         };
         let mut info = common::normal().info;
         info.parameters = [("question".to_owned(), campaign.question.into())].into();
-        let told = fwdlab_report::text::quick(&info, &summary);
+        let reported = fwdlab_report::text::quick(&info, &summary);
         eprintln!(
             "{name}: {}",
-            told.split("\n question").nth(1).unwrap_or_default()
+            reported.split("\n question").nth(1).unwrap_or_default()
         );
-        assert!(told.contains("\n question"), "{name}: {told}");
-        assert!(told.contains("\n answer"), "{name}: {told}");
+        assert!(reported.contains("\n question"), "{name}: {reported}");
+        assert!(reported.contains("\n answer"), "{name}: {reported}");
     }
 }

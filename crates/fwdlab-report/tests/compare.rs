@@ -318,7 +318,7 @@ fn labels_are_projected_and_filtered() {
 
 /// IPv4 and IPv6 of one archive: the smallest frames differ in size, the traffic in name.
 #[test]
-fn what_goes_along_with_the_columns_keeps_nothing_apart() {
+fn labels_that_follow_the_columns_do_not_split_rows() {
     let of = |traffic: &str, size: &str, version: &str, configuration: &str, values: &[f64]| {
         let labels = [
             ("traffic", traffic),
@@ -356,7 +356,7 @@ fn what_goes_along_with_the_columns_keeps_nothing_apart() {
 
 /// Two machines, each with two configurations: compared within each machine, never across.
 #[test]
-fn runs_stand_apart_where_each_has_something_to_compare() {
+fn runs_are_separate_if_each_has_a_comparison() {
     let of = |run: &str, configuration: &str, values: &[f64]| {
         series(&[("run", run), ("configuration", configuration)], values)
     };
@@ -586,10 +586,13 @@ fn medians_and_means_that_disagree_are_no_difference() {
     };
     let outcome = compare(&files(&[("plain", &plain), ("nat", &nat)]), &options).unwrap();
     let found = &outcome.rows[0].comparisons[0];
-    let why = found.disagreement.as_deref().unwrap();
-    assert_eq!(why, "the medians differ by -15.9 %, the means by +10.8 %");
+    let reason = found.disagreement.as_deref().unwrap();
+    assert_eq!(
+        reason,
+        "the medians differ by -15.9 %, the means by +10.8 %"
+    );
     assert!(!found.is_proven());
-    assert!(found.warnings.iter().any(|warning| warning == why));
+    assert!(found.warnings.iter().any(|warning| warning == reason));
     let options = Options {
         paired: true,
         ..options
@@ -628,7 +631,7 @@ fn a_positive_quantity_has_no_interval_below_zero() {
 /// A row is missing in a run, another could not have shown such a small difference, and in the end
 /// nothing is left.
 #[test]
-fn a_gate_that_cannot_see_does_not_pass() {
+fn an_inconclusive_gate_fails() {
     let limit = |text: &str| text.parse::<Limit>().unwrap();
     let whole = compare(&two_runs(), &options()).unwrap();
     let passes = |outcome: &Outcome, text, accept| limit(text).judge(outcome, accept).passed;
@@ -662,7 +665,7 @@ fn a_gate_that_cannot_see_does_not_pass() {
 }
 
 #[test]
-fn equivalence_is_claimed_where_it_is_proven() {
+fn equivalence_is_claimed_only_if_proven() {
     let options = Options {
         equivalence_percent: Some(2.0),
         ..options()
@@ -760,7 +763,7 @@ fn the_first_sentence_answers() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_said() {
+fn incomparable_figures_are_reported() {
     let one = compare(&files(&[("a", &HT_8)]), &options())
         .unwrap_err()
         .to_string();
@@ -785,7 +788,7 @@ fn what_cannot_be_compared_is_said() {
 
 /// 14.88 Mpps of 64-byte frames is 10 Gbit/s Ethernet: line rate = 1e10 / (84 * 8).
 #[test]
-fn line_rate_and_generator_limits_are_told() {
+fn line_rate_and_generator_limits_are_reported() {
     let labels = [("frame_size_bytes", "64"), ("configuration", "a")];
     let full = series(&labels, &[14.87e6, 14.88e6, 14.879e6, 14.88e6, 14.875e6]);
     let mut other = series(&[("frame_size_bytes", "64"), ("configuration", "b")], &HT_8);
@@ -908,12 +911,12 @@ fn check(name: &str, outcome: &Outcome) {
 }
 
 #[test]
-fn two_runs_look_so() {
+fn two_runs_are_rendered() {
     check("runs", &compare(&two_runs(), &options()).unwrap());
 }
 
 #[test]
-fn an_archive_looks_so() {
+fn an_archive_is_rendered() {
     check("archive", &compare(&archive(), &options()).unwrap());
 }
 
@@ -931,7 +934,7 @@ fn hostile_names_steer_no_terminal() {
 /// Figures from two states of a machine may differ because of other processes: the comparison
 /// warns.
 #[test]
-fn two_states_of_the_machine_are_told() {
+fn two_states_of_the_machine_are_reported() {
     let of = |name: &str, slowed: bool, ns: f64| {
         let state = MachineState {
             slowed,

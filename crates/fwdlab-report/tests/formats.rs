@@ -36,7 +36,7 @@ fn test_cases() {
 
 #[test]
 fn test_cases_without_a_result() {
-    check(&common::nothing_valid());
+    check(&common::no_valid_iteration());
 }
 
 #[test]
@@ -50,6 +50,6 @@ fn strings_from_outside() {
 }
 
 #[test]
-fn what_telemetry_explains() {
+fn explanations_from_telemetry() {
     check(&common::explained());
 }

@@ -140,7 +140,7 @@ fn strings_from_outside_stay_text() {
 }
 
 #[test]
-fn the_page_says_what_the_terminal_says() {
+fn page_and_terminal_agree() {
     for run in common::all() {
         let page = page(&run);
         let parsed = Html::parse_document(&page);
@@ -159,7 +159,7 @@ fn the_page_says_what_the_terminal_says() {
 }
 
 #[test]
-fn every_trial_is_listed_and_invalid_ones_say_why() {
+fn every_trial_is_listed_and_invalid_ones_have_a_reason() {
     let run = common::invalid();
     let page = page(&run);
     let parsed = Html::parse_document(&page);
@@ -191,7 +191,7 @@ fn every_trial_is_listed_and_invalid_ones_say_why() {
 }
 
 #[test]
-fn the_kernels_command_line_is_told_only_when_asked_for() {
+fn the_kernel_command_line_is_shown_only_on_request() {
     let run = &common::all()[0];
     let line = run.info.facts.kernel_command_line.as_deref();
     let line = line.expect("the test data has one");
@@ -211,7 +211,7 @@ fn the_kernels_command_line_is_told_only_when_asked_for() {
 /// The page shows findings with the setting to check, and the activity of the host in readable
 /// units; text from outside is escaped.
 #[test]
-fn a_page_tells_what_the_dut_did() {
+fn a_page_shows_the_activity_of_the_dut() {
     let page = page(&common::explained());
     let parsed = Html::parse_document(&page);
     let all = text(parsed.root_element());
@@ -239,7 +239,7 @@ fn a_page_tells_what_the_dut_did() {
 
 /// Without a verdict on noise, the page does not claim that the machine was quiet.
 #[test]
-fn noise_that_was_not_judged_is_no_quiet_machine() {
+fn unjudged_noise_is_not_reported_as_quiet() {
     let mut run = common::one_case();
     assert!(page(&run).contains("machine quiet enough"));
     run.summary.noise.not_judged = true;
@@ -250,7 +250,7 @@ fn noise_that_was_not_judged_is_no_quiet_machine() {
 /// A single test case is shown open; of a few the first is open; of many none is. Each has a
 /// heading, and nothing is left out.
 #[test]
-fn what_the_dut_did_in_many_cases_is_folded() {
+fn the_activity_of_the_dut_in_many_cases_is_folded() {
     for (cases, open) in [(1, None), (2, Some(1)), (3, Some(1)), (4, Some(0))] {
         let mut run = common::explained();
         let case = run.summary.test_cases.remove(0);

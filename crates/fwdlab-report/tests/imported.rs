@@ -185,9 +185,13 @@ fn families_and_configurations_of_an_archive() {
     let Plot::Rows(rows) = &chart.plot else {
         panic!("{chart:?}");
     };
-    let told: Vec<String> = rows.rows.iter().map(|row| row.spoken()).collect();
+    let reported: Vec<String> = rows
+        .rows
+        .iter()
+        .map(|row| row.screen_reader_text())
+        .collect();
     assert_eq!(
-        told,
+        reported,
         [
             "vlan-no-hw, IPv4: 8.018 Mpps, 8.007 Mpps to 8.075 Mpps",
             "IPv6: 6.701 Mpps, 6.682 Mpps to 6.717 Mpps",

@@ -1,7 +1,7 @@
 //! Tests of reports in every format: states in cells, sentences from figures, escaping of text from
 //! outside.
 //!
-//! Start with [`words_from_outside_stay_words_in_every_format`].
+//! Start with [`foreign_text_is_escaped_in_every_format`].
 
 use crate::common;
 
@@ -107,7 +107,7 @@ fn two_ramps(names: [&str; 2]) -> common::Run {
 const BAD: &str = "</style><script>alert('1')</script>\"' & | `x` $(y) % \\ ]]> \u{1b}[2J\né";
 
 #[test]
-fn words_from_outside_stay_words_in_every_format() {
+fn foreign_text_is_escaped_in_every_format() {
     let ramped = two_ramps([BAD, "plain"]);
     let hostile = common::hostile();
     let runs = [
@@ -203,7 +203,7 @@ fn words_from_outside_stay_words_in_every_format() {
 }
 
 #[test]
-fn cells_say_why_they_have_no_figure_or_a_doubtful_one() {
+fn cells_without_a_reliable_figure_have_a_reason() {
     // one device forwards less under a higher load
     let own = two_ramps(["steady", "collapses"]);
     let text = markdown::summary(&own.info, &own.summary);
@@ -235,7 +235,7 @@ fn cells_say_why_they_have_no_figure_or_a_doubtful_one() {
 #[test]
 fn sentences_are_made_from_figures() {
     let own = two_ramps(["a", "b"]);
-    let told = |own: &common::Run| {
+    let reported = |own: &common::Run| {
         let all = executive::sentences(&own.info, &own.summary);
         let all = all
             .iter()
@@ -244,14 +244,14 @@ fn sentences_are_made_from_figures() {
     };
     // 1 Mpps of 1.202 Mpps, which is 1 Gbit/s with 84 bytes per frame and 20 between frames
     let said = "a: line rate of 1 Gbit/s missed by 201.9 kpps, 83.2 % of it reached";
-    assert!(told(&own).contains(said), "{}", told(&own));
+    assert!(reported(&own).contains(said), "{}", reported(&own));
     let mut own = own;
     own.info.facts.link = Some("832 Mbit/s".into());
     let said = "Line rate of 832 Mbit/s reached: a; b";
-    assert!(told(&own).contains(said), "{}", told(&own));
+    assert!(reported(&own).contains(said), "{}", reported(&own));
     // without a link there is no line rate
     own.info.facts.link = None;
-    assert!(!told(&own).contains("ine rate"), "{}", told(&own));
+    assert!(!reported(&own).contains("ine rate"), "{}", reported(&own));
 
     // one CPU only if that is known, and every sentence has its evidence
     let mut own = common::normal();
@@ -265,34 +265,34 @@ fn sentences_are_made_from_figures() {
         })
         .into();
     assert!(
-        told(&own).contains("At 64 bytes it forwards "),
+        reported(&own).contains("At 64 bytes it forwards "),
         "{}",
-        told(&own)
+        reported(&own)
     );
     own.info
         .parameters
         .insert("dut_cpus".into(), vec![1].into());
-    let text = told(&own);
+    let text = reported(&own);
     assert!(text.contains("At 64 bytes one CPU forwards "), "{text}");
     let evidence = format!("with 2,000 flows (64B-1, 64B-2000 of run {})", own.info.id);
     assert!(text.contains(&evidence), "{text}");
     // a simulated DUT has no CPUs
     own.info.facts.engine = "sim: nothing is sent".into();
-    assert!(!told(&own).contains("CPU"), "{}", told(&own));
+    assert!(!reported(&own).contains("CPU"), "{}", reported(&own));
 
     // slices are differences already: there are no differences of them
-    let text = told(&common::ten_configurations());
+    let text = reported(&common::ten_configurations());
     assert!(text.contains("8 proven slower, 1 proven faster"), "{text}");
     assert!(!text.contains("beside"), "{text}");
 
     // energy only if a meter was read
     let mut own = common::explained();
-    let text = told(&own);
+    let text = reported(&own);
     assert!(text.contains("a frame took 42.0 uJ by package-0"), "{text}");
     for one in &mut own.summary.test_cases[0].iterations {
         one.telemetry = None;
     }
-    assert!(!told(&own).contains(" uJ "), "{}", told(&own));
+    assert!(!reported(&own).contains(" uJ "), "{}", reported(&own));
 }
 
 /// A campaign of these configurations at 64 and 512 bytes, each with its forwarding rates in kpps.
@@ -320,21 +320,21 @@ fn matrix(rows: &[(&str, [f64; 2])]) -> common::Run {
 }
 
 #[test]
-fn systems_stand_beside_the_reference_under_every_condition() {
+fn systems_are_compared_with_the_reference_under_every_condition() {
     let mut own = matrix(&[
         ("nat", [500.0, 450.0]),
         ("plain", [1000.0, 900.0]),
         ("same", [1000.0, 900.0]),
         ("broken", [0.0, 0.0]),
     ]);
-    for (at, why, kind) in [
+    for (at, reason, kind) in [
         (6, "panic", NoResult::DidNotBoot),
         (7, "the link went down", NoResult::Failed),
     ] {
         let case = &mut own.summary.test_cases[at];
         case.figures.clear();
         for one in &mut case.iterations {
-            one.failure = Some(why.into());
+            one.failure = Some(reason.into());
             one.no_result = kind;
             one.outcomes.clear();
         }
@@ -498,7 +498,7 @@ fn tips_are_numbered_and_have_evidence_and_lines_to_copy() {
 }
 
 #[test]
-fn firewalls_beside_each_other_come_with_a_warning() {
+fn several_firewalls_come_with_a_warning() {
     let warned = |names: &[&str]| {
         let mut own = common::normal();
         let case = own.summary.test_cases[0].clone();
@@ -543,7 +543,7 @@ fn ramps_of_several_devices_share_a_graph() {
 }
 
 #[test]
-fn address_families_stand_beside_each_other() {
+fn address_families_are_in_adjacent_columns() {
     let mut own = matrix(&[("plain", [1000.0, 900.0]), ("nat", [500.0, 450.0])]);
     for case in &mut own.summary.test_cases.clone() {
         // the smallest frames of IPv6 are longer
@@ -562,17 +562,24 @@ fn address_families_stand_beside_each_other() {
     let Plot::Rows(rows) = &chart.plot else {
         panic!("{chart:?}");
     };
-    let told: Vec<String> = rows.rows.iter().map(|row| row.spoken()).collect();
-    assert_eq!(told.len(), 8, "{told:?}");
+    let reported: Vec<String> = rows
+        .rows
+        .iter()
+        .map(|row| row.screen_reader_text())
+        .collect();
+    assert_eq!(reported.len(), 8, "{reported:?}");
     assert_eq!(
-        told[0],
+        reported[0],
         "smallest frames, plain, IPv4, 64 B: 1.000 Mpps, 999.0 kpps to 1.001 Mpps"
     );
     assert!(
-        told[1].starts_with("IPv6, 84 B: 900.2 kpps, 899.1 kpps to 900.9 kpps"),
-        "{told:?}"
+        reported[1].starts_with("IPv6, 84 B: 900.2 kpps, 899.1 kpps to 900.9 kpps"),
+        "{reported:?}"
     );
-    assert!(told[2].starts_with("512 B, plain, IPv4"), "{told:?}");
+    assert!(
+        reported[2].starts_with("512 B, plain, IPv4"),
+        "{reported:?}"
+    );
     // in every format, and once
     let all = charts(&[run(&own)]);
     assert_eq!(all.iter().filter(|one| one.name == "families").count(), 1);
@@ -749,7 +756,7 @@ fn cores_are_judged_by_their_speed_up() {
 /// A model that does not fit the points does not have a single cost: each stretch has its own, in
 /// the answer and in the table.
 #[test]
-fn a_cost_that_is_no_line_says_so() {
+fn a_nonlinear_cost_is_reported() {
     let mut own = two_ramps(["a", "b"]);
     own.summary.procedure = "sweep".into();
     own.summary.test_cases.truncate(1);
@@ -782,10 +789,10 @@ fn a_cost_that_is_no_line_says_so() {
 
 /// Exit code 5 is explained in the first line and below it.
 #[test]
-fn a_test_case_that_is_too_noisy_is_told_with_its_reason() {
+fn a_test_case_that_is_too_noisy_has_a_reason() {
     let mut own = two_ramps(["a", "b"]);
-    let why = "loss begins: known only to \u{b1}41 %";
-    own.summary.test_cases[0].doubt = Some(why.into());
+    let reason = "loss begins: known only to \u{b1}41 %";
+    own.summary.test_cases[0].doubt = Some(reason.into());
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = words(text::with_charts(&run(&own)));
     let page = html::page(&own.info, &own.summary, &[], &[], &[], ShownFacts::Brief);
@@ -796,6 +803,6 @@ fn a_test_case_that_is_too_noisy_is_told_with_its_reason() {
     ] {
         let said = said.replace('\u{a0}', " ");
         assert!(said.contains("Too noisy to tell: a, loss begins"), "{said}");
-        assert!(said.contains(why), "{said}");
+        assert!(said.contains(reason), "{said}");
     }
 }

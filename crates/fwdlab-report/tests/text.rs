@@ -52,7 +52,7 @@ fn invalid_trials() {
 
 #[test]
 fn no_valid_trial_at_all() {
-    check(common::nothing_valid());
+    check(common::no_valid_iteration());
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn states_of_the_machine_are_named() {
         windows: 140,
         forwarding_rate_pps: Some(498e3),
     };
-    let apart = ApartStratum::of(&run.summary.noise.states[1], stratum);
+    let apart = ApartStratum::new(&run.summary.noise.states[1], stratum);
     match &mut run.summary.test_cases[0].outcomes[0].found {
         Found::Maxfwd(found) => found.apart = vec![apart],
         other => panic!("{other:?}"),
@@ -184,7 +184,7 @@ fn states_of_the_machine_are_named() {
 
 /// Without root there is a figure, and the first line warns about it.
 #[test]
-fn the_headline_says_that_there_was_no_root() {
+fn the_headline_mentions_missing_root() {
     let mut run = common::one_case();
     let head = |run: &Run| {
         let text = fwdlab_report::text::quick(&run.info, &run.summary);
@@ -203,6 +203,6 @@ fn the_headline_says_that_there_was_no_root() {
 }
 
 #[test]
-fn what_telemetry_explains() {
+fn explanations_from_telemetry() {
     check(common::explained());
 }

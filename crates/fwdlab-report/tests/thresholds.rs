@@ -154,7 +154,7 @@ fn toml_of(keys: &str) -> Threshold {
 }
 
 #[test]
-fn a_gate_that_cannot_see_does_not_pass() {
+fn an_inconclusive_gate_fails() {
     let two: &[f64] = &[1e6, 1.01e6];
     for values in [[&MILLION[..], two], [&MILLION[..], &[]]] {
         let own = rates(values);

@@ -28,7 +28,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; s
 const COOKIE_NAME: &str = "fwdlab_session";
 
 /// Applies to every request and every answer.
-pub async fn everyone(
+pub async fn apply_headers(
     State(shared): State<Arc<Shared>>,
     request: Request,
     next: Next,

@@ -36,7 +36,7 @@ pub async fn icon() -> StatusCode {
 }
 
 /// Handles all other paths.
-pub async fn nothing() -> Refusal {
+pub async fn not_found() -> Refusal {
     Refusal::missing("there is nothing at this address")
 }
 

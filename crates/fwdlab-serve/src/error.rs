@@ -20,10 +20,10 @@ pub enum ServeError {
         source: io::Error,
     },
     /// A file cannot be read or written.
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}", path.display())]
     File {
         /// What was tried.
-        what: &'static str,
+        action: &'static str,
         /// The file.
         path: PathBuf,
         /// The system's answer.
@@ -56,12 +56,12 @@ pub enum ServeError {
 pub struct Refusal(pub StatusCode, pub String);
 
 impl Refusal {
-    pub fn wrong(why: impl Into<String>) -> Refusal {
-        Refusal(StatusCode::BAD_REQUEST, why.into())
+    pub fn wrong(reason: impl Into<String>) -> Refusal {
+        Refusal(StatusCode::BAD_REQUEST, reason.into())
     }
 
-    pub fn missing(why: impl Into<String>) -> Refusal {
-        Refusal(StatusCode::NOT_FOUND, why.into())
+    pub fn missing(reason: impl Into<String>) -> Refusal {
+        Refusal(StatusCode::NOT_FOUND, reason.into())
     }
 }
 

@@ -12,7 +12,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
-use crate::places::{Entered, Places, Watched};
+use crate::places::{ConnectionSlot, Places, TimedConnection};
 use crate::tls::Tls;
 
 /// A connection is closed if the handshake takes longer.
@@ -55,10 +55,10 @@ pub async fn serve(listener: TcpListener, tls: Option<Tls>, router: Router) {
 }
 
 /// Serves one connection until it ends for any reason.
-async fn one(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, place: Entered) {
+async fn one(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, place: ConnectionSlot) {
     let connection = place.connection.clone();
     let answers = TowerToHyperService::new(router.layer(Extension(connection.clone())));
-    let stream = TokioIo::new(Watched::new(stream, connection.clone()));
+    let stream = TokioIo::new(TimedConnection::new(stream, connection.clone()));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(QUESTION);
     tokio::select! {

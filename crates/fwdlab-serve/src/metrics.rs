@@ -12,7 +12,7 @@ use fwdlab_model::event::EventKind;
 use fwdlab_model::result::RunState;
 use fwdlab_store::Follower;
 
-use crate::api::apart;
+use crate::api::run_blocking;
 use crate::api::trend::family;
 use crate::error::Refusal;
 use crate::server::Shared;
@@ -22,7 +22,7 @@ const TAIL_BYTES: u64 = 256 << 10;
 
 /// Handles the request.
 pub async fn all(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
-    let text = apart(move || {
+    let text = run_blocking(move || {
         let mut states: BTreeMap<String, u32> = BTreeMap::new();
         let mut running = String::new();
         let all = fwdlab_store::list(&shared.runs)?;

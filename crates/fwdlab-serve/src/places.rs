@@ -89,13 +89,13 @@ impl Connection {
 }
 
 /// A connection's place, released when dropped.
-pub struct Entered {
+pub struct ConnectionSlot {
     places: Arc<Places>,
     /// The connection.
     pub connection: Arc<Connection>,
 }
 
-impl Drop for Entered {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut all = lock(&self.places.connections);
         all.retain(|one| !Arc::ptr_eq(one, &self.connection));
@@ -109,7 +109,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Places {
     /// Adds a connection. If there is no room, closes the one that has waited or read nothing for
     /// the longest time; `None` if there is none.
-    pub fn enter(self: &Arc<Places>, from: IpAddr) -> Option<Entered> {
+    pub fn enter(self: &Arc<Places>, from: IpAddr) -> Option<ConnectionSlot> {
         let mut all = lock(&self.connections);
         let of_peer = all.iter().filter(|one| one.from == from).count();
         if all.len() >= MOST || of_peer >= MOST_OF_PEER {
@@ -125,7 +125,7 @@ impl Places {
             close: Notify::new(),
         });
         all.push(connection.clone());
-        Some(Entered {
+        Some(ConnectionSlot {
             places: self.clone(),
             connection,
         })
@@ -143,8 +143,8 @@ impl Places {
             answers.waiting.push(send);
             receive
         };
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
             if let Ok(place) = timeout(STALLED, &mut next).await {
                 let mut place = place.ok()?;
                 place.belongs_to(connection);
@@ -226,8 +226,8 @@ pub async fn answered(
     next: Next,
 ) -> Response {
     let Some(place) = places.answer(&connection).await else {
-        let why = "this server has too many requests; try again in some seconds";
-        let mut busy = Refusal(StatusCode::SERVICE_UNAVAILABLE, why.into()).into_response();
+        let reason = "this server has too many requests; try again in some seconds";
+        let mut busy = Refusal(StatusCode::SERVICE_UNAVAILABLE, reason.into()).into_response();
         let headers = busy.headers_mut();
         headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
         return busy;
@@ -287,7 +287,7 @@ impl HttpBody for Pieces {
 }
 
 /// A stream that fails if the other end reads nothing for too long.
-pub struct Watched<S> {
+pub struct TimedConnection<S> {
     stream: S,
     connection: Arc<Connection>,
     patience: Pin<Box<Sleep>>,
@@ -295,9 +295,9 @@ pub struct Watched<S> {
     is_waiting: bool,
 }
 
-impl<S> Watched<S> {
-    pub fn new(stream: S, connection: Arc<Connection>) -> Watched<S> {
-        Watched {
+impl<S> TimedConnection<S> {
+    pub fn new(stream: S, connection: Arc<Connection>) -> TimedConnection<S> {
+        TimedConnection {
             stream,
             connection,
             patience: Box::pin(sleep(WRITE)),
@@ -307,7 +307,7 @@ impl<S> Watched<S> {
 
     /// Records the result of an attempt to write. Having nothing to write is not a sign of a
     /// reading client.
-    fn looked<T>(
+    fn record_io<T>(
         &mut self,
         context: &mut Context<'_>,
         done: Poll<io::Result<T>>,
@@ -329,7 +329,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedConnection<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -339,7 +339,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedConnection<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -349,16 +349,16 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         if matches!(written, Poll::Ready(Ok(1..))) {
             *self.connection.lock() = None;
         }
-        self.looked(context, written)
+        self.record_io(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.looked(context, flushed)
+        self.record_io(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let ended = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.looked(context, ended)
+        self.record_io(context, ended)
     }
 }

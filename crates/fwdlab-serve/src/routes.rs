@@ -42,7 +42,7 @@ pub fn all(shared: Arc<Shared>) -> Router {
         .layer(from_fn_with_state(shared.clone(), access::changes));
     open.merge(read)
         .merge(change)
-        .fallback(assets::nothing)
-        .layer(from_fn_with_state(shared.clone(), access::everyone))
+        .fallback(assets::not_found)
+        .layer(from_fn_with_state(shared.clone(), access::apply_headers))
         .with_state(shared)
 }

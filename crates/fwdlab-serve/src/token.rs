@@ -22,7 +22,7 @@ pub fn new_token() -> Result<String, ServeError> {
     let mut bytes = [0; BYTES];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
     read.map_err(|source| ServeError::File {
-        what: "read",
+        action: "read",
         path: path.to_owned(),
         source,
     })?;
@@ -36,7 +36,7 @@ pub fn new_token() -> Result<String, ServeError> {
 pub fn token_of_file(path: &Path) -> Result<String, ServeError> {
     let cannot = |what| {
         move |source| ServeError::File {
-            what,
+            action: what,
             path: path.to_owned(),
             source,
         }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_is_the_same() {
+    fn only_equal_tokens_match() {
         for (a, b, expect) in [
             ("abc", "abc", true),
             ("abc", "abd", false),

@@ -30,8 +30,9 @@ fn served_with(runs: &Path, report: Page) -> SocketAddr {
         certificate: None,
         report,
         charts: |run| {
-            let of =
-                |summary| fwdlab_report::chart::of(&run.info, summary, &run.trials, &run.rebuilds);
+            let of = |summary| {
+                fwdlab_report::chart::charts(&run.info, summary, &run.trials, &run.rebuilds)
+            };
             run.summary.as_ref().map(of).unwrap_or_default()
         },
         allowance: 0.0,
@@ -155,7 +156,7 @@ impl Following {
 }
 
 #[test]
-fn history_comes_first_then_what_happens_and_who_comes_back_misses_nothing() {
+fn history_precedes_live_events_and_a_reconnect_misses_nothing() {
     let (dir, mut writer) = live(&["one", "two"]);
     let to = served(dir.path());
     let mut first = Following::from(to, "");
@@ -180,10 +181,10 @@ fn history_comes_first_then_what_happens_and_who_comes_back_misses_nothing() {
 }
 
 #[test]
-fn runs_are_changed_by_who_has_the_token_only() {
+fn runs_are_changed_only_with_the_token() {
     let (dir, writer) = live(&[]);
     let to = served(dir.path());
-    let mut requests = Requests::of(&dir.path().join(ID));
+    let mut requests = Requests::open(&dir.path().join(ID));
     let pause = r#"{"request": "pause"}"#;
     assert_eq!(post(to, "", pause), 401);
     assert_eq!(
@@ -242,7 +243,7 @@ fn foreign_names_and_paths_lead_nowhere() {
 }
 
 #[test]
-fn runs_are_listed_and_shown_without_what_is_private() {
+fn runs_are_listed_and_shown_without_private_data() {
     let (dir, writer) = live(&["one"]);
     let to = served(dir.path());
     let all = get(to, "/api/runs?q=bed:rack*%20state:running");
@@ -272,7 +273,7 @@ fn runs_are_listed_and_shown_without_what_is_private() {
 }
 
 #[test]
-fn who_says_half_a_word_is_let_go() {
+fn a_client_with_an_incomplete_request_is_disconnected() {
     let (dir, writer) = live(&[]);
     let to = served(dir.path());
     let mut silent = TcpStream::connect(to).unwrap();
@@ -296,7 +297,7 @@ fn who_says_half_a_word_is_let_go() {
 /// More clients than there are places, none of which reads: one of them is dropped for a client
 /// that does.
 #[test]
-fn who_does_not_read_keeps_nobody_from_an_answer() {
+fn a_client_that_does_not_read_does_not_block_others() {
     const LARGE: usize = 8 << 20;
     let (dir, writer) = live(&[]);
     let to = served_with(dir.path(), |_| Some("x".repeat(LARGE)));

@@ -61,7 +61,7 @@ pub fn partition(series: &[Sample]) -> Option<Partition> {
     let unit = if max > 0.0 { max / MAX } else { 1.0 };
     let moments: Vec<Moments> = series
         .iter()
-        .map(|sample| Moments::of(sample, unit))
+        .map(|sample| Moments::new(sample, unit))
         .collect();
 
     // best[j]: the best description of the first j elements.
@@ -135,7 +135,7 @@ impl Moments {
         squares: 0.0,
     };
 
-    fn of(sample: &Sample, unit: f64) -> Self {
+    fn new(sample: &Sample, unit: f64) -> Self {
         let one = |value: &f64| Self {
             n: 1.0,
             mean: value / unit,

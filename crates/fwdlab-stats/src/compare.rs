@@ -322,7 +322,7 @@ fn by_identity(reference: &Sample, other: &Sample) -> Comparison {
         }),
         detectable: Some(0.0),
         detectable_percent: comparison.difference_percent.map(|_| 0.0),
-        verdict: Verdict::of(interval),
+        verdict: Verdict::from_interval(interval),
         ..comparison
     }
 }
@@ -360,7 +360,7 @@ fn by_means(reference: &Sample, other: &Sample, test: Test, confidence: Confiden
         p_value: Some(student::two_sided_p(comparison.difference / error, df)),
         detectable: Some(detectable),
         detectable_percent: (m1 != 0.0).then(|| 100.0 * detectable / m1.abs()),
-        verdict: Verdict::of(interval),
+        verdict: Verdict::from_interval(interval),
         ..comparison
     }
 }
@@ -433,7 +433,7 @@ fn contradictions(
         });
         let spread = too_few
             .is_none()
-            .then(|| Warning::of_spread(sample))
+            .then(|| Warning::spread_warning(sample))
             .flatten();
         too_few
             .into_iter()
@@ -461,7 +461,7 @@ impl fmt::Display for Test {
 
 impl Verdict {
     /// The verdict that follows from an interval of the difference.
-    pub(crate) fn of(interval: Interval) -> Self {
+    pub(crate) fn from_interval(interval: Interval) -> Self {
         if interval.low > 0.0 {
             Self::Greater
         } else if interval.high < 0.0 {
@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn small_or_constant_samples_are_told() {
+    fn small_or_constant_samples_are_reported() {
         let warned = |a: &[f64], b: &[f64], assumption| {
             let c = compare(&sample(a), &sample(b), assumption, Confidence::P95);
             c.warnings
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_chosen_when_the_data_ask_for_them() {
+    fn ranks_are_chosen_if_the_data_require_them() {
         let plain = sample(&[100.0, 101.0, 99.0, 100.5, 99.5]);
         let outlier = sample(&[95.0, 96.0, 94.5, 95.5, 300.0]);
         let modes = sample(&[90.0, 90.1, 80.0, 80.1, 80.05]);
@@ -872,7 +872,7 @@ mod tests {
             );
             let (i, d) = (c.interval_percent.unwrap(), c.difference_percent.unwrap());
             assert!(i.low >= -100.0 && i.contains(d), "{c:?}");
-            assert_eq!(Verdict::of(i), c.verdict, "{c:?}");
+            assert_eq!(Verdict::from_interval(i), c.verdict, "{c:?}");
         }
     }
 

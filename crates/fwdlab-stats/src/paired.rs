@@ -143,7 +143,7 @@ pub fn compare_pairs(
     outcome.spread_percent = Some(percent(stdev));
     outcome.detectable_percent = Some(percent(detectable) + percent(allowance));
     outcome.p_value = Some(p_value);
-    outcome.verdict = match Verdict::of(interval) {
+    outcome.verdict = match Verdict::from_interval(interval) {
         // With ties the test and the interval of ranks may disagree; the test decides.
         _ if ranks && p_value > alpha => Verdict::NoDifference,
         _ if ranks && centre > 0.0 => Verdict::Greater,
@@ -276,7 +276,7 @@ mod tests {
     /// A difference that is proven without an allowance is not proven if the interval reaches into
     /// it.
     #[test]
-    fn an_allowance_takes_its_part() {
+    fn an_allowance_widens_the_interval() {
         let sample = Sample::new([0.0030, 0.0031, 0.0029, 0.0030, 0.0032, 0.0028]).unwrap();
         for assumption in [Assumption::Normal, Assumption::Nothing] {
             let by = |allowance| compare_pairs(&sample, assumption, allowance, Confidence::P95);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn equivalence_of_what_takes_turns() {
+    fn equivalence_of_alternating_measurements() {
         let sample = Sample::new([0.001, -0.002, 0.003, 0.0, -0.001, 0.002]).unwrap();
         let verdict = |margin| {
             equivalence_of_pairs(&sample, margin, Assumption::Normal, 0.0, Confidence::P95).verdict

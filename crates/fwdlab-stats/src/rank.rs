@@ -35,7 +35,7 @@ pub fn rank_sum(reference: &Sample, other: &Sample, confidence: Confidence) -> R
     pool.extend(y.iter().map(|v| (*v, true)));
     pool.sort_by(|a, b| a.0.total_cmp(&b.0));
     let values: Vec<f64> = pool.iter().map(|(value, _)| *value).collect();
-    let ranks = Ranks::of(&values);
+    let ranks = Ranks::new(&values);
     let observed: usize = pool
         .iter()
         .zip(&ranks.doubled)
@@ -103,7 +103,7 @@ fn shift_between(
     let pairs = x.len() * y.len();
     // both indices only increase from x to x and y to y, because no difference grows with x
     let split_at = |d: f64| {
-        let (mut paired, mut split) = (0, Parted::default());
+        let (mut paired, mut split) = (0, SplitValues::default());
         for x in x {
             paired += y[paired..].iter().take_while(|y| *y - x <= d).count();
             let (below, above) = y.split_at(paired);
@@ -147,7 +147,7 @@ pub fn signed_rank(differences: &Sample, confidence: Confidence) -> RankTest {
         .collect();
     nonzero.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
     let sizes: Vec<f64> = nonzero.iter().map(|d| d.abs()).collect();
-    let ranks = Ranks::of(&sizes);
+    let ranks = Ranks::new(&sizes);
     let observed: usize = nonzero
         .iter()
         .zip(&ranks.doubled)
@@ -174,7 +174,7 @@ pub fn signed_rank(differences: &Sample, confidence: Confidence) -> RankTest {
     let (mean, variance) = moments(n as f64);
     let averages = n * (n + 1) / 2;
     let split_at = |d: f64| {
-        let (mut end, mut split) = (n, Parted::default());
+        let (mut end, mut split) = (n, SplitValues::default());
         for i in 0..n {
             let average = |j: usize| x[i].midpoint(x[j]);
             while end > i && average(end - 1) > d {
@@ -235,7 +235,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn of(ascending: &[f64]) -> Self {
+    fn new(ascending: &[f64]) -> Self {
         let mut doubled = Vec::with_capacity(ascending.len());
         let mut tie_term = 0.0;
         for group in ascending.chunk_by(|a, b| a == b) {
@@ -344,7 +344,7 @@ fn critical(
 
 /// The values split at a number.
 #[derive(Debug, Clone, Copy)]
-struct Parted {
+struct SplitValues {
     /// The number of values at or below it.
     at_most: usize,
     /// The largest of them.
@@ -353,7 +353,7 @@ struct Parted {
     above: f64,
 }
 
-impl Default for Parted {
+impl Default for SplitValues {
     fn default() -> Self {
         Self {
             at_most: 0,
@@ -363,7 +363,7 @@ impl Default for Parted {
     }
 }
 
-impl Parted {
+impl SplitValues {
     /// Adds `at_most` values and updates the nearest ones.
     fn add(&mut self, at_most: usize, below: Option<f64>, above: Option<f64>) {
         self.at_most += at_most;
@@ -390,7 +390,7 @@ struct Ordered<P, B> {
     listed: (usize, Vec<f64>),
 }
 
-impl<P: Fn(f64) -> Parted, B: Fn(f64, f64) -> Vec<f64>> Ordered<P, B> {
+impl<P: Fn(f64) -> SplitValues, B: Fn(f64, f64) -> Vec<f64>> Ordered<P, B> {
     /// A set of `all` values from `range.0` to `range.1`.
     fn new(range: (f64, f64), all: usize, few: usize, split_at: P, between: B) -> Self {
         Self {
@@ -438,7 +438,7 @@ impl<P: Fn(f64) -> Parted, B: Fn(f64, f64) -> Vec<f64>> Ordered<P, B> {
                 _ => (low >> 1) + (high >> 1) + (low & high & 1),
             };
             step += 1;
-            let Parted {
+            let SplitValues {
                 at_most,
                 below,
                 above,
@@ -490,11 +490,11 @@ mod tests {
         values: &'a [f64],
         few: usize,
         parted: &'a std::cell::Cell<u32>,
-    ) -> Ordered<impl Fn(f64) -> Parted + 'a, impl Fn(f64, f64) -> Vec<f64> + 'a> {
+    ) -> Ordered<impl Fn(f64) -> SplitValues + 'a, impl Fn(f64, f64) -> Vec<f64> + 'a> {
         let split_at = move |d: f64| {
             parted.set(parted.get() + 1);
             let at = values.partition_point(|v| *v <= d);
-            let mut split = Parted::default();
+            let mut split = SplitValues::default();
             split.add(
                 at,
                 at.checked_sub(1).map(|i| values[i]),

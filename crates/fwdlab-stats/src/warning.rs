@@ -46,7 +46,7 @@ pub enum Warning {
         /// Number of values far from the others.
         n: usize,
         /// Number of all values.
-        of: usize,
+        out_of: usize,
         /// Index of the farthest value in the order of measurement, from 0.
         index: usize,
         /// The farthest value.
@@ -97,7 +97,7 @@ impl Warning {
     }
 
     /// Returns the warning about size or spread of a sample, if there is one.
-    pub(crate) fn of_spread(sample: &Sample) -> Option<Self> {
+    pub(crate) fn spread_warning(sample: &Sample) -> Option<Self> {
         let n = sample.n();
         if n > 1 && sample.variance() == Some(0.0) {
             let value = sample.median();
@@ -160,7 +160,7 @@ fn outliers(sample: &Sample) -> Vec<Warning> {
     match farthest {
         Some(&(index, value)) if far.len() > MOST_NAMED => vec![Warning::Outliers {
             n: far.len(),
-            of: sample.n(),
+            out_of: sample.n(),
             index,
             value,
         }],
@@ -241,7 +241,7 @@ impl fmt::Display for Warning {
             }
             Self::Outliers {
                 n,
-                of,
+                out_of: of,
                 index,
                 value,
             } => {

@@ -3,7 +3,7 @@
 //! Standard output, standard error and exit code must all agree; where the original crashes, ours
 //! must refuse. Without the program, the test prints what it skipped and why.
 
-use crate::generated::{Case, Dice, PROGRAM, Tally, case, clear, line, theirs};
+use crate::generated::{Case, Dice, PROGRAM, Tally, case, clear, line, reference_output};
 use fwdlab_stats::ministat::{Arguments, Model, Report, report, run};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -46,10 +46,16 @@ fn same_bytes_as_debian() {
             Err(refusal) => refusal.clone(),
         };
         let what = format!("case {seed}: ministat {}", line(&case));
-        tally.judge(&what, &ours, theirs(&case, directory).as_ref(), || {
-            let report: Report = report(parsed.as_ref().unwrap(), open(&case, directory)).unwrap();
-            report.sets
-        });
+        tally.judge(
+            &what,
+            &ours,
+            reference_output(&case, directory).as_ref(),
+            || {
+                let report: Report =
+                    report(parsed.as_ref().unwrap(), open(&case, directory)).unwrap();
+                report.sets
+            },
+        );
         clear(directory);
     }
     println!("{CASES} cases: {tally:?}");

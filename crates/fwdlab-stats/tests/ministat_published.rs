@@ -182,7 +182,7 @@ fn generations_differ_in_messages() {
 }
 
 #[test]
-fn what_crashes_the_original_is_refused() {
+fn input_that_crashes_the_original_is_refused() {
     let refusal = |arguments: &[&str], files: &[(&str, &str)]| {
         let output = ministat(Model::Freebsd, arguments, files);
         assert_eq!(

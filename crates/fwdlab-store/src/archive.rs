@@ -2,7 +2,7 @@
 //!
 //! An import extracts all runs or none, and moves them into place only after their contents were
 //! verified. Archives may come from anybody, so only regular files in directories of runs are
-//! extracted. Start with [`export`] and [`take_in`].
+//! extracted. Start with [`export`] and [`import_runs`].
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -19,8 +19,8 @@ use tar::{Archive, Builder, Entry, EntryType, Header};
 
 use crate::error::StoreError;
 use crate::files::{
-    CHECKSUMS, LABELS, NEW_PREFIX, REQUESTS, RUN, is_locked, is_taken, remove_tree, stays_inside,
-    sync_tree,
+    CHECKSUMS, LABELS, NEW_PREFIX, REQUESTS, RUN, is_locked, is_relative_inside, is_taken,
+    remove_tree, sync_tree,
 };
 use crate::{StoredRun, brief, load, regular, seal};
 
@@ -106,12 +106,12 @@ pub fn export(
 /// # Errors
 /// [`StoreError::BadArchive`], [`StoreError::IdTaken`] if such a run exists,
 /// [`StoreError::System`].
-pub fn take_in(root: &Path, from: impl Read, file: &Path) -> Result<Vec<PathBuf>, StoreError> {
+pub fn import_runs(root: &Path, from: impl Read, file: &Path) -> Result<Vec<PathBuf>, StoreError> {
     fs::create_dir_all(root).map_err(StoreError::system("create", root))?;
     let mut staged = Staged::default();
-    let bad = |why: String| StoreError::BadArchive {
+    let bad = |cause: String| StoreError::BadArchive {
         path: file.to_owned(),
-        why,
+        reason: cause,
     };
     let unreadable = |error: io::Error| bad(format!("it cannot be read: {error}"));
     let limits = Rc::new(Limits::default());
@@ -128,7 +128,7 @@ pub fn take_in(root: &Path, from: impl Read, file: &Path) -> Result<Vec<PathBuf>
         let run = path.split('/').next().unwrap_or_default().to_owned();
         match entry.header().entry_type() {
             EntryType::Directory => continue,
-            EntryType::Regular if is_of_run(&path) => {}
+            EntryType::Regular if is_run_path(&path) => {}
             EntryType::Regular => {
                 return Err(bad(format!(
                     "`{}` is no file of a run",
@@ -136,8 +136,8 @@ pub fn take_in(root: &Path, from: impl Read, file: &Path) -> Result<Vec<PathBuf>
                 )));
             }
             _ => {
-                let why = format!("`{}` is no regular file", path.escape_debug());
-                return Err(bad(why));
+                let cause = format!("`{}` is no regular file", path.escape_debug());
+                return Err(bad(cause));
             }
         }
         limits.part.set(entry.size());
@@ -157,8 +157,8 @@ pub fn take_in(root: &Path, from: impl Read, file: &Path) -> Result<Vec<PathBuf>
                 newer @ StoreError::Newer { .. } => newer,
                 error => bad(format!("{run} cannot be read: {error}")),
             })?;
-        if let Some(why) = amiss(&stored) {
-            return Err(bad(format!("{run} is not as it was written: {why}")));
+        if let Some(cause) = changes_since_end(&stored) {
+            return Err(bad(format!("{run} is not as it was written: {cause}")));
         }
     }
     staged.publish(root)
@@ -210,16 +210,16 @@ impl<R: Read> Read for Limited<R> {
 
 /// Returns how the run differs from what was written when it ended. A run that never ended is not a
 /// fault of the archive.
-fn amiss(stored: &StoredRun) -> Option<String> {
+fn changes_since_end(stored: &StoredRun) -> Option<String> {
     stored.changed_files().into_iter().next()
 }
 
 /// Returns true for `RUN/file` or deeper, without a hidden name in the place of a run.
-fn is_of_run(path: &str) -> bool {
+fn is_run_path(path: &str) -> bool {
     let Some((run, file)) = path.split_once('/') else {
         return false;
     };
-    stays_inside(path) && !run.starts_with('.') && !file.starts_with('.')
+    is_relative_inside(path) && !run.starts_with('.') && !file.starts_with('.')
 }
 
 fn copy(entry: &mut Entry<'_, impl Read>, to: &Path) -> io::Result<()> {

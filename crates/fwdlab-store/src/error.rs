@@ -16,10 +16,10 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// A system call failed.
-    #[error("cannot {what} {}: {source}{}", path.display(), advice(source))]
+    #[error("cannot {item} {}: {source}{}", path.display(), advice(source))]
     System {
         /// What was tried: `append to`.
-        what: &'static str,
+        item: &'static str,
         /// The path.
         path: PathBuf,
         /// The system's answer.
@@ -40,14 +40,14 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The name is not valid for a file of the run.
-    #[error("cannot store {what} under the name `{name}`: {why}")]
+    #[error("cannot store {item} under the name `{name}`: {reason}")]
     BadName {
         /// The kind of file.
-        what: &'static str,
+        item: &'static str,
         /// The name.
         name: String,
         /// What is wrong with it.
-        why: &'static str,
+        reason: &'static str,
     },
     /// A newer program wrote it.
     #[error(
@@ -63,12 +63,12 @@ pub enum StoreError {
         supported: u32,
     },
     /// A file that is required for reading the run is damaged.
-    #[error("{} is damaged: {why}", path.display())]
+    #[error("{} is damaged: {reason}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
         /// What is wrong, with line and column.
-        why: String,
+        reason: String,
     },
     /// The directory is not a run.
     #[error("{} is not a run: it has no run.json", path.display())]
@@ -93,12 +93,12 @@ pub enum StoreError {
         candidates: Vec<String>,
     },
     /// A tag or a note is invalid.
-    #[error("`{}` cannot be said of a run: {why}", text.escape_debug())]
+    #[error("`{}` cannot be said of a run: {reason}", text.escape_debug())]
     BadLabel {
         /// The text.
         text: String,
         /// What is wrong with it.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The run cannot be removed or changed while it is running.
     #[error("{} is still running: stop it first (its process holds {}/.lock)", path.display(), path.display())]
@@ -113,12 +113,12 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file contains no runs, or damaged ones.
-    #[error("no run was taken from {}: {why}. An archive of runs is made with: fwdlab runs export RUN", path.display())]
+    #[error("no run was taken from {}: {reason}. An archive of runs is made with: fwdlab runs export RUN", path.display())]
     BadArchive {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        why: String,
+        reason: String,
     },
     /// There is no directory for runs.
     #[error(
@@ -134,7 +134,7 @@ impl StoreError {
         path: &'a Path,
     ) -> impl FnOnce(io::Error) -> StoreError + 'a {
         move |source| StoreError::System {
-            what,
+            item: what,
             path: path.to_owned(),
             source,
         }

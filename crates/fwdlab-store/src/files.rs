@@ -323,7 +323,7 @@ fn fnv1a(text: &str) -> u64 {
 }
 
 /// Returns true if the path stays inside the directory it is joined to, and is not that directory.
-pub(crate) fn stays_inside(name: &str) -> bool {
+pub(crate) fn is_relative_inside(name: &str) -> bool {
     let mut components = Path::new(name).components().peekable();
     components.peek().is_some()
         && !name.ends_with('/')
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_torn_line_that_cannot_be_taken_back_is_closed_by_the_next() {
+    fn a_torn_line_that_cannot_be_removed_is_closed_by_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = Journal::create(dir.path(), dir.path(), "a").unwrap();
         let record = |n: u8| std::collections::BTreeMap::from([("n", n)]);
@@ -392,10 +392,10 @@ mod tests {
     #[test]
     fn inputs_stay_inside() {
         for good in ["nft.conf", "fw/etc/nft.conf", ".hidden", "a b"] {
-            assert!(stays_inside(good), "{good}");
+            assert!(is_relative_inside(good), "{good}");
         }
         for bad in ["", "/etc/passwd", "../x", "a/../../x", ".", "a/", "./a"] {
-            assert!(!stays_inside(bad), "{bad}");
+            assert!(!is_relative_inside(bad), "{bad}");
         }
     }
 }

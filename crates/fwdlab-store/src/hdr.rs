@@ -119,7 +119,7 @@ mod tests {
         };
         let log = log("test", SystemTime::UNIX_EPOCH, &[interval]);
         let curve = percentiles(&log).unwrap();
-        let at = |wanted: f64| curve.iter().find(|(p, _)| *p >= wanted).unwrap().1;
+        let at = |requested: f64| curve.iter().find(|(p, _)| *p >= requested).unwrap().1;
         assert_eq!((at(50.0), at(90.1)), (1000, 2000));
         // the bucket of 8000 ns ends slightly above it, at three digits
         assert!((8000..8008).contains(&at(100.0)), "{}", at(100.0));

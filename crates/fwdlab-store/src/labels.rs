@@ -37,9 +37,9 @@ pub struct Labels {
 /// [`StoreError::Damaged`] if the file has changed, [`StoreError::System`].
 pub fn labels(dir: &Path) -> Result<Labels, StoreError> {
     let path = dir.join(LABELS);
-    let damaged = |why: String| StoreError::Damaged {
+    let damaged = |cause: String| StoreError::Damaged {
         path: path.clone(),
-        why,
+        reason: cause,
     };
     let bytes = match regular::read_io(&path) {
         Ok(bytes) => bytes,
@@ -59,15 +59,15 @@ pub fn labels(dir: &Path) -> Result<Labels, StoreError> {
 pub fn label(dir: &Path, labels: &Labels) -> Result<(), StoreError> {
     head(dir)?;
     for tag in &labels.tags {
-        is_tag(tag).map_err(|why| StoreError::BadLabel {
+        is_tag(tag).map_err(|cause| StoreError::BadLabel {
             text: tag.clone(),
-            why,
+            reason: cause,
         })?;
     }
     if labels.note.as_ref().is_some_and(|n| n.len() > NOTE_BYTES) {
         return Err(StoreError::BadLabel {
             text: "the note".into(),
-            why: "it is longer than 64 KiB; keep long texts in a file of your own",
+            reason: "it is longer than 64 KiB; keep long texts in a file of your own",
         });
     }
     replace_json(&dir.join(LABELS), labels)

@@ -45,7 +45,7 @@ mod seal;
 mod series;
 mod upgrade;
 
-pub use archive::{export, take_in};
+pub use archive::{export, import_runs};
 pub use error::StoreError;
 pub use files::file_name_of;
 pub use follow::{Followed, Follower, is_last};

@@ -169,7 +169,7 @@ fn head(options: &Options<'_>, files: &[File], id: &str, now: Timestamp) -> RunI
 /// Returns the result of load tests: one test case per file and channel, ordered by the largest
 /// share of the link, as in the viewer.
 pub fn summary(run: &str, files: &[File], channels: &[Channel], fail_threshold: f64) -> Summary {
-    let wanted = |channel: &Channel| channels.is_empty() || channels.contains(channel);
+    let requested = |channel: &Channel| channels.is_empty() || channels.contains(channel);
     let share =
         |file: &File, channel| performance(&file.test, channel, fail_threshold).max_line_percent;
     let mut sorted: Vec<&File> = files.iter().collect();
@@ -202,12 +202,12 @@ pub fn summary(run: &str, files: &[File], channels: &[Channel], fail_threshold: 
     for file in files {
         if Channel::ALL
             .into_iter()
-            .filter(wanted)
+            .filter(requested)
             .all(|channel| file.test.is_silent(channel))
         {
             warnings.push(format!("{}: nothing was sent", file.name));
         }
-        for channel in Channel::ALL.into_iter().filter(wanted) {
+        for channel in Channel::ALL.into_iter().filter(requested) {
             let doubled = file.test.doubled(channel);
             if let Some(first) = doubled.first() {
                 warnings.push(format!(
@@ -221,7 +221,7 @@ pub fn summary(run: &str, files: &[File], channels: &[Channel], fail_threshold: 
         }
     }
     let cases = sorted.into_iter().flat_map(|file| {
-        let own = Channel::ALL.into_iter().filter(wanted);
+        let own = Channel::ALL.into_iter().filter(requested);
         let own = own.filter(|channel| !file.test.is_silent(*channel));
         own.map(|channel| case(file, channel, fail_threshold))
             .collect::<Vec<_>>()
@@ -416,6 +416,6 @@ fn frame_size(test: &LoadTest, channel: Channel) -> (FrameSize, bool) {
     }
     let mean = (frames > 0.0).then(|| (bits / frames / 8.0).round() as u16);
     // there are no smaller frames; a larger mean is not a size of real frames
-    let told = mean.and_then(|bytes| FrameSize::new(bytes.max(FrameSize::MIN.bytes())).ok());
-    (told.unwrap_or(FrameSize::MIN), told.is_some())
+    let reported = mean.and_then(|bytes| FrameSize::new(bytes.max(FrameSize::MIN.bytes())).ok());
+    (reported.unwrap_or(FrameSize::MIN), reported.is_some())
 }

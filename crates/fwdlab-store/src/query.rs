@@ -62,11 +62,11 @@ pub fn resolve(root: &Path, name: &str) -> Result<PathBuf, StoreError> {
             }
         }
     }
-    of_set(root, name)?.ok_or_else(|| unknown(root, name))
+    find_set(root, name)?.ok_or_else(|| unknown(root, name))
 }
 
 /// Returns the run of an imported result set: by its path in the archive, or its location.
-fn of_set(root: &Path, name: &str) -> Result<Option<PathBuf>, StoreError> {
+fn find_set(root: &Path, name: &str) -> Result<Option<PathBuf>, StoreError> {
     let typed = name.trim_end_matches('/');
     if !typed.contains('/') && !Path::new(typed).is_dir() {
         return Ok(None);

@@ -63,7 +63,7 @@ pub(crate) struct Change {
     /// Its path in the run.
     pub(crate) name: String,
     /// The change, in a sentence.
-    pub(crate) told: String,
+    pub(crate) description: String,
 }
 
 impl StoredRun {
@@ -105,7 +105,7 @@ impl StoredRun {
     /// not read otherwise; in sentences. Empty for a run in progress, or one without checksums.
     pub fn changed_files(&self) -> Vec<String> {
         let changes = self.changes().into_iter();
-        changes.map(|change| change.told).collect()
+        changes.map(|change| change.description).collect()
     }
 
     /// Returns the same, with the names of the files.
@@ -120,7 +120,7 @@ impl StoredRun {
             return changed;
         }
         for (name, sum) in &listed {
-            let told = match seal::sum_of(&self.path.join(name)) {
+            let reported = match seal::sum_of(&self.path.join(name)) {
                 // already reported where it is read
                 Ok(_) if [TRIALS, EVENTS].contains(&name.as_str()) => continue,
                 Ok(found) if found == *sum => continue,
@@ -128,18 +128,24 @@ impl StoredRun {
                 Err(error) => error.to_string(),
             };
             let name = name.clone();
-            changed.push(Change { name, told });
+            changed.push(Change {
+                name,
+                description: reported,
+            });
         }
         match seal::names(&self.path) {
             Ok(names) => changed.extend(
                 (names.into_iter().filter(|name| !listed.contains_key(name))).map(|name| {
-                    let told = format!("{name} did not exist when the run ended");
-                    Change { name, told }
+                    let reported = format!("{name} did not exist when the run ended");
+                    Change {
+                        name,
+                        description: reported,
+                    }
                 }),
             ),
             Err(error) => changed.push(Change {
                 name: String::new(),
-                told: error.to_string(),
+                description: error.to_string(),
             }),
         }
         changed
@@ -337,7 +343,7 @@ const NO_REPORT: &str = "its process ended without a report";
 fn changed(path: &Path) -> StoreError {
     StoreError::Damaged {
         path: path.to_owned(),
-        why: CHANGED.into(),
+        reason: CHANGED.into(),
     }
 }
 
@@ -368,12 +374,12 @@ pub(crate) fn summary(
         Seal::Broken => Err(changed(&path)),
         Seal::None if is_protected => Err(StoreError::Damaged {
             path: path.clone(),
-            why: NO_CHECKSUM.into(),
+            reason: NO_CHECKSUM.into(),
         }),
         _ => versioned(&path, &bytes).and_then(|()| {
             upgrade::summary(&bytes, info).map_err(|error| StoreError::Damaged {
                 path: path.clone(),
-                why: error.to_string(),
+                reason: error.to_string(),
             })
         }),
     };
@@ -388,7 +394,7 @@ fn parse_versioned<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, 
     versioned(path, bytes)?;
     serde_json::from_slice(bytes).map_err(|error| StoreError::Damaged {
         path: path.to_owned(),
-        why: error.to_string(),
+        reason: error.to_string(),
     })
 }
 
@@ -400,7 +406,7 @@ fn versioned(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     }
     let damaged = |error: serde_json::Error| StoreError::Damaged {
         path: path.to_owned(),
-        why: error.to_string(),
+        reason: error.to_string(),
     };
     // First only the version: a newer format may have changed anything else.
     let Version { format } = serde_json::from_slice(bytes).map_err(damaged)?;
@@ -507,13 +513,13 @@ fn read_lines<T>(
                 break;
             } else if !line.ends_with(b"\n") {
                 let is_too_long = length as u64 == LINE_CAP_BYTES || file.get_ref().limit() == 0;
-                let why = match is_too_long {
+                let reason = match is_too_long {
                     true => "too long to be valid, and everything after it was left out",
                     false => "incomplete and was left out: its writer was stopped while writing it",
                 };
-                let told = format!("line {number} of {name} is {why}");
-                found.incomplete = (!is_too_long).then(|| told.clone());
-                found.problems.push(told);
+                let reported = format!("line {number} of {name} is {reason}");
+                found.incomplete = (!is_too_long).then(|| reported.clone());
+                found.problems.push(reported);
                 break;
             } else {
                 let line = &line[..length - 1];

@@ -17,9 +17,9 @@ use crate::{StoredRun, seal};
 /// [`StoreError::System`].
 pub fn rebuild(run: &StoredRun, summary: &Summary, report_html: &str) -> Result<(), StoreError> {
     let dir = &run.path;
-    let damaged = |why: String| StoreError::Damaged {
+    let damaged = |cause: String| StoreError::Damaged {
         path: dir.clone(),
-        why,
+        reason: cause,
     };
     // held until the end, so that nobody continues the run meanwhile
     let _lock = take_lock(dir).map_err(|_| StoreError::StillRunning { path: dir.clone() })?;
@@ -31,9 +31,9 @@ pub fn rebuild(run: &StoredRun, summary: &Summary, report_html: &str) -> Result<
     let is_derived = |name: &str| [SUMMARY, REPORT].contains(&name);
     let changed = run.changes();
     let measured = changed.iter().find(|change| !is_derived(&change.name));
-    let told = measured.map(|change| change.told.clone());
-    if let Some(why) = told.or_else(|| run.problems.first().cloned()) {
-        return Err(damaged(why));
+    let reported = measured.map(|change| change.description.clone());
+    if let Some(cause) = reported.or_else(|| run.problems.first().cloned()) {
+        return Err(damaged(cause));
     }
     replace_json(&dir.join(SUMMARY), summary)?;
     replace(&dir.join(REPORT), report_html.as_bytes(), true)?;

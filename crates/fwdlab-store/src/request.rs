@@ -62,7 +62,7 @@ pub struct Requests {
 
 impl Requests {
     /// Opens the requests to the run in a directory.
-    pub fn of(dir: &Path) -> Requests {
+    pub fn open(dir: &Path) -> Requests {
         let path = dir.join(REQUESTS);
         let read = path.symlink_metadata().map_or(0, |file| file.len());
         Requests { path, read }
@@ -100,9 +100,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_is_read_once_and_in_order() {
+    fn requests_are_read_once_and_in_order() {
         let dir = tempfile::tempdir().unwrap();
-        let mut requests = Requests::of(dir.path());
+        let mut requests = Requests::open(dir.path());
         assert_eq!(requests.read(), []);
         append(dir.path(), Request::Pause).unwrap();
         append(dir.path(), Request::Resume).unwrap();
@@ -117,11 +117,11 @@ mod tests {
         file.write_all(b"\"stop\"}\n").unwrap();
         assert_eq!(requests.read(), [Request::Stop]);
         // from an earlier session
-        assert_eq!(Requests::of(dir.path()).read(), []);
+        assert_eq!(Requests::open(dir.path()).read(), []);
     }
 
     #[test]
-    fn nothing_is_asked_by_way_of_a_link() {
+    fn requests_through_a_symlink_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let other = dir.path().join("other");
         std::fs::write(&other, "").unwrap();

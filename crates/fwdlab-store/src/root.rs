@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn no_home_says_what_to_do() {
+    fn a_missing_home_directory_comes_with_advice() {
         let dir = tempfile::tempdir().unwrap();
         for home in [None, Some(""), Some("relative")] {
             let error = root(dir.path(), None, None, home);

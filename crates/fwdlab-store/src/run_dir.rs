@@ -19,8 +19,8 @@ use serde::Serialize;
 use crate::error::StoreError;
 use crate::files::{
     CHECKSUMS, EVENTS, HOOKS, INPUTS, Journal, LATENCY, NEW_PREFIX, RAW, REPORT, RESERVE, RUN,
-    SUMMARY, TELEMETRY, TRIALS, file_name_of, is_locked, json, remove_tree, replace, replace_json,
-    stays_inside, sync_tree, take_lock,
+    SUMMARY, TELEMETRY, TRIALS, file_name_of, is_locked, is_relative_inside, json, remove_tree,
+    replace, replace_json, sync_tree, take_lock,
 };
 use crate::read::{StoredRun, head, load};
 use crate::{hdr, regular, seal};
@@ -60,11 +60,11 @@ impl RunWriter {
     /// [`StoreError::IdTaken`] if there is such a run: choose another id. [`StoreError::System`]
     /// with the path.
     pub fn create(root: &Path, info: &RunInfo) -> Result<RunWriter, StoreError> {
-        if !stays_inside(&info.id) || info.id.contains('/') || info.id.starts_with('.') {
+        if !is_relative_inside(&info.id) || info.id.contains('/') || info.id.starts_with('.') {
             return Err(StoreError::BadName {
-                what: "a run",
+                item: "a run",
                 name: info.id.clone(),
-                why: "an id is the name of a directory",
+                reason: "an id is the name of a directory",
             });
         }
         fs::create_dir_all(root).map_err(StoreError::system("create", root))?;
@@ -113,10 +113,10 @@ impl RunWriter {
         };
         let (telemetry, hooks) = (reopened(TELEMETRY)?, reopened(HOOKS)?);
         let stored = load(dir)?;
-        if let Some(why) = stored.problems.first() {
+        if let Some(cause) = stored.problems.first() {
             return Err(StoreError::Damaged {
                 path: dir.to_owned(),
-                why: why.clone(),
+                reason: cause.clone(),
             });
         }
         let writer = RunWriter {
@@ -274,11 +274,11 @@ impl RunWriter {
         name: &str,
         bytes: &[u8],
     ) -> Result<(), StoreError> {
-        if name.contains('/') || !stays_inside(name) {
+        if name.contains('/') || !is_relative_inside(name) {
             return Err(StoreError::BadName {
-                what: "raw data",
+                item: "raw data",
                 name: name.to_owned(),
-                why: "it must be the name of a file",
+                reason: "it must be the name of a file",
             });
         }
         self.keep(&raw_path(&self.dir, test_case, trial, name), bytes)
@@ -294,7 +294,7 @@ impl RunWriter {
         &self,
         test_case: &str,
         trial: u32,
-        (began, duration): (SystemTime, Duration),
+        (started, duration): (SystemTime, Duration),
         latencies: &[Vec<Bucket>],
     ) -> Result<Option<String>, StoreError> {
         if latencies.iter().all(Vec::is_empty) {
@@ -311,7 +311,7 @@ impl RunWriter {
             })
             .collect();
         let about = format!("fwdlab: latencies in ns, {test_case}, trial {trial}");
-        let log = hdr::log(&about, began, &intervals);
+        let log = hdr::log(&about, started, &intervals);
         self.raw(test_case, trial, LATENCY, log.as_bytes())?;
         let path = raw_path(Path::new(""), test_case, trial, LATENCY);
         Ok(Some(path.to_string_lossy().into_owned()))
@@ -324,12 +324,12 @@ impl RunWriter {
     /// [`StoreError::BadName`] if the path would leave `inputs/` or already exists,
     /// [`StoreError::System`].
     pub fn input(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
-        let bad = |why| StoreError::BadName {
-            what: "an input",
+        let bad = |cause| StoreError::BadName {
+            item: "an input",
             name: name.to_owned(),
-            why,
+            reason: cause,
         };
-        if !stays_inside(name) {
+        if !is_relative_inside(name) {
             return Err(bad("it must be a relative path without `..`"));
         }
         let path = self.dir.join(INPUTS).join(name);
@@ -422,11 +422,11 @@ impl StagedRun {
     /// [`StoreError::System`].
     pub fn derived(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         let path = self.writer.dir.join(name);
-        if name.contains('/') || !stays_inside(name) || path.symlink_metadata().is_ok() {
+        if name.contains('/') || !is_relative_inside(name) || path.symlink_metadata().is_ok() {
             return Err(StoreError::BadName {
-                what: "a derived file",
+                item: "a derived file",
                 name: name.to_owned(),
-                why: "it must be a file name that differs from the run's own files",
+                reason: "it must be a file name that differs from the run's own files",
             });
         }
         replace(&path, bytes, false)

@@ -175,7 +175,7 @@ mod tests {
 
     /// The check value of CRC-32 (ISO-HDLC, as in zlib): cbf43926 for "123456789".
     #[test]
-    fn the_checksum_is_that_of_zlib_over_what_stands_before_it() {
+    fn the_checksum_is_the_crc32_of_the_preceding_bytes() {
         let mut text = b"\n123456789}".to_vec();
         line(&mut text, 1);
         assert_eq!(text, b"\n123456789,\"crc32\":\"cbf43926\"}");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_every_file_but_the_head() {
+    fn the_list_contains_every_file_but_the_head() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("raw/a b")).unwrap();
         for name in ["raw/a b/1", "run.json", ".lock", "checksums.sfv", "x"] {

@@ -63,7 +63,7 @@ impl StoredRun {
             (FORWARDING_RATE_UNGATED, trial.forwarding_rate_ungated_pps),
         ] {
             let value = value.filter(|_| trial.validity.is_valid());
-            let series = all.of(&trial.test_case, &labels, metric, Unit::FramesPerSecond);
+            let series = all.series_mut(&trial.test_case, &labels, metric, Unit::FramesPerSecond);
             add(series, value);
             series.generator_limited += u32::from(trial.not_saturated && value.is_some());
             if metric == FORWARDING_RATE {
@@ -102,7 +102,8 @@ impl StoredRun {
                 let of = case.outcomes.iter().find(has);
                 let procedure = of.map_or(summary.procedure.as_str(), |of| of.found.procedure());
                 let labels = with(labels.clone(), "procedure", procedure.into());
-                let series = all.of(&test_case, &labels, &metric(&figure.name), figure.unit);
+                let series =
+                    all.series_mut(&test_case, &labels, &metric(&figure.name), figure.unit);
                 let values = figure.values.iter();
                 values.for_each(|value| add(series, Some(*value)));
                 series.left_out += case.failures().count() as u32;
@@ -126,12 +127,12 @@ impl StoredRun {
             return;
         }
         let rate = Unit::FramesPerSecond;
-        let series = all.of(name, &labels, FORWARDING_RATE, rate);
+        let series = all.series_mut(name, &labels, FORWARDING_RATE, rate);
         series.state = self.info.facts.states.first().cloned();
         if series.values.is_empty() {
             series.left_out = case.failures().count() as u32;
         }
-        let series = all.of(name, &labels, FORWARDING_RATE_UNGATED, rate);
+        let series = all.series_mut(name, &labels, FORWARDING_RATE_UNGATED, rate);
         let ungated = each
             .iter()
             .filter_map(|one| one.forwarding_rate_ungated_pps);
@@ -267,7 +268,10 @@ impl StoredRun {
             ] {
                 let value = value.filter(|_| record.validity.is_valid());
                 let rate = Unit::FramesPerSecond;
-                add(all.of(&record.test_case, labels, metric, rate), value);
+                add(
+                    all.series_mut(&record.test_case, labels, metric, rate),
+                    value,
+                );
             }
         }
     }
@@ -314,7 +318,13 @@ struct Collection {
 
 impl Collection {
     /// Returns the series with this test case, labels and metric; creates it for its first record.
-    fn of(&mut self, test_case: &str, labels: &Labels, metric: &str, unit: Unit) -> &mut Series {
+    fn series_mut(
+        &mut self,
+        test_case: &str,
+        labels: &Labels,
+        metric: &str,
+        unit: Unit,
+    ) -> &mut Series {
         let key = (metric.to_owned(), test_case.to_owned(), labels.clone());
         let index = *self.index.entry(key).or_insert_with(|| {
             self.series.push(Series {

@@ -85,7 +85,7 @@ pub(crate) fn summary(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summar
     }
     let Version { format } = serde_json::from_slice(bytes)?;
     let mut summary: Summary = match format < ONE_LIST {
-        true => of_four_lists(bytes, info)?,
+        true => from_four_lists(bytes, info)?,
         false => serde_json::from_slice(bytes)?,
     };
     kinds(&mut summary);
@@ -114,13 +114,13 @@ fn applicable(outcome: &mut Outcome) {
 /// Sets the kind of an iteration's failure, which until 0.2.0 was only contained in its text.
 pub(crate) fn kind(iteration: &mut Iteration) {
     iteration.outcomes.iter_mut().for_each(applicable);
-    let (NoResult::Failed, Some(why)) = (iteration.no_result, &iteration.failure) else {
+    let (NoResult::Failed, Some(reason)) = (iteration.no_result, &iteration.failure) else {
         return;
     };
-    let says = |words: &[&str]| words.iter().any(|one| why.contains(one));
+    let says = |words: &[&str]| words.iter().any(|one| reason.contains(one));
     iteration.no_result = match () {
-        () if why == "interrupted" => NoResult::Interrupted,
-        () if why.starts_with("hook ") => NoResult::Hook,
+        () if reason == "interrupted" => NoResult::Interrupted,
+        () if reason.starts_with("hook ") => NoResult::Hook,
         () if says(&["does not come up: ", "has not come back within"]) => NoResult::DidNotBoot,
         () if says(&[
             ", which is VPP; ",
@@ -182,20 +182,20 @@ struct FourLists {
     search: Option<SearchOutcome>,
 }
 
-fn of_four_lists(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summary> {
+fn from_four_lists(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summary> {
     let old: FourLists = serde_json::from_slice(bytes)?;
     let mut rest: Value = serde_json::from_slice(bytes)?;
     rest["test_cases"] = Value::Array(Vec::new());
-    let mut summary: Summary = of_value(&rest)?;
+    let mut summary: Summary = from_value(&rest)?;
     let cases = &mut summary.test_cases;
     for case in old.test_cases {
-        cases.push(of_windows(case, info)?);
+        cases.push(windows_case(case, info)?);
     }
     for case in old.cases {
-        cases.push(of_campaign(case)?);
+        cases.push(campaign_case(case)?);
     }
     let real = old.comparisons.into_iter().filter(|c| !c.control);
-    cases.extend(real.map(|comparison| of_comparison(comparison, info)));
+    cases.extend(real.map(|comparison| comparison_case(comparison, info)));
     let outcomes = old.outcomes.into_iter().chain(old.search.map(outcome));
     for outcome in outcomes {
         let known = |case: &&mut TestCase| {
@@ -312,10 +312,10 @@ struct OfWindows {
     doubt: Option<String>,
 }
 
-fn of_windows(case: Value, info: &RunInfo) -> serde_json::Result<TestCase> {
+fn windows_case(case: Value, info: &RunInfo) -> serde_json::Result<TestCase> {
     // the combined result of all iterations had the same names
-    let pooled: Maxfwd = of_value(&case)?;
-    let old: OfWindows = of_value(&case)?;
+    let pooled: Maxfwd = from_value(&case)?;
+    let old: OfWindows = from_value(&case)?;
     let found = |found: Maxfwd| Outcome {
         frame_size_bytes: old.stream.frame_size_bytes,
         variant: Variant::default(),
@@ -372,7 +372,7 @@ fn of_windows(case: Value, info: &RunInfo) -> serde_json::Result<TestCase> {
 }
 
 /// Converts a difference measured by slices, of a command.
-fn of_comparison(comparison: Comparison, info: &RunInfo) -> TestCase {
+fn comparison_case(comparison: Comparison, info: &RunInfo) -> TestCase {
     let stream = stream_of(FrameSize::MIN, info);
     let first = info.parameters.get("test_cases");
     let first = first.and_then(|ids| ids.get(0)).and_then(Value::as_str);
@@ -451,11 +451,11 @@ fn of_comparison(comparison: Comparison, info: &RunInfo) -> TestCase {
 }
 
 /// Converts a test case of a campaign of version 2.
-fn of_campaign(mut case: Value) -> serde_json::Result<TestCase> {
+fn campaign_case(mut case: Value) -> serde_json::Result<TestCase> {
     complete_windows(&mut case);
     let figures = case.get_mut("figures").and_then(Value::as_array_mut);
     for figure in figures.into_iter().flatten() {
-        let unit: Unit = of_value(&figure["unit"])?;
+        let unit: Unit = from_value(&figure["unit"])?;
         let is_gain = figure["name"]
             .as_str()
             .is_some_and(|name| name.starts_with("difference"));
@@ -466,11 +466,11 @@ fn of_campaign(mut case: Value) -> serde_json::Result<TestCase> {
         };
         figure["better"] = serde_json::to_value(better)?;
     }
-    of_value(&case)
+    from_value(&case)
 }
 
 /// Converts via text, because that code is compiled anyway.
-fn of_value<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
+fn from_value<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
     serde_json::from_slice(value.to_string().as_bytes())
 }
 
@@ -523,8 +523,8 @@ mod tests {
 
     /// Runs of 0.1.0 continue, and are shown, according to their texts.
     #[test]
-    fn failures_in_words_get_their_kinds() {
-        for (why, no_result) in [
+    fn failures_stored_as_text_get_their_kind() {
+        for (reason, no_result) in [
             ("interrupted", NoResult::Interrupted),
             ("hook before: exit status: 1", NoResult::Hook),
             ("debian:linux does not come up: panic", NoResult::DidNotBoot),
@@ -535,11 +535,11 @@ mod tests {
             ("the link went down", NoResult::Failed),
         ] {
             let mut iteration = Iteration {
-                failure: Some(why.into()),
+                failure: Some(reason.into()),
                 ..Iteration::default()
             };
             kind(&mut iteration);
-            assert_eq!(iteration.no_result, no_result, "{why}");
+            assert_eq!(iteration.no_result, no_result, "{reason}");
         }
     }
 }

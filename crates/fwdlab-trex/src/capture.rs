@@ -14,7 +14,7 @@ use fwdlab_packet::bpf::Program;
 
 use crate::limits;
 use crate::rpc::Fault;
-use crate::wire::{Hearing, Wire};
+use crate::wire::{PortListener, Wire};
 
 /// Maximum wait for frames that passed before a capture is stopped.
 const SETTLE: Duration = Duration::from_millis(30);
@@ -52,10 +52,10 @@ pub struct Kept {
 }
 
 /// The frames to store.
-pub struct Wanted {
+pub struct CaptureFilter {
     pub filter: Program,
     /// The filter expression.
-    pub words: String,
+    pub expression: String,
     pub mode: Mode,
     /// Maximum number of frames.
     pub limit: usize,
@@ -67,7 +67,7 @@ pub struct Wanted {
 
 /// Frames of one capture or queue.
 pub struct Store {
-    pub wanted: Wanted,
+    pub wanted: CaptureFilter,
     /// When it began, on the server's clock.
     pub began_s: f64,
     pub is_stopped: bool,
@@ -95,10 +95,10 @@ pub fn open(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
 
 impl Store {
     /// Creates an empty store.
-    pub fn new(wanted: Wanted, began: Instant) -> Store {
+    pub fn new(requested: CaptureFilter, started: Instant) -> Store {
         Store {
-            wanted,
-            began_s: began.elapsed().as_secs_f64(),
+            wanted: requested,
+            began_s: started.elapsed().as_secs_f64(),
             is_stopped: false,
             matched: 0,
             fetched: 0,
@@ -178,21 +178,21 @@ impl Store {
 
 /// The listener of a port, and its stores.
 #[derive(Default)]
-pub struct Ears {
+pub struct PortCapture {
     stores: Arc<Mutex<Vec<Shared>>>,
-    hearing: Option<Box<dyn Hearing>>,
+    hearing: Option<Box<dyn PortListener>>,
     /// Frames missed by earlier listeners.
     missed: u64,
 }
 
-impl Ears {
+impl PortCapture {
     /// Fills this store, too, from now on.
     fn add(
         &mut self,
         at: usize,
         wire: &dyn Wire,
         store: &Shared,
-        began: Instant,
+        started: Instant,
     ) -> Result<(), Fault> {
         let lock = |stores: &Mutex<Vec<Shared>>| -> Vec<Shared> {
             stores
@@ -202,14 +202,14 @@ impl Ears {
         };
         if self.hearing.is_none() {
             let stores = self.stores.clone();
-            let mut clock = Clock::new(began);
-            let heard = move |frame: &Captured<'_>| {
+            let mut clock = Clock::new(started);
+            let received = move |frame: &Captured<'_>| {
                 let at_ns = clock.at(frame.timestamp_ns);
                 for store in lock(&stores) {
                     open(&store).offer(at, frame, at_ns);
                 }
             };
-            self.hearing = Some(wire.listen(Box::new(heard)).map_err(Fault::execute)?);
+            self.hearing = Some(wire.listen(Box::new(received)).map_err(Fault::execute)?);
         }
         if let Some(hearing) = &self.hearing {
             let missed = hearing.missed();
@@ -268,18 +268,18 @@ impl Clock {
     /// The system's clock may be set: both clocks are compared this often.
     const LOOK_NS: u64 = 1_000_000_000;
 
-    fn new(began: Instant) -> Clock {
+    fn new(started: Instant) -> Clock {
         let mut clock = Clock {
-            began,
+            began: started,
             system_ns: 0,
             behind_ns: 0,
             last_ns: 0,
         };
-        clock.look();
+        clock.read_frames();
         clock
     }
 
-    fn look(&mut self) {
+    fn read_frames(&mut self) {
         let before = self.began.elapsed();
         let system = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let between = (before + self.began.elapsed()) / 2;
@@ -290,7 +290,7 @@ impl Clock {
     /// Converts a time of the system; the result is never before the previous one.
     fn at(&mut self, system_ns: u64) -> u64 {
         if system_ns.abs_diff(self.system_ns) > Clock::LOOK_NS {
-            self.look();
+            self.read_frames();
         }
         self.last_ns = self.last_ns.max(system_ns.saturating_sub(self.behind_ns));
         self.last_ns
@@ -308,9 +308,9 @@ impl Captures {
     /// Starts a capture and returns its number.
     pub fn start(
         &mut self,
-        wanted: Wanted,
-        ports: &mut [(&dyn Wire, &mut Ears)],
-        began: Instant,
+        requested: CaptureFilter,
+        ports: &mut [(&dyn Wire, &mut PortCapture)],
+        started: Instant,
     ) -> Result<u32, Fault> {
         if self.all.len() >= limits::CAPTURES {
             return Err(Fault::execute(format!(
@@ -318,13 +318,13 @@ impl Captures {
                 self.all.len()
             )));
         }
-        let used: Vec<usize> = (wanted.sent.iter().chain(&wanted.received))
+        let used: Vec<usize> = (requested.sent.iter().chain(&requested.received))
             .copied()
             .collect();
-        let store = Arc::new(Mutex::new(Store::new(wanted, began)));
+        let store = Arc::new(Mutex::new(Store::new(requested, started)));
         for (at, (wire, ears)) in ports.iter_mut().enumerate() {
             if used.contains(&at)
-                && let Err(fault) = ears.add(at, *wire, &store, began)
+                && let Err(fault) = ears.add(at, *wire, &store, started)
             {
                 ports.iter_mut().for_each(|(_, ears)| ears.remove(&store));
                 return Err(fault);
@@ -350,8 +350,8 @@ impl Captures {
 }
 
 /// Stops filling a store; its frames are kept.
-pub fn stop<'a>(store: &Shared, ears: impl Iterator<Item = &'a mut Ears>) {
-    let mut ears: Vec<&mut Ears> = ears.collect();
+pub fn stop<'a>(store: &Shared, ears: impl Iterator<Item = &'a mut PortCapture>) {
+    let mut ears: Vec<&mut PortCapture> = ears.collect();
     if open(store).is_stopped {
         return;
     }
@@ -372,22 +372,22 @@ pub fn queue(
     at: usize,
     size: usize,
     wire: &dyn Wire,
-    ears: &mut Ears,
-    began: Instant,
+    ears: &mut PortCapture,
+    started: Instant,
 ) -> Result<Shared, Fault> {
     let store = Arc::new(Mutex::new(Store::new(
-        Wanted {
-            filter: Program::everything(),
-            words: String::new(),
+        CaptureFilter {
+            filter: Program::accept_all(),
+            expression: String::new(),
             mode: Mode::Cyclic,
             limit: size,
             snap: usize::MAX,
             sent: Vec::new(),
             received: vec![at],
         },
-        began,
+        started,
     )));
-    ears.add(at, wire, &store, began)?;
+    ears.add(at, wire, &store, started)?;
     Ok(store)
 }
 
@@ -399,18 +399,18 @@ mod tests {
 
     #[test]
     fn times_of_a_capture_never_run_backwards_and_numbers_follow_them() {
-        let began = Instant::now();
+        let started = Instant::now();
         let mut store = Store::new(
-            Wanted {
-                filter: Program::everything(),
-                words: String::new(),
+            CaptureFilter {
+                filter: Program::accept_all(),
+                expression: String::new(),
                 mode: Mode::Fixed,
                 limit: 9,
                 snap: 1,
                 sent: Vec::new(),
                 received: vec![0, 1],
             },
-            began,
+            started,
         );
         let mut offer = |port, at_ns| {
             let frame = Captured {

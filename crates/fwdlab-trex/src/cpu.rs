@@ -21,7 +21,7 @@ pub struct Load {
 impl Load {
     pub fn new(now: Instant) -> Load {
         Load {
-            before_ns: of_senders(),
+            before_ns: sender_cpu_ns(),
             at: now,
             history: VecDeque::new(),
         }
@@ -29,7 +29,7 @@ impl Load {
 
     /// Ends a window of time.
     pub fn end_window(&mut self, now: Instant) {
-        let used = of_senders();
+        let used = sender_cpu_ns();
         let window = now.saturating_duration_since(self.at).as_nanos();
         if window == 0 {
             return;
@@ -59,7 +59,7 @@ impl Load {
 }
 
 /// Returns the nanoseconds that all sender threads have run.
-fn of_senders() -> u64 {
+fn sender_cpu_ns() -> u64 {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else {
         return 0;
     };
@@ -95,11 +95,11 @@ mod tests {
         };
         let _other = named("other");
         std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(of_senders(), 0);
+        assert_eq!(sender_cpu_ns(), 0);
         let begin = Instant::now();
         let mut load = Load::new(begin);
         let sender = named("fwdlab-send");
-        while of_senders() == 0 && begin.elapsed() < Duration::from_secs(20) {
+        while sender_cpu_ns() == 0 && begin.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(10));
         }
         load.end_window(Instant::now());

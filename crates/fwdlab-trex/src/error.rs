@@ -11,11 +11,11 @@ use fwdlab_lab::LabError;
 pub enum TrexError {
     /// The server cannot listen on an address.
     #[error(
-        "cannot listen on {address} for the {what} of TRex: {source}; choose another with --{option}"
+        "cannot listen on {address} for the {action} of TRex: {source}; choose another with --{option}"
     )]
     Listen {
         /// `RPC` or `publisher`.
-        what: &'static str,
+        action: &'static str,
         /// The address.
         address: SocketAddr,
         /// The option that changes it.
@@ -27,10 +27,10 @@ pub enum TrexError {
     #[error("{0}")]
     Port(LabError),
     /// The system has no random numbers, or no threads.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {action}: {source}")]
     System {
         /// What was tried.
-        what: &'static str,
+        action: &'static str,
         /// The system's answer.
         source: io::Error,
     },

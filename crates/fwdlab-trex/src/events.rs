@@ -62,7 +62,7 @@ pub struct Events {
 
 impl Events {
     /// Sends an event to all sessions.
-    pub fn tell(&mut self, event: Event, data: &Value) {
+    pub fn send(&mut self, event: Event, data: &Value) {
         self.news = true;
         (self.queues).retain(|_, queue| {
             queue.asked.elapsed() < limits::FORGOTTEN && queue.waiting.len() < limits::EVENTS
@@ -95,7 +95,7 @@ impl Events {
     }
 
     /// Returns true if there were events since the last call.
-    pub fn take_news(&mut self) -> bool {
+    pub fn take_new_events(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
 }
@@ -108,18 +108,19 @@ mod tests {
     fn each_session_counts_from_nought_and_misses_nothing() {
         let mut events = Events::default();
         assert_eq!(events.take(7), Vec::<Value>::new());
-        events.tell(Event::Acquired, &json!({"port_id": 0}));
+        events.send(Event::Acquired, &json!({"port_id": 0}));
         events.take(8);
-        events.tell(Event::Released, &json!({"port_id": 0}));
-        let numbers = |told: Vec<Value>| -> Vec<(u64, u64)> {
+        events.send(Event::Released, &json!({"port_id": 0}));
+        let numbers = |reported: Vec<Value>| -> Vec<(u64, u64)> {
             let number = |event: &Value, key: &str| event[key].as_u64().unwrap();
-            told.iter()
+            reported
+                .iter()
                 .map(|e| (number(e, "type"), number(e, "seq")))
                 .collect()
         };
         assert_eq!(numbers(events.take(7)), [(5, 0), (6, 1)]);
         assert_eq!(numbers(events.take(8)), [(6, 0)]);
-        assert!(events.take_news() && !events.take_news());
+        assert!(events.take_new_events() && !events.take_new_events());
         for session in 0..1000 {
             events.take(session);
         }

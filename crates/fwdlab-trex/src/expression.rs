@@ -61,7 +61,7 @@ pub fn compile(expression: &str) -> Result<bpf::Program, ExpressionError> {
         return Err(ExpressionError::TooLong(expression.len()));
     }
     if expression.trim().is_empty() {
-        return Ok(bpf::Program::everything());
+        return Ok(bpf::Program::accept_all());
     }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let text = run(Command::new("tcpdump").args(["-ddd", "-y", "EN10MB", "--", expression]))?;
@@ -78,11 +78,11 @@ fn run(command: &mut Command) -> Result<String, ExpressionError> {
     // if it writes more than we read it blocks, and then times out
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let (out, err) = (reader(out), reader(err));
-    let began = Instant::now();
+    let started = Instant::now();
     let ended = loop {
         match child.try_wait().map_err(system)? {
             Some(status) => break status,
-            None if began.elapsed() < PATIENCE => thread::sleep(LOOK),
+            None if started.elapsed() < PATIENCE => thread::sleep(LOOK),
             None => {
                 child.kill().map_err(system)?;
                 child.wait().map_err(system)?;
@@ -97,7 +97,7 @@ fn run(command: &mut Command) -> Result<String, ExpressionError> {
     let (out, err) = (text(out), text(err));
     match ended.success() {
         true => Ok(out),
-        false => Err(ExpressionError::Wrong(said(&err))),
+        false => Err(ExpressionError::Wrong(tcpdump_error(&err))),
     }
 }
 
@@ -114,7 +114,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec<u8
 }
 
 /// Returns `tcpdump`'s error message about the expression, as one line.
-fn said(err: &str) -> String {
+fn tcpdump_error(err: &str) -> String {
     let lines = err
         .lines()
         .filter_map(|line| line.strip_prefix("tcpdump: "));
@@ -296,13 +296,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_words_and_nothing_is_a_shells() {
+    fn errors_in_expressions_are_explained_and_no_shell_is_used() {
         let Ok(arp) = compile("arp") else {
             println!("SKIPPED: what_is_wrong_is_said_in_words: no tcpdump");
             return;
         };
         assert!(arp.instructions().len() > 1);
-        assert_eq!(compile(" "), Ok(bpf::Program::everything()));
+        assert_eq!(compile(" "), Ok(bpf::Program::accept_all()));
         let long = "arp or ".repeat(600);
         assert!(matches!(
             compile(&long),

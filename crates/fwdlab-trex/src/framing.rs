@@ -22,7 +22,7 @@ pub struct Unwrapped {
 
 /// Why a message could not be unwrapped.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Wrong {
+pub enum UnwrapError {
     /// It is larger than allowed.
     TooLarge,
     /// It is not zlib, or its size differs from the header.
@@ -30,7 +30,7 @@ pub enum Wrong {
 }
 
 /// Extracts the JSON from a message.
-pub fn unwrap(message: &[u8]) -> Result<Unwrapped, Wrong> {
+pub fn unwrap(message: &[u8]) -> Result<Unwrapped, UnwrapError> {
     let Some((header, packed)) = message.split_at_checked(HEADER) else {
         return plain(message);
     };
@@ -40,26 +40,26 @@ pub fn unwrap(message: &[u8]) -> Result<Unwrapped, Wrong> {
     };
     let size = size as usize;
     if size > limits::MESSAGE {
-        return Err(Wrong::TooLarge);
+        return Err(UnwrapError::TooLarge);
     }
     let mut text = Vec::new();
     // read one byte more than the header's size, to verify it
     let mut unpacked = ZlibDecoder::new(packed).take(size as u64 + 1);
     unpacked
         .read_to_end(&mut text)
-        .map_err(|_| Wrong::Damaged)?;
+        .map_err(|_| UnwrapError::Damaged)?;
     match text.len() == size {
         true => Ok(Unwrapped {
             text,
             compressed: true,
         }),
-        false => Err(Wrong::Damaged),
+        false => Err(UnwrapError::Damaged),
     }
 }
 
-fn plain(message: &[u8]) -> Result<Unwrapped, Wrong> {
+fn plain(message: &[u8]) -> Result<Unwrapped, UnwrapError> {
     match message.len() > limits::MESSAGE {
-        true => Err(Wrong::TooLarge),
+        true => Err(UnwrapError::TooLarge),
         false => Ok(Unwrapped {
             text: message.to_vec(),
             compressed: false,
@@ -111,13 +111,13 @@ mod tests {
         let mut other_size = OF_PYTHON.to_vec();
         for size in [0, 1, 3] {
             other_size[7] = size;
-            assert_eq!(unwrap(&other_size), Err(Wrong::Damaged), "{size}");
+            assert_eq!(unwrap(&other_size), Err(UnwrapError::Damaged), "{size}");
         }
-        assert_eq!(unwrap(&OF_PYTHON[..14]), Err(Wrong::Damaged));
+        assert_eq!(unwrap(&OF_PYTHON[..14]), Err(UnwrapError::Damaged));
         let mut bomb = wrap(vec![0; 64 << 20], true);
-        assert_eq!(unwrap(&bomb), Err(Wrong::TooLarge));
+        assert_eq!(unwrap(&bomb), Err(UnwrapError::TooLarge));
         bomb[4..8].copy_from_slice(&100u32.to_be_bytes());
-        assert_eq!(unwrap(&bomb), Err(Wrong::Damaged));
-        assert_eq!(unwrap(&vec![b' '; 1_000_000]), Err(Wrong::TooLarge));
+        assert_eq!(unwrap(&bomb), Err(UnwrapError::Damaged));
+        assert_eq!(unwrap(&vec![b' '; 1_000_000]), Err(UnwrapError::TooLarge));
     }
 }

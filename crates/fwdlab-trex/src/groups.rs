@@ -99,11 +99,11 @@ impl Registry {
                     "groups cannot be distinguished on {name}: that needs XDP and root"
                 )));
             };
-            let begun = match group.is_timed {
+            let started = match group.is_timed {
                 true => groups.begin_timed(number, 1),
                 false => groups.begin_count(number),
             };
-            begun.map_err(|error| Fault::execute(error.to_string()))?;
+            started.map_err(|error| Fault::execute(error.to_string()))?;
         }
         self.version += 1;
         let state = State {

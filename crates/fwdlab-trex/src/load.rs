@@ -1,8 +1,8 @@
 //! The load of a profile at its own rates, and multipliers of it.
 //!
 //! The base of a profile is the largest sum of streams that send at the same time; streams with
-//! latency are fixed: they count, and are not multiplied. Start with [`Base::of`]; [`Multiplier`]
-//! is the request of a client, [`Course`] the order of the streams.
+//! latency are fixed: they count, and are not multiplied. Start with [`Base::new`]; [`Multiplier`]
+//! is the request of a client, [`StreamTimes`] the order of the streams.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,7 +31,7 @@ pub struct Load {
 
 impl Load {
     /// Returns the load of a stream at this rate.
-    fn of(stream: &Stream, pps: f64) -> Load {
+    fn from_stream(stream: &Stream, pps: f64) -> Load {
         Load {
             pps,
             layer_2: pps * stream.layer_2_bits(),
@@ -68,13 +68,13 @@ pub struct Base {
 
 impl Base {
     /// Computes it for these streams, which are all enabled, at their own rates.
-    pub fn of(streams: &[&Stream], pps: &[f64], next: &[Option<usize>]) -> Base {
+    pub fn new(streams: &[&Stream], pps: &[f64], next: &[Option<usize>]) -> Base {
         let mut base = Base::default();
         for is_fixed in [false, true] {
             let (mut now, mut most) = (Load::default(), Load::default());
-            Course::new(streams, pps, next).each(limits::STARTS, |event| {
+            StreamTimes::new(streams, pps, next).each(limits::STARTS, |event| {
                 if streams[event.stream].is_fixed() == is_fixed {
-                    let load = Load::of(streams[event.stream], event.pps);
+                    let load = Load::from_stream(streams[event.stream], event.pps);
                     now = now.plus(load, if event.starts { 1.0 } else { -1.0 });
                     most = most.or_more(now);
                 }
@@ -166,7 +166,7 @@ impl Multiplier {
 
     /// Returns the factor for such streams; `now`: the current factor, for relative requests.
     pub fn factor(&self, base: &Base, speed_bps: u64, now: Option<f64>) -> Result<f64, Fault> {
-        let (wanted, fixed, variable) = match self.unit {
+        let (requested, fixed, variable) = match self.unit {
             Unit::Raw => (self.value, 0.0, 1.0),
             Unit::Pps => (self.value, base.fixed.pps, base.variable.pps),
             Unit::Layer2 => (self.value, base.fixed.layer_2, base.variable.layer_2),
@@ -188,11 +188,11 @@ impl Multiplier {
         }
         let now = now.unwrap_or(1.0);
         let factor = match (self.operation, self.unit) {
-            (Operation::Be, _) => (wanted - fixed) / variable,
+            (Operation::Be, _) => (requested - fixed) / variable,
             (Operation::Add, Unit::Percent) => now + now * self.value / 100.0,
             (Operation::Subtract, Unit::Percent) => now - now * self.value / 100.0,
-            (Operation::Add, _) => now + wanted / variable,
-            (Operation::Subtract, _) => now - wanted / variable,
+            (Operation::Add, _) => now + requested / variable,
+            (Operation::Subtract, _) => now - requested / variable,
         };
         match factor > 0.0 && factor.is_finite() {
             true => Ok(factor),
@@ -239,15 +239,19 @@ pub struct Event {
 }
 
 /// When streams start and end, at their own rates.
-pub struct Course<'a> {
+pub struct StreamTimes<'a> {
     streams: &'a [&'a Stream],
     pps: &'a [f64],
     next: &'a [Option<usize>],
 }
 
-impl<'a> Course<'a> {
-    pub fn new(streams: &'a [&'a Stream], pps: &'a [f64], next: &'a [Option<usize>]) -> Course<'a> {
-        Course { streams, pps, next }
+impl<'a> StreamTimes<'a> {
+    pub fn new(
+        streams: &'a [&'a Stream],
+        pps: &'a [f64],
+        next: &'a [Option<usize>],
+    ) -> StreamTimes<'a> {
+        StreamTimes { streams, pps, next }
     }
 
     /// Iterates over up to `most` events in chronological order; returns true if these are all.
@@ -262,9 +266,9 @@ impl<'a> Course<'a> {
         let mut sends = vec![false; self.streams.len()];
         let mut ends = vec![0u32; self.streams.len()];
         let most = most.max(4 * self.streams.len());
-        let mut told = 0;
+        let mut reported = 0;
         while let Some(Reverse((at, starts, which))) = events.pop() {
-            if told == most {
+            if reported == most {
                 return false;
             }
             let stream = self.streams[which];
@@ -272,7 +276,7 @@ impl<'a> Course<'a> {
                 continue;
             }
             sends[which] = starts;
-            told += 1;
+            reported += 1;
             tell(Event {
                 at_us: at as f64 / 1e3,
                 starts,
@@ -288,8 +292,8 @@ impl<'a> Course<'a> {
                 }
             } else {
                 ends[which] += 1;
-                let goes_on = stream.ends == 0 || ends[which] < stream.ends;
-                if let Some(next) = self.next[which].filter(|_| goes_on) {
+                let continues = stream.ends == 0 || ends[which] < stream.ends;
+                if let Some(next) = self.next[which].filter(|_| continues) {
                     let start = at.saturating_add(ns(self.streams[next].gap_us));
                     events.push(Reverse((start, true, next)));
                 }
@@ -311,17 +315,20 @@ impl<'a> Course<'a> {
     }
 
     /// Returns the events in the format of a dry run.
-    pub fn told(&self, ids: &[u32]) -> Vec<Value> {
-        let mut told = Vec::new();
+    pub fn event_list(&self, ids: &[u32]) -> Vec<Value> {
+        let mut reported = Vec::new();
         self.each(limits::DRY_RUN, |event| {
             let sign = if event.starts { 1.0 } else { -1.0 };
-            let load = Load::default().plus(Load::of(self.streams[event.stream], event.pps), sign);
-            told.push(json!({
+            let load = Load::default().plus(
+                Load::from_stream(self.streams[event.stream], event.pps),
+                sign,
+            );
+            reported.push(json!({
                 "time_usec": event.at_us, "diff_pps": load.pps, "diff_bps_l2": load.layer_2,
                 "diff_bps_l1": load.layer_1, "stream_id": ids[event.stream],
             }));
         });
-        told
+        reported
     }
 }
 

@@ -13,7 +13,7 @@ use fwdlab_lab::ports::counters::Counters;
 use fwdlab_packet::bpf::Program;
 use serde_json::{Value, json};
 
-use crate::capture::{self, Captures, Ears};
+use crate::capture::{self, Captures, PortCapture};
 use crate::cpu;
 use crate::events::{Event, Events};
 use crate::groups::Registry;
@@ -78,7 +78,7 @@ pub struct TrexPort {
     pub attributes: Attributes,
     pub layers: Layers,
     /// Its listener.
-    pub ears: Ears,
+    pub ears: PortCapture,
     /// The last received frames, if a client wants them.
     pub queue: Option<capture::Shared>,
     /// A capture file being sent, as a whole and without a profile.
@@ -158,12 +158,12 @@ impl Profile {
 
 impl TrexPort {
     fn new(wire: Box<dyn Wire>) -> TrexPort {
-        let began = wire.counters().unwrap_or_default();
-        let meter = Meter::new(began, Instant::now());
+        let started = wire.counters().unwrap_or_default();
+        let meter = Meter::new(started, Instant::now());
         TrexPort {
             playing: None,
             sent: (0, 0.0),
-            began,
+            began: started,
             wire,
             meter,
             owner: None,
@@ -174,7 +174,7 @@ impl TrexPort {
                 multicast: false,
             },
             layers: Layers::default(),
-            ears: Ears::default(),
+            ears: PortCapture::default(),
             queue: None,
         }
     }
@@ -244,7 +244,7 @@ impl Model {
     pub fn filter(&mut self, words: &str) -> Result<Program, Fault> {
         match self.filters.get(words) {
             Some(known) => known.clone(),
-            None if words.trim().is_empty() => Ok(Program::everything()),
+            None if words.trim().is_empty() => Ok(Program::accept_all()),
             None => Err(Fault::execute(format!(
                 "one message may bring {} filters; send them one by one",
                 limits::FILTERS
@@ -325,7 +325,7 @@ impl Model {
             handler: handler.clone(),
         });
         let data = json!({"port_id": at, "who": user, "session_id": session, "force": taken_away});
-        self.events.tell(Event::Acquired, &data);
+        self.events.send(Event::Acquired, &data);
         Ok(handler)
     }
 
@@ -335,11 +335,11 @@ impl Model {
             return;
         };
         let data = json!({"port_id": at, "who": owner.user, "session_id": owner.session});
-        self.events.tell(Event::Released, &data);
+        self.events.send(Event::Released, &data);
     }
 
     /// Sends the events of a changed profile, and of its port if that has changed, too.
-    pub fn tell_profile(
+    pub fn send_profile_events(
         &mut self,
         profile: Event,
         port: Event,
@@ -348,9 +348,9 @@ impl Model {
         before: &str,
     ) {
         let data = json!({"port_id": at, "profile_id": name});
-        self.events.tell(profile, &data);
+        self.events.send(profile, &data);
         if self.ports[at].state() != before {
-            self.events.tell(port, &json!({"port_id": at}));
+            self.events.send(port, &json!({"port_id": at}));
         }
     }
 
@@ -363,7 +363,7 @@ impl Model {
         };
         let stopped = run.stop();
         self.count(at, &mut run);
-        self.tell_profile(events[0], events[1], at, name, before);
+        self.send_profile_events(events[0], events[1], at, name, before);
         stopped
     }
 
@@ -373,7 +373,7 @@ impl Model {
             return Ok(());
         };
         let counts = playing.stop();
-        self.events.tell(event, &json!({"port_id": at}));
+        self.events.send(event, &json!({"port_id": at}));
         let counts = counts.map_err(|error| Fault::execute(error.to_string()))?;
         let frames = counts.total();
         let sent = &mut self.ports[at].sent;

@@ -11,7 +11,7 @@ use fwdlab_engine::replay::{Clock, Recording, Source, SourceError};
 
 /// Changes to the frames of a file.
 #[derive(Debug, Clone, Copy)]
-pub struct How {
+pub struct PcapChanges {
     /// Replacement for the addresses of the file.
     pub source: Option<[u8; 6]>,
     pub destination: Option<[u8; 6]>,
@@ -25,7 +25,7 @@ pub struct How {
 /// A capture file, frame by frame.
 pub struct Recorded {
     path: PathBuf,
-    how: How,
+    changes: PcapChanges,
     frames: Frames<File>,
     clock: Clock,
     /// The previous frame: when it was captured, and when it leaves.
@@ -35,12 +35,12 @@ pub struct Recorded {
 
 impl Recorded {
     /// Checks the first frames of a file, and reads the rest while it is sent.
-    pub fn open(path: &Path, how: How) -> Result<Recording, String> {
+    pub fn open(path: &Path, how: PcapChanges) -> Result<Recording, String> {
         let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let frames = file(path).map_err(|error| wrong(&error))?;
         let recorded = Recorded {
             path: path.into(),
-            how,
+            changes: how,
             frames,
             clock: Clock::default(),
             before_ns: None,
@@ -74,21 +74,21 @@ impl Source for Recorded {
         };
         // with a gap from the client the file's times do not matter
         let captured_ns: u64 = captured_ns?;
-        let captured_ns = match self.how.gap_us {
+        let captured_ns = match self.changes.gap_us {
             Some(_) => 0,
             None => self.clock.at(captured_ns).map_err(wrong)?,
         };
         let frame = &mut bytes[begin..];
-        if let Some(mac) = self.how.destination {
+        if let Some(mac) = self.changes.destination {
             frame[..6].copy_from_slice(&mac);
         }
-        if let Some(mac) = self.how.source {
+        if let Some(mac) = self.changes.source {
             frame[6..12].copy_from_slice(&mac);
         }
         let leaves_ns = self.before_ns.map_or(0, |(captured, left)| {
             let own_us = captured_ns.saturating_sub(captured) as f64 / 1e3;
-            let gap_us = self.how.gap_us.unwrap_or(own_us) / self.how.speed;
-            left + (gap_us.max(self.how.least_us) * 1e3).round() as u64
+            let gap_us = self.changes.gap_us.unwrap_or(own_us) / self.changes.speed;
+            left + (gap_us.max(self.changes.least_us) * 1e3).round() as u64
         });
         self.before_ns = Some((captured_ns, leaves_ns));
         Ok(Some(leaves_ns))
@@ -115,10 +115,10 @@ mod tests {
         }
         let path = std::env::temp_dir().join(format!("fwdlab-trex-{}.pcapng", std::process::id()));
         std::fs::write(&path, bytes).unwrap();
-        let all = |how: How| {
+        let all = |how: PcapChanges| {
             let mut recorded = Recorded {
                 path: path.clone(),
-                how,
+                changes: how,
                 frames: file(&path).unwrap(),
                 clock: Clock::default(),
                 before_ns: None,
@@ -134,7 +134,7 @@ mod tests {
             }
             (times, bytes)
         };
-        let plain = How {
+        let plain = PcapChanges {
             source: None,
             destination: Some([9; 6]),
             gap_us: None,
@@ -147,13 +147,13 @@ mod tests {
             (&bytes[..7], bytes[60 + 6]),
             (&[9, 9, 9, 9, 9, 9, 1][..], 2)
         );
-        let least = How {
+        let least = PcapChanges {
             least_us: 30.0,
             speed: 2.0,
             ..plain
         };
         assert_eq!(all(least).0[..3], [0, 50, 80]);
-        let even = How {
+        let even = PcapChanges {
             gap_us: Some(10.0),
             source: Some([8; 6]),
             ..plain

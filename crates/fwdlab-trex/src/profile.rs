@@ -34,9 +34,9 @@ pub struct Port {
 /// A message: a stream is impossible, or its frames have no room for a signature.
 pub fn traffic(name: &str, streams: &BTreeMap<u32, Value>, port: Port) -> Result<Traffic, String> {
     let mut understood = BTreeMap::new();
-    for (id, said) in streams {
+    for (id, output) in streams {
         let mut stream =
-            Stream::parse(said).map_err(|fault| format!("stream {id}: {}", fault.text))?;
+            Stream::parse(output).map_err(|fault| format!("stream {id}: {}", fault.text))?;
         // signatures replace groups
         stream.group = None;
         understood.insert(*id, stream);
@@ -55,7 +55,7 @@ pub fn traffic(name: &str, streams: &BTreeMap<u32, Value>, port: Port) -> Result
         to.id = (at * 2) as u16 + u16::from(port.is_back);
         to.name = streams
             .get(&plan.ids[at])
-            .and_then(|said| said["name"].as_str())
+            .and_then(|output| output["name"].as_str())
             .map_or_else(|| to.name.clone(), str::to_owned);
         for kind in &mut to.kinds {
             let offset = match place {

@@ -12,7 +12,7 @@ use crate::limits;
 use crate::zmtp::{Kind, Peer, Received};
 
 /// What to write to a subscriber.
-enum Out {
+enum Published {
     Message(Vec<u8>),
     Pong(Vec<u8>),
 }
@@ -20,21 +20,24 @@ enum Out {
 /// All subscribers.
 #[derive(Default)]
 pub struct Publisher {
-    subscribers: Mutex<Vec<SyncSender<Out>>>,
+    subscribers: Mutex<Vec<SyncSender<Published>>>,
 }
 
 impl Publisher {
     /// Sends a message to all subscribers.
     pub fn publish(&self, message: &[u8]) {
-        self.lock()
-            .retain(|subscriber| subscriber.try_send(Out::Message(message.to_vec())).is_ok());
+        self.lock().retain(|subscriber| {
+            subscriber
+                .try_send(Published::Message(message.to_vec()))
+                .is_ok()
+        });
     }
 
     /// Serves one subscriber until it disconnects; calls `hears` whenever the subscriber has sent
     /// something.
     pub fn serve(&self, stream: TcpStream, hears: &dyn Fn()) -> std::io::Result<()> {
         let mut peer = Peer::shake_hands(stream, Kind::Pub)?;
-        peer.may_be_silent()?;
+        peer.extend_timeout()?;
         let mut other = peer.try_clone()?;
         let (queue, waiting) = sync_channel(limits::WAKE_UPS);
         self.lock().push(queue.clone());
@@ -47,7 +50,7 @@ impl Publisher {
             let received = peer.receive();
             hears();
             match received {
-                Ok(Received::Ping(context)) => match queue.try_send(Out::Pong(context)) {
+                Ok(Received::Ping(context)) => match queue.try_send(Published::Pong(context)) {
                     Ok(()) => {}
                     Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => break Ok(()),
                 },
@@ -59,7 +62,7 @@ impl Publisher {
         ended
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<SyncSender<Out>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<SyncSender<Published>>> {
         self.subscribers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -67,11 +70,11 @@ impl Publisher {
 }
 
 /// Writes queued messages until there are no more senders or the other end is gone.
-fn write(peer: &mut Peer, waiting: &Receiver<Out>) {
+fn write(peer: &mut Peer, waiting: &Receiver<Published>) {
     for out in waiting {
         let written = match out {
-            Out::Message(message) => peer.send(&[&message]),
-            Out::Pong(context) => peer.pong(&context),
+            Published::Message(message) => peer.send(&[&message]),
+            Published::Pong(context) => peer.pong(&context),
         };
         if written.is_err() {
             break;

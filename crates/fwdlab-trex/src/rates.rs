@@ -94,13 +94,13 @@ mod tests {
         };
         assert_eq!(meter.rates(), Rates::default());
         meter.end_window(counters, begin + Duration::from_secs(2));
-        let wanted = Rates {
+        let requested = Rates {
             tx_pps: 500.0,
             tx_bps: 500.0 * 64.0 * 8.0,
             rx_pps: 5.0,
             rx_bps: 5.0 * 64.0 * 8.0,
         };
-        assert_eq!(meter.rates(), wanted);
+        assert_eq!(meter.rates(), requested);
         // nothing is moving any more
         meter.end_window(counters, begin + Duration::from_secs(3));
         assert_eq!(meter.rates(), Rates::default());

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use fwdlab_packet::bpf::Program;
 use serde_json::{Map, Value, json};
 
-use crate::framing::{self, Wrong};
+use crate::framing::{self, UnwrapError};
 use crate::limits;
 use crate::methods;
 use crate::model::Model;
@@ -141,7 +141,7 @@ impl<'a> Params<'a> {
     }
 
     /// Returns a boolean.
-    pub fn truth(&self, name: &str) -> Result<bool, Fault> {
+    pub fn boolean(&self, name: &str) -> Result<bool, Fault> {
         let value = self.get(name)?;
         let wrong = || {
             Fault::params(format!(
@@ -197,18 +197,18 @@ impl Message {
         };
         let unwrapped = match framing::unwrap(bytes) {
             Ok(unwrapped) => unwrapped,
-            Err(Wrong::TooLarge) => return wrong(Fault::INTERNAL, too_large_text()),
-            Err(Wrong::Damaged) => {
+            Err(UnwrapError::TooLarge) => return wrong(Fault::INTERNAL, too_large_text()),
+            Err(UnwrapError::Damaged) => {
                 let text = "the message claims to be compressed, but cannot be decompressed";
                 return wrong(Fault::PARSE, text.into());
             }
         };
-        let said = serde_json::from_slice(&unwrapped.text).map_err(|error| Fault {
+        let output = serde_json::from_slice(&unwrapped.text).map_err(|error| Fault {
             code: Fault::PARSE,
             text: format!("this is no JSON: {error}"),
         });
         let mut filters = BTreeMap::new();
-        let requests = match &said {
+        let requests = match &output {
             Ok(Value::Array(batch)) => &batch[..],
             Ok(one) => std::slice::from_ref(one),
             Err(_) => &[],
@@ -219,7 +219,7 @@ impl Message {
             }
         }
         Message {
-            said,
+            said: output,
             compressed: unwrapped.compressed,
             filters,
         }

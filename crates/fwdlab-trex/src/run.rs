@@ -37,7 +37,7 @@ pub struct Run {
 }
 
 /// Start options of a run.
-pub struct Begin {
+pub struct StartOptions {
     pub factor: f64,
     pub at_most: Option<Duration>,
     /// A time of CLOCK_MONOTONIC.
@@ -52,7 +52,7 @@ impl Run {
         plan: Plan,
         setting: Setting,
         places: Vec<Option<Place>>,
-        begin: Begin,
+        begin: StartOptions,
     ) -> Result<Run, Fault> {
         let own = (plan.streams.iter())
             .map(|stream| stream.start_paused.then_some(0.0))

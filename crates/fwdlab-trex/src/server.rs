@@ -17,7 +17,7 @@ use crate::limits;
 use crate::model::Model;
 use crate::publisher::Publisher;
 use crate::rpc;
-use crate::wire::{OfLab, Wire};
+use crate::wire::{LabWire, Wire};
 use crate::zmtp::{Kind, Peer, Received};
 
 /// Interval of checking for the end, or for a new connection.
@@ -78,26 +78,26 @@ impl Server {
                 Ok(false) => notes.push(format!(
                     "{name} has IPv6 addresses, so the kernel keeps sending frames of its own there; they are not counted as ours"
                 )),
-                Err(why) => notes.push(format!("{name}: the kernel cannot be kept from sending: {why}")),
+                Err(reason) => notes.push(format!("{name}: the kernel cannot be kept from sending: {reason}")),
             }
-            let wire = OfLab::new(port, config.link_bps, peer, &config.cpus);
+            let wire = LabWire::new(port, config.link_bps, peer, &config.cpus);
             notes.extend(wire.missing());
             wires.push(Box::new(wire));
         }
-        let mut server = Server::of(wires, config.rpc, config.publisher)?;
+        let mut server = Server::with_ports(wires, config.rpc, config.publisher)?;
         server.notes = notes;
         server.allow = config.allow;
         Ok(server)
     }
 
     /// Like `bind`, for any kind of ports.
-    pub(crate) fn of(
+    pub(crate) fn with_ports(
         wires: Vec<Box<dyn Wire>>,
         rpc: SocketAddr,
         publisher: SocketAddr,
     ) -> Result<Server, TrexError> {
         let model = Model::new(wires).map_err(|source| TrexError::System {
-            what: "read random numbers from /dev/urandom",
+            action: "read random numbers from /dev/urandom",
             source,
         })?;
         let shared = Arc::new(Shared {
@@ -127,7 +127,7 @@ impl Server {
         while !is_enough() {
             self.shared.tick();
             let shared = self.shared.clone();
-            let came = take(&self.rpc, &self.allow, &requests, move |stream, place| {
+            let returned = take(&self.rpc, &self.allow, &requests, move |stream, place| {
                 answer(&shared, stream, place)
             });
             let shared = self.shared.clone();
@@ -135,9 +135,9 @@ impl Server {
                 &self.publisher,
                 &self.allow,
                 &subscribers,
-                move |stream, place| shared.publisher.serve(stream, &|| place.hears()),
+                move |stream, place| shared.publisher.serve(stream, &|| place.note_activity()),
             );
-            if !came && !subscribed {
+            if !returned && !subscribed {
                 thread::sleep(LOOK);
             }
         }
@@ -157,7 +157,7 @@ impl Shared {
         let is_news = {
             let mut model = self.model.lock().unwrap_or_else(PoisonError::into_inner);
             model.tick();
-            model.events.take_news()
+            model.events.take_new_events()
         };
         if is_news {
             self.publisher.publish(b"{}");
@@ -173,7 +173,7 @@ fn listen(
     let listener = TcpListener::bind(address);
     let listener = listener.and_then(|one| one.set_nonblocking(true).map(|()| one));
     listener.map_err(|source| TrexError::Listen {
-        what,
+        action: what,
         address,
         option,
         source,
@@ -239,9 +239,9 @@ impl Places {
         let is_peer_full = of_peer >= limits::CONNECTIONS_OF_PEER;
         if is_peer_full || all.len() >= limits::CONNECTIONS {
             let may_go = |one: &&Arc<Connection>| !is_peer_full || one.from == from;
-            let heard =
+            let received =
                 |one: &&Arc<Connection>| *one.heard.lock().unwrap_or_else(PoisonError::into_inner);
-            let silent = all.iter().filter(may_go).min_by_key(heard).cloned();
+            let silent = all.iter().filter(may_go).min_by_key(received).cloned();
             if let Some(silent) = silent {
                 // its thread ends in any state
                 let _ = silent.stream.shutdown(Shutdown::Both);
@@ -258,9 +258,9 @@ impl Places {
 
 impl Place {
     /// Records that the other end has sent something.
-    fn hears(&self) {
-        let mut heard = (self.connection.heard.lock()).unwrap_or_else(PoisonError::into_inner);
-        *heard = (true, Instant::now());
+    fn note_activity(&self) {
+        let mut received = (self.connection.heard.lock()).unwrap_or_else(PoisonError::into_inner);
+        *received = (true, Instant::now());
     }
 }
 
@@ -274,10 +274,10 @@ impl Drop for Place {
 /// Answers the requests of one client until it disconnects.
 fn answer(shared: &Shared, stream: TcpStream, place: &Place) -> io::Result<()> {
     let mut peer = Peer::shake_hands(stream, Kind::Rep)?;
-    peer.may_be_silent()?;
+    peer.extend_timeout()?;
     loop {
         let received = peer.receive()?;
-        place.hears();
+        place.note_activity();
         match received {
             Received::Ping(context) => peer.pong(&context)?,
             Received::Message(parts) => {
@@ -290,7 +290,7 @@ fn answer(shared: &Shared, stream: TcpStream, place: &Place) -> io::Result<()> {
                     let mut model = shared.model.lock().unwrap_or_else(PoisonError::into_inner);
                     let answer = message.answer(&mut model);
                     let mut to_publish = std::mem::take(&mut model.to_publish);
-                    if model.events.take_news() {
+                    if model.events.take_new_events() {
                         to_publish.push(b"{}".to_vec());
                     }
                     (answer, to_publish)
@@ -320,16 +320,16 @@ mod tests {
     /// Silent connections, more than there are places: one that sends something gets in, and is not
     /// the one that is closed.
     #[test]
-    fn who_says_nothing_makes_room() {
+    fn silent_clients_are_disconnected() {
         let none: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let server = Server::of(Vec::new(), none, none).unwrap();
+        let server = Server::with_ports(Vec::new(), none, none).unwrap();
         let (rpc, _) = server.addresses().unwrap();
         thread::spawn(move || server.run(&|| false));
         // the greeting of a REQ socket, its READY command, and a request
-        let mut said = vec![0; 64];
-        (said[0], said[9], said[10]) = (0xff, 0x7f, 3);
-        said[12..16].copy_from_slice(b"NULL");
-        said.extend(b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03REQ");
+        let mut output = vec![0; 64];
+        (output[0], output[9], output[10]) = (0xff, 0x7f, 3);
+        output[12..16].copy_from_slice(b"NULL");
+        output.extend(b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03REQ");
         let ping = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let request = [&[1, 0, 0, ping.len() as u8], &ping[..]].concat();
         let ask = |stream: &mut TcpStream, words: &[u8]| {
@@ -351,9 +351,9 @@ mod tests {
             || -> Vec<TcpStream> { (0..2 * limits::CONNECTIONS).map(|_| connect()).collect() };
         let _silent = connect_many();
         let mut speaks = connect();
-        ask(&mut speaks, &[&said[..], &request].concat());
+        ask(&mut speaks, &[&output[..], &request].concat());
         let _more = connect_many();
-        ask(&mut connect(), &[&said[..], &request].concat());
+        ask(&mut connect(), &[&output[..], &request].concat());
         ask(&mut speaks, &request);
     }
 }

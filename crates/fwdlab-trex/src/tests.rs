@@ -14,7 +14,7 @@ use fwdlab_engine::traffic::{self, Emission};
 use fwdlab_engine::{EngineError, Frames, PortSpec, Schedule, SendCounts};
 use fwdlab_lab::ports::Port;
 use fwdlab_lab::ports::counters::Counters;
-use fwdlab_lab::session::listening::Heard;
+use fwdlab_lab::session::listening::FrameCallback;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -23,27 +23,27 @@ use crate::limits;
 use crate::methods::METHODS;
 use crate::model::Model;
 use crate::rpc::{Fault, Message};
-use crate::wire::{Hearing, OfLab, Sending, Wire};
+use crate::wire::{LabWire, PortListener, Sending, Wire};
 
 /// A port that receives what it sends.
 #[derive(Default)]
-struct Still {
+struct LoopbackPort {
     name: &'static str,
-    heard: Arc<Mutex<Vec<Heard>>>,
+    frames: Arc<Mutex<Vec<FrameCallback>>>,
     takes: (bool, bool),
 }
 
 /// Ends with its listeners.
-struct Ends(Arc<Mutex<Vec<Heard>>>);
+struct ClosedListeners(Arc<Mutex<Vec<FrameCallback>>>);
 
-impl Hearing for Ends {
+impl PortListener for ClosedListeners {
     fn settle(&self, _at_most: Duration) {}
     fn missed(&self) -> Arc<AtomicU64> {
         Arc::default()
     }
 }
 
-impl Drop for Ends {
+impl Drop for ClosedListeners {
     fn drop(&mut self) {
         self.0.lock().unwrap().clear();
     }
@@ -82,7 +82,7 @@ impl Sending for Fake {
     }
 }
 
-impl Wire for Still {
+impl Wire for LoopbackPort {
     fn name(&self) -> &str {
         self.name
     }
@@ -130,13 +130,13 @@ impl Wire for Still {
     fn groups(&mut self) -> Option<&mut Groups> {
         None
     }
-    fn listen(&self, heard: Heard) -> Result<Box<dyn Hearing>, String> {
-        self.heard.lock().unwrap().push(heard);
-        Ok(Box::new(Ends(self.heard.clone())))
+    fn listen(&self, received: FrameCallback) -> Result<Box<dyn PortListener>, String> {
+        self.frames.lock().unwrap().push(received);
+        Ok(Box::new(ClosedListeners(self.frames.clone())))
     }
     /// What is sent comes back at once.
     fn push(&mut self, frames: Vec<Vec<u8>>, _gap: Duration) -> Result<(), String> {
-        let mut heard = self.heard.lock().unwrap();
+        let mut received = self.frames.lock().unwrap();
         for frame in &frames {
             for outgoing in [true, false] {
                 let captured = Captured {
@@ -146,12 +146,12 @@ impl Wire for Still {
                     bytes: frame,
                     outgoing,
                 };
-                heard.iter_mut().for_each(|heard| heard(&captured));
+                received.iter_mut().for_each(|received| received(&captured));
             }
         }
         Ok(())
     }
-    fn take_in(&mut self, everything: bool, multicast: bool) -> Result<(), String> {
+    fn set_accepted(&mut self, everything: bool, multicast: bool) -> Result<(), String> {
         self.takes = (everything, multicast);
         Ok(())
     }
@@ -177,9 +177,9 @@ impl Wire for Still {
 
 fn model() -> Model {
     let port = |name| -> Box<dyn Wire> {
-        Box::new(Still {
+        Box::new(LoopbackPort {
             name,
-            ..Still::default()
+            ..LoopbackPort::default()
         })
     };
     Model::new(vec![port("pa"), port("pb")]).unwrap()
@@ -234,20 +234,20 @@ fn versions_are_agreed_upon_as_trex_does() {
         ("ASTF", 5, 1, false),
     ] {
         let params = json!({"name": name, "major": major, "minor": minor});
-        let said = call(&mut model, "api_sync_v2", params);
+        let output = call(&mut model, "api_sync_v2", params);
         match fits {
-            true => assert_eq!(said, Ok(json!({"api_h": handle}))),
+            true => assert_eq!(output, Ok(json!({"api_h": handle}))),
             false => assert_eq!(
-                said.unwrap_err().0,
+                output.unwrap_err().0,
                 Fault::EXECUTE,
                 "{name} {major}.{minor}"
             ),
         }
     }
     let old = json!({"api_vers": [{"type": "core", "major": 5, "minor": 1}]});
-    let said = call(&mut model, "api_sync", old).unwrap();
+    let output = call(&mut model, "api_sync", old).unwrap();
     assert_eq!(
-        said,
+        output,
         json!({"api_vers": [{"type": "core", "api_h": handle}]})
     );
 }
@@ -343,9 +343,9 @@ fn a_port_has_one_owner_and_force_takes_it_away() {
     );
     assert_eq!(call(&mut model, "release", release(&second)), Ok(json!({})));
     assert!(call(&mut model, "release", release(&second)).is_err());
-    let told = call(&mut model, "get_async_events", json!({"session_id": 99})).unwrap();
-    let told = told["data"].as_array().unwrap();
-    let words: Vec<(u64, &str, bool)> = told
+    let reported = call(&mut model, "get_async_events", json!({"session_id": 99})).unwrap();
+    let reported = reported["data"].as_array().unwrap();
+    let words: Vec<(u64, &str, bool)> = reported
         .iter()
         .map(|event| {
             (
@@ -398,7 +398,7 @@ fn a_wrong_handler_changes_nothing() {
 
 /// Profiles on one port of this machine run beside each other, and one of them can start again afterwards.
 #[test]
-fn profiles_of_a_port_run_beside_each_other() {
+fn profiles_of_a_port_run_in_parallel() {
     let name = format!("fwdlab-trextest-{}", std::process::id());
     let run = |words: &str| {
         let mut command = std::process::Command::new("ip");
@@ -406,7 +406,7 @@ fn profiles_of_a_port_run_beside_each_other() {
         output.is_ok_and(|output| output.status.success())
     };
     if !run(&format!("netns add {name}")) {
-        return println!("SKIPPED: profiles_of_a_port_run_beside_each_other: needs root and ip");
+        return println!("SKIPPED: profiles_of_a_port_run_in_parallel: needs root and ip");
     }
     assert!(run(&format!(
         "-n {name} link add pa type veth peer name pb"
@@ -418,8 +418,8 @@ fn profiles_of_a_port_run_beside_each_other() {
         netns: Some(format!("/run/netns/{name}").into()),
         interface: "pa".into(),
     };
-    let port = Port::of_ours(&spec).unwrap();
-    let wire = OfLab::new(port, None, Some([2, 0, 0, 0, 0, 2]), &[]);
+    let port = Port::own_port(&spec).unwrap();
+    let wire = LabWire::new(port, None, Some([2, 0, 0, 0, 0, 2]), &[]);
     let mut model = Model::new(vec![Box::new(wire)]).unwrap();
     let handler = acquire(&mut model, "alice", 1, false).unwrap();
     let with = |profile: usize, more: Value| {
@@ -466,7 +466,7 @@ fn stream(mode: Value) -> Value {
 
 /// Traffic in all its states, and the requests allowed in each.
 #[test]
-fn traffic_goes_through_its_states_and_tells_so() {
+fn traffic_reports_its_changes_of_state() {
     let mut model = model();
     model.events.take(99);
     let handler = acquire(&mut model, "alice", 1, false).unwrap();
@@ -481,10 +481,10 @@ fn traffic_goes_through_its_states_and_tells_so() {
             json!({"mul": {"type": kind, "value": value, "op": op}, "force": false, "duration": -1}),
         )
     };
-    let refused = |model: &mut Model, method: &str, params: Value, why: &str| {
+    let refused = |model: &mut Model, method: &str, params: Value, reason: &str| {
         let (code, text) = call(model, method, params).unwrap_err();
         assert_eq!(code, Fault::EXECUTE, "{text}");
-        assert!(text.contains(why), "{method}: {text}");
+        assert!(text.contains(reason), "{method}: {text}");
     };
     let state = |model: &Model| model.ports[0].state();
     let endless = stream(json!({"type": "continuous", "rate": {"type": "pps", "value": 1000}}));
@@ -582,13 +582,15 @@ fn traffic_goes_through_its_states_and_tells_so() {
     model.tick();
     assert_eq!(state(&model), "STREAMS");
     assert_eq!(model.ports[0].sent, (2 * SENT, 2.0 * SENT as f64 * 60.0));
-    let told = call(&mut model, "get_async_events", json!({"session_id": 99})).unwrap();
-    let told = told["data"].as_array().unwrap().iter();
-    let numbers: Vec<u64> = told.map(|event| event["type"].as_u64().unwrap()).collect();
+    let reported = call(&mut model, "get_async_events", json!({"session_id": 99})).unwrap();
+    let reported = reported["data"].as_array().unwrap().iter();
+    let numbers: Vec<u64> = reported
+        .map(|event| event["type"].as_u64().unwrap())
+        .collect();
     assert_eq!(numbers, [5, 10, 0, 12, 2, 13, 3, 11, 1, 10, 0, 14, 4]);
 
     // what cannot be sent is reported when it is added, or when it is started
-    for (change, why) in [
+    for (change, reason) in [
         (
             json!({"mode": {"type": "continuous", "rate": {"type": "pps", "value": 0}}}),
             "above 0",
@@ -619,7 +621,7 @@ fn traffic_goes_through_its_states_and_tells_so() {
         all.extend(change.as_object().unwrap().clone());
         let (code, text) = call(&mut model, "add_stream", add(9, &wrong)).unwrap_err();
         assert_eq!(code, Fault::PARAMS, "{text}");
-        assert!(text.contains(why), "{text}");
+        assert!(text.contains(reason), "{text}");
     }
     let mut chained = burst.clone();
     chained["next_stream_id"] = json!(44);
@@ -664,16 +666,16 @@ fn the_load_of_a_profile_is_the_largest_sum() {
     );
     // too short to be a load
     add(4, json!({"isg": 0.0}), burst(10, 100_000));
-    let said = call(
+    let output = call(
         &mut model,
         "validate",
         json!({"port_id": 0, "handler": handler}),
     )
     .unwrap();
-    assert_eq!(said["rate"]["max_pps"], json!(3500.0));
-    assert_eq!(said["rate"]["max_bps_l1"], json!(3500.0 * 84.0 * 8.0));
-    assert_eq!(said["graph"]["expected_duration"], json!(-1.0));
-    let events = said["graph"]["events"].as_array().unwrap().iter();
+    assert_eq!(output["rate"]["max_pps"], json!(3500.0));
+    assert_eq!(output["rate"]["max_bps_l1"], json!(3500.0 * 84.0 * 8.0));
+    assert_eq!(output["graph"]["expected_duration"], json!(-1.0));
+    let events = output["graph"]["events"].as_array().unwrap().iter();
     let events: Vec<(f64, f64, u64)> = events
         .map(|e| {
             (
@@ -698,7 +700,7 @@ fn the_load_of_a_profile_is_the_largest_sum() {
 }
 
 #[test]
-fn streams_come_back_as_they_were_said_and_move_the_state() {
+fn streams_are_returned_as_given_and_change_the_state() {
     let mut model = model();
     let handler = acquire(&mut model, "alice", 1, false).unwrap();
     let with = |more: Value| {
@@ -783,12 +785,12 @@ fn counters_are_whole_rates_are_not_and_bytes_have_their_fcs() {
         assert!(all[rate].is_f64(), "{rate}: {}", all[rate]);
     }
     let lists = ["names", "values"].map(|what| {
-        let said = call(
+        let output = call(
             &mut model,
             &format!("get_port_xstats_{what}"),
             json!({"port_id": 0}),
         );
-        said.unwrap()[format!("xstats_{what}")]
+        output.unwrap()[format!("xstats_{what}")]
             .as_array()
             .unwrap()
             .len()
@@ -922,7 +924,7 @@ proptest! {
 }
 
 #[test]
-fn captures_keep_what_they_should_and_no_more() {
+fn captures_store_the_requested_frames_only() {
     let mut model = model();
     let handler = acquire(&mut model, "alice", 1, false).unwrap();
     let push = |model: &mut Model, first: u8| {

@@ -48,16 +48,16 @@ impl Plan {
         if chosen.is_empty() {
             return Err(Fault::execute("the profile has no stream that is enabled"));
         }
-        let place = |wanted: u32| chosen.iter().position(|(id, _)| *id == wanted);
+        let place = |requested: u32| chosen.iter().position(|(id, _)| *id == requested);
         let mut next = Vec::new();
         let mut pps = Vec::new();
         for (id, stream) in &chosen {
             next.push(match stream.next {
                 None => None,
-                Some(wanted) => Some(place(wanted).ok_or_else(|| {
+                Some(requested) => Some(place(requested).ok_or_else(|| {
                     Fault::execute(format!(
-                        "stream {id} is followed by stream {wanted}, which {}",
-                        match all.contains_key(&wanted) {
+                        "stream {id} is followed by stream {requested}, which {}",
+                        match all.contains_key(&requested) {
                             true => "is not enabled",
                             false => "is not there",
                         }
@@ -86,7 +86,7 @@ impl Plan {
         }
         let streams: Vec<&Stream> = chosen.iter().map(|(_, stream)| *stream).collect();
         Ok(Plan {
-            base: Base::of(&streams, &pps, &next),
+            base: Base::new(&streams, &pps, &next),
             ids: chosen.iter().map(|(id, _)| *id).collect(),
             streams: streams.into_iter().cloned().collect(),
             next,
@@ -169,7 +169,7 @@ fn template(stream: &Stream, setting: &Setting, place: Option<Place>) -> Vec<u8>
         frame[6..12].copy_from_slice(&setting.source);
     }
     match place {
-        None => mark::keep_out(&mut frame),
+        None => mark::clear_mark(&mut frame),
         Some(Place::Counted(group)) => mark::put(&mut frame, groups::mark(group)),
         Some(Place::Timed { .. }) => mark::put(&mut frame, TIMED_MARK),
     }

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fwdlab_engine::af_packet::Foreign;
-use fwdlab_engine::af_packet::{Membership, Takes};
+use fwdlab_engine::af_packet::{AcceptedFrames, Membership};
 use fwdlab_engine::groups::Groups;
 use fwdlab_engine::replay::{Pace, Recording, Replay};
-use fwdlab_engine::sink::Sunk;
+use fwdlab_engine::sink::SinkCounts;
 use fwdlab_engine::{
-    EngineError, Frames, LoneSender, Mode, PortSpec, Schedule, SendCounts, Sender,
+    EngineError, Frames, Mode, PortSender, PortSpec, Schedule, SendCounts, Sender,
 };
 use fwdlab_lab::ports::counters::{self, Counters};
 use fwdlab_lab::ports::{Port, state};
-use fwdlab_lab::session::listening::{Heard, Listening};
+use fwdlab_lab::session::listening::{FrameCallback, Listening};
 use fwdlab_lab::session::pushing::Pusher;
 
 /// Speed reported for a port without one: percentages need a speed.
@@ -63,23 +63,23 @@ pub trait Wire: Send {
     /// Returns the counter of received groups; `None` without the privileges.
     fn groups(&mut self) -> Option<&mut Groups>;
     /// Passes on every frame from now on, until the returned value is dropped; or why not.
-    fn listen(&self, heard: Heard) -> Result<Box<dyn Hearing>, String>;
+    fn listen(&self, heard: FrameCallback) -> Result<Box<dyn PortListener>, String>;
     /// Sends single frames with this gap in the background; or why not.
     fn push(&mut self, frames: Vec<Vec<u8>>, gap: Duration) -> Result<(), String>;
     /// Sets whether frames to all addresses, and to all multicast addresses, are accepted; or why
     /// not.
-    fn take_in(&mut self, everything: bool, multicast: bool) -> Result<(), String>;
+    fn set_accepted(&mut self, everything: bool, multicast: bool) -> Result<(), String>;
 }
 
 /// A port with a listener.
-pub trait Hearing: Send {
+pub trait PortListener: Send {
     /// Waits until all frames that passed before this call were processed, up to this time.
     fn settle(&self, at_most: Duration);
     /// Returns the frames that passed and were missed, because too many were waiting.
     fn missed(&self) -> Arc<AtomicU64>;
 }
 
-impl Hearing for Listening {
+impl PortListener for Listening {
     fn settle(&self, at_most: Duration) {
         Listening::settle(self, at_most);
     }
@@ -104,7 +104,7 @@ pub trait Sending: Send {
 }
 
 /// A port of this machine, which is ours while this lives.
-pub struct OfLab {
+pub struct LabWire {
     port: Port,
     speed_bps: u64,
     peer: Option<[u8; 6]>,
@@ -116,11 +116,16 @@ pub struct OfLab {
     multicast: Option<Membership>,
 }
 
-impl OfLab {
+impl LabWire {
     /// Wraps this port; without a speed of its own or a given one, it has 10 Gbit/s.
-    pub fn new(port: Port, speed_bps: Option<u64>, peer: Option<[u8; 6]>, cpus: &[usize]) -> OfLab {
+    pub fn new(
+        port: Port,
+        speed_bps: Option<u64>,
+        peer: Option<[u8; 6]>,
+        cpus: &[usize],
+    ) -> LabWire {
         let speed_bps = speed_bps.or(port.facts.speed_bps).unwrap_or(SPEED_BPS);
-        OfLab {
+        LabWire {
             groups: Groups::open(&port.spec),
             foreign: Foreign::open(&port.spec),
             pusher: None,
@@ -140,26 +145,25 @@ impl OfLab {
     /// Returns what the port does not support, and why.
     pub fn missing(&self) -> Vec<String> {
         let name = self.name();
-        let groups = self
-            .groups
-            .as_ref()
-            .err()
-            .map(|why| format!("{name}: flow statistics and latency are not offered: {why}"));
-        let foreign = self.foreign.as_ref().err().map(|why| {
+        let groups =
+            self.groups.as_ref().err().map(|reason| {
+                format!("{name}: flow statistics and latency are not offered: {reason}")
+            });
+        let foreign = self.foreign.as_ref().err().map(|reason| {
             format!(
-                "{name}: frames that the kernel or other programs send are counted as ours: {why}"
+                "{name}: frames that the kernel or other programs send are counted as ours: {reason}"
             )
         });
         groups.into_iter().chain(foreign).collect()
     }
 
-    fn left_by_others(&self) -> Sunk {
+    fn foreign_counts(&self) -> SinkCounts {
         let counted = self.foreign.as_ref().ok().map(Foreign::counts);
         counted.and_then(Result::ok).unwrap_or_default()
     }
 }
 
-impl Wire for OfLab {
+impl Wire for LabWire {
     fn name(&self) -> &str {
         &self.port.spec.interface
     }
@@ -186,7 +190,7 @@ impl Wire for OfLab {
 
     fn counters(&self) -> Result<Counters, String> {
         // read before the port's counters, so that frames in between are not subtracted from ours
-        let foreign = self.left_by_others();
+        let foreign = self.foreign_counts();
         let mut counters = counters::read(&self.port.spec).map_err(|error| error.to_string())?;
         counters.tx_packets = counters.tx_packets.saturating_sub(foreign.frames);
         counters.tx_bytes = counters.tx_bytes.saturating_sub(foreign.bytes);
@@ -200,7 +204,7 @@ impl Wire for OfLab {
     }
 
     fn foreign(&self) -> u64 {
-        self.left_by_others().frames
+        self.foreign_counts().frames
     }
 
     fn details(&self) -> Result<Vec<u64>, String> {
@@ -223,7 +227,8 @@ impl Wire for OfLab {
         let before = counters::read(&self.port.spec).unwrap_or_default();
         let mut started = Started {
             is_proven: self.port.facts.kind.is_none(),
-            port: Port::of_ours(&self.port.spec).map_err(|e| EngineError::Frames(e.to_string()))?,
+            port: Port::own_port(&self.port.spec)
+                .map_err(|e| EngineError::Frames(e.to_string()))?,
             engines: self.engines.clone(),
             lone: Some(lone),
             frames,
@@ -256,8 +261,8 @@ impl Wire for OfLab {
         self.groups.as_mut().ok()
     }
 
-    fn listen(&self, heard: Heard) -> Result<Box<dyn Hearing>, String> {
-        match Listening::open(&self.port.spec, heard) {
+    fn listen(&self, received: FrameCallback) -> Result<Box<dyn PortListener>, String> {
+        match Listening::open(&self.port.spec, received) {
             Ok(listening) => Ok(Box::new(listening)),
             Err(error) => Err(error.to_string()),
         }
@@ -280,15 +285,15 @@ impl Wire for OfLab {
         }
     }
 
-    fn take_in(&mut self, everything: bool, multicast: bool) -> Result<(), String> {
+    fn set_accepted(&mut self, everything: bool, multicast: bool) -> Result<(), String> {
         let spec = &self.port.spec;
-        for (member, wanted, takes) in [
-            (&mut self.everything, everything, Takes::Everything),
-            (&mut self.multicast, multicast, Takes::Multicast),
+        for (member, requested, takes) in [
+            (&mut self.everything, everything, AcceptedFrames::Everything),
+            (&mut self.multicast, multicast, AcceptedFrames::Multicast),
         ] {
-            if member.is_some() != wanted {
-                *member = match wanted {
-                    true => Some(Membership::of(spec, takes).map_err(|e| e.to_string())?),
+            if member.is_some() != requested {
+                *member = match requested {
+                    true => Some(Membership::join(spec, takes).map_err(|e| e.to_string())?),
                     false => None,
                 };
             }
@@ -315,7 +320,7 @@ struct Engines {
 enum Socket {
     #[default]
     Closed,
-    Idle(Box<LoneSender>),
+    Idle(Box<PortSender>),
     Sends,
 }
 
@@ -325,7 +330,7 @@ impl Engines {
     }
 
     /// Returns the first of these engines that can send these frames, prepared for them.
-    fn ready(&self, modes: &[Mode], frames: &Frames) -> Result<LoneSender, EngineError> {
+    fn ready(&self, modes: &[Mode], frames: &Frames) -> Result<PortSender, EngineError> {
         let mut reasons = Vec::new();
         for &mode in modes {
             let mut socket = self.socket();
@@ -343,7 +348,7 @@ impl Engines {
             drop(socket);
             let opened = match idle {
                 Some(lone) => Ok(lone),
-                None => LoneSender::open(&self.spec, Some(mode), &self.cpus),
+                None => PortSender::open(&self.spec, Some(mode), &self.cpus),
             };
             match opened.and_then(|mut lone| lone.arm(frames).map(|()| lone)) {
                 Ok(mut lone) => {
@@ -365,7 +370,7 @@ impl Engines {
     }
 
     /// Takes back an engine that no longer sends.
-    fn done(&self, mut lone: LoneSender) {
+    fn done(&self, mut lone: PortSender) {
         let Ok(sender) = lone.sender() else { return };
         if sender.capabilities().mode == Mode::AfXdp {
             let is_stopped = sender.stop().is_ok();
@@ -381,7 +386,7 @@ impl Engines {
 struct Started {
     engines: Engines,
     /// `None` once no engine works any more.
-    lone: Option<LoneSender>,
+    lone: Option<PortSender>,
     port: Port,
     frames: Frames,
     schedule: Schedule,

@@ -37,7 +37,7 @@ impl Kind {
     }
 
     /// Returns true if a socket of this type may talk to us.
-    fn takes(self, other: &[u8]) -> bool {
+    fn accepts_peer(self, other: &[u8]) -> bool {
         match self {
             Kind::Rep => matches!(other, b"REQ" | b"DEALER"),
             Kind::Pub => matches!(other, b"SUB" | b"XSUB"),
@@ -83,7 +83,7 @@ impl<S: Read + Write> Peer<S> {
         let body = peer.body(size)?;
         let theirs = body.strip_prefix(b"\x05READY").and_then(socket_type);
         match theirs {
-            Some(theirs) if kind.takes(theirs) => Ok(peer),
+            Some(theirs) if kind.accepts_peer(theirs) => Ok(peer),
             _ => Err(wrong("the other end is no socket for this one")),
         }
     }
@@ -114,7 +114,7 @@ impl<S: Read + Write> Peer<S> {
                 return Err(wrong("a message is too large"));
             }
             if bytes > limits::MESSAGE as u64 {
-                self.read_away(flags, size, bytes)?;
+                self.discard_rest(flags, size, bytes)?;
                 return Ok(Received::TooLarge(parts));
             }
             parts.push(self.body(size)?);
@@ -178,7 +178,7 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// Reads the rest of a message without keeping it.
-    fn read_away(&mut self, mut flags: u8, mut size: u64, mut bytes: u64) -> io::Result<()> {
+    fn discard_rest(&mut self, mut flags: u8, mut size: u64, mut bytes: u64) -> io::Result<()> {
         loop {
             let read = io::copy(&mut (&mut self.stream).take(size), &mut io::sink())?;
             if read < size {
@@ -204,7 +204,7 @@ impl Peer<TcpStream> {
     }
 
     /// Sets the longer read timeout that applies after the handshake.
-    pub fn may_be_silent(&self) -> io::Result<()> {
+    pub fn extend_timeout(&self) -> io::Result<()> {
         self.stream.set_read_timeout(Some(limits::SILENCE))
     }
 
@@ -273,18 +273,18 @@ mod tests {
     use super::*;
 
     /// A connection whose other end has sent everything.
-    struct Said {
+    struct ClosedPeer {
         theirs: io::Cursor<Vec<u8>>,
         ours: Vec<u8>,
     }
 
-    impl Read for Said {
+    impl Read for ClosedPeer {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             self.theirs.read(buffer)
         }
     }
 
-    impl Write for Said {
+    impl Write for ClosedPeer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.ours.write(bytes)
         }
@@ -293,17 +293,17 @@ mod tests {
         }
     }
 
-    fn after_hands(said: &[u8]) -> Peer<Said> {
+    fn after_hands(output: &[u8]) -> Peer<ClosedPeer> {
         let mut theirs = greeting().to_vec();
         let mut body = b"\x05READY\x08Identity\0\0\0\0\x0bSocket-Type\0\0\0\x03REQ".to_vec();
         theirs.extend([COMMAND, body.len() as u8]);
         theirs.append(&mut body);
-        theirs.extend(said);
-        let said = Said {
+        theirs.extend(output);
+        let output = ClosedPeer {
             theirs: io::Cursor::new(theirs),
             ours: Vec::new(),
         };
-        Peer::shake_hands(said, Kind::Rep).unwrap()
+        Peer::shake_hands(output, Kind::Rep).unwrap()
     }
 
     #[test]
@@ -317,35 +317,35 @@ mod tests {
         let before = peer.stream.ours.len();
         peer.pong(b"ab").unwrap();
         peer.send(&[b"", &[7; 300]]).unwrap();
-        let mut wanted = b"\x04\x07\x04PONGab\x01\0\x02\0\0\0\0\0\0\x01\x2c".to_vec();
-        wanted.extend([7; 300]);
-        assert_eq!(peer.stream.ours[before..], wanted);
+        let mut requested = b"\x04\x07\x04PONGab\x01\0\x02\0\0\0\0\0\0\x01\x2c".to_vec();
+        requested.extend([7; 300]);
+        assert_eq!(peer.stream.ours[before..], requested);
     }
 
     #[test]
-    fn a_message_that_is_too_large_is_read_away_and_a_monstrous_one_ends_it() {
+    fn an_oversized_message_is_discarded_and_a_huge_one_ends_the_connection() {
         let size = limits::MESSAGE as u64 + 1;
-        let mut said = b"\x01\0\x02".to_vec();
-        said.extend(size.to_be_bytes());
-        said.resize(said.len() + size as usize, 1);
-        said.extend(b"\0\x01x");
-        let mut peer = after_hands(&said);
+        let mut output = b"\x01\0\x02".to_vec();
+        output.extend(size.to_be_bytes());
+        output.resize(output.len() + size as usize, 1);
+        output.extend(b"\0\x01x");
+        let mut peer = after_hands(&output);
         assert_eq!(peer.receive().unwrap(), Received::TooLarge(vec![vec![]]));
         let next = Received::Message(vec![b"x".to_vec()]);
         assert_eq!(peer.receive().unwrap(), next);
 
         for announced in [u64::MAX, 1 << 62, limits::READ_AWAY + 1] {
-            let mut said = vec![LONG];
-            said.extend(announced.to_be_bytes());
-            assert!(after_hands(&said).receive().is_err(), "{announced}");
+            let mut output = vec![LONG];
+            output.extend(announced.to_be_bytes());
+            assert!(after_hands(&output).receive().is_err(), "{announced}");
         }
         let endless = [MORE, 0].repeat(limits::PARTS + 1);
         assert!(after_hands(&endless).receive().is_err());
     }
 
     #[test]
-    fn who_is_no_client_is_not_let_in() {
-        for (said, why) in [
+    fn invalid_clients_are_rejected() {
+        for (output, reason) in [
             (b"GET / HTTP/1.1\r\n".repeat(8), "ZMTP"),
             (greeting()[..20].to_vec(), ""),
             (
@@ -357,12 +357,12 @@ mod tests {
                 "",
             ),
         ] {
-            let said = Said {
-                theirs: io::Cursor::new(said),
+            let output = ClosedPeer {
+                theirs: io::Cursor::new(output),
                 ours: Vec::new(),
             };
-            let error = Peer::shake_hands(said, Kind::Rep).err().unwrap();
-            assert!(error.to_string().contains(why), "{error}");
+            let error = Peer::shake_hands(output, Kind::Rep).err().unwrap();
+            assert!(error.to_string().contains(reason), "{error}");
         }
     }
 }

@@ -129,7 +129,7 @@ impl Entry {
     pub fn missing(&self) -> Vec<String> {
         let mut needs = self.campaign().needs;
         // keep what cannot be checked in advance, such as a test bed or an archive
-        needs.retain(|need| is_here(need) != Some(true));
+        needs.retain(|need| is_met(need) != Some(true));
         needs
     }
 
@@ -145,7 +145,7 @@ impl Entry {
 
 /// Returns the needs of a campaign that this machine is known not to meet.
 pub fn lacking(needs: &[String]) -> Vec<&str> {
-    let is_lacking = |need: &&str| *need != "root" && is_here(need) == Some(false);
+    let is_lacking = |need: &&str| *need != "root" && is_met(need) == Some(false);
     needs
         .iter()
         .map(String::as_str)
@@ -154,7 +154,7 @@ pub fn lacking(needs: &[String]) -> Vec<&str> {
 }
 
 /// Returns whether this machine meets a need; `None` if that cannot be checked.
-fn is_here(need: &str) -> Option<bool> {
+fn is_met(need: &str) -> Option<bool> {
     match need.split_once(' ') {
         None if need == "root" => Some(user_namespace::is_root()),
         _ if need == "a DUT that runs Linux" => Some(true),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_campaigns_that_say_what_they_answer_and_need() {
+    fn entries_are_campaigns_with_question_and_requirements() {
         for entry in ALL {
             let campaign = entry.campaign();
             let (_, own) = entry.name.split_once('/').unwrap();

@@ -60,7 +60,7 @@ impl Code {
 
 impl Code {
     /// Returns the code of a child process; `None` if it did not exit by itself.
-    pub fn of_status(status: ExitStatus) -> Option<Code> {
+    pub fn for_status(status: ExitStatus) -> Option<Code> {
         let code = status.code()?;
         ALL.into_iter().find(|known| *known as i32 == code)
     }
@@ -89,7 +89,7 @@ impl From<Code> for ExitCode {
 
 /// Returns the code of a measurement, by the same rule for all commands: a result is not valid if
 /// it is missing, or if noise or the generator's limit makes it doubtful.
-pub fn of_result(summary: &Summary) -> Code {
+pub fn for_result(summary: &Summary) -> Code {
     let mut outcomes = summary.outcomes();
     let is_limited = |case: &TestCase| case.windows().is_some_and(|found| found.not_saturated);
     let mut cases = summary.test_cases.iter();
@@ -105,7 +105,7 @@ pub fn of_result(summary: &Summary) -> Code {
 /// Returns the code of a campaign: that of its result, unless some of it failed and the rest is
 /// valid. Windows and slices lost to noise are no failure if other iterations of the test case are
 /// valid.
-pub fn of_campaign(summary: &Summary) -> Code {
+pub fn for_campaign(summary: &Summary) -> Code {
     // by the rule of `compare --fail-if`
     if summary.thresholds.iter().any(|one| !one.failed.is_empty()) {
         return Code::LimitBroken;
@@ -121,14 +121,14 @@ pub fn of_campaign(summary: &Summary) -> Code {
     let all_whole = summary.test_cases.iter().all(whole);
     match !all_whole && summary.test_cases.iter().any(good) {
         true => Code::SomeFailed,
-        false => of_result(summary),
+        false => for_result(summary),
     }
 }
 
 /// Returns the code for an error.
-pub fn of(error: &anyhow::Error) -> Code {
+pub fn for_error(error: &anyhow::Error) -> Code {
     if let Some(error) = error.downcast_ref::<LabError>() {
-        return of_lab(error);
+        return for_lab(error);
     }
     if error.is::<fwdlab_model::units::UnitError>()
         || error.is::<fwdlab_model::file::FileError>()
@@ -137,10 +137,10 @@ pub fn of(error: &anyhow::Error) -> Code {
         return Code::Usage;
     }
     if let Some(error) = error.downcast_ref::<EngineError>() {
-        return of_engine(error);
+        return for_engine(error);
     }
     if let Some(error) = error.downcast_ref::<StoreError>() {
-        return of_store(error);
+        return for_store(error);
     }
     // image missing or damaged: nothing was measured
     if error.is::<ImageError>() {
@@ -163,7 +163,7 @@ pub fn of(error: &anyhow::Error) -> Code {
 
 /// An argument that matches no run, several runs, or no file of runs is wrong usage. Data that is
 /// unreadable or damaged is not.
-fn of_store(error: &StoreError) -> Code {
+fn for_store(error: &StoreError) -> Code {
     match error {
         StoreError::NoSuchRun { .. }
         | StoreError::Ambiguous { .. }
@@ -183,13 +183,13 @@ fn of_store(error: &StoreError) -> Code {
     }
 }
 
-fn of_lab(error: &LabError) -> Code {
+fn for_lab(error: &LabError) -> Code {
     match error {
         LabError::Configuration { .. } | LabError::File(_) => Code::Usage,
         LabError::Preflight(_) | LabError::Impossible(_) => Code::Preflight,
         LabError::Host(_) if error.is_missing_program() => Code::Preflight,
         LabError::Interrupted => Code::Interrupted,
-        LabError::OnPort { why, .. } => of_lab(why),
+        LabError::OnPort { reason: cause, .. } => for_lab(cause),
         LabError::Daemons(_)
         | LabError::NotApplied { .. }
         | LabError::NotSet { .. }
@@ -207,15 +207,15 @@ fn of_lab(error: &LabError) -> Code {
         | LabError::System { .. }
         | LabError::Host(_) => Code::TestBed,
         // the directory of a running measurement fails
-        LabError::Store(error) => match of_store(error) {
+        LabError::Store(error) => match for_store(error) {
             Code::Usage => Code::Usage,
             _ => Code::TestBed,
         },
-        LabError::Engine(error) => of_engine(error),
+        LabError::Engine(error) => for_engine(error),
     }
 }
 
-fn of_engine(error: &EngineError) -> Code {
+fn for_engine(error: &EngineError) -> Code {
     match error {
         // another engine supports it, but the user chose this one
         EngineError::Unsupported { .. } => Code::Usage,

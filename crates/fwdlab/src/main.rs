@@ -13,7 +13,7 @@ mod profiles;
 mod tui;
 
 fn main() -> std::process::ExitCode {
-    output::look();
+    output::read_width();
     let code = answer();
     match output::lost() {
         true => exit_code::Code::Internal.into(),
@@ -27,15 +27,15 @@ fn answer() -> exit_code::Code {
         Err(code) => return code,
     };
     let as_json = arguments.wants_json();
-    let (code, why) = match cli::run(arguments) {
+    let (code, reason) = match cli::run(arguments) {
         Ok(code) => (code, code.kind().to_owned()),
         Err(error) => {
             output::error(&error);
-            (exit_code::of(&error), output::chain(&error))
+            (exit_code::for_error(&error), output::chain(&error))
         }
     };
     if as_json && code != exit_code::Code::Done {
-        output::json_error(code, &why);
+        output::json_error(code, &reason);
     }
     code
 }

@@ -43,7 +43,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
 }
 
 /// Writes to standard error, without colours if it is not a terminal. Ignores errors.
-fn say(text: &str) {
+fn message(text: &str) {
     let text = format!("{text}\n");
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
@@ -77,38 +77,42 @@ static LOST: OnceLock<String> = OnceLock::new();
 /// Reports a result that could not be written to standard output. Returns `false` if all were
 /// written, or if the reader closed the pipe.
 pub fn lost() -> bool {
-    let why = LOST.get();
-    if let Some(why) = why {
-        say(&format!("fwdlab: cannot write to standard output: {why}"));
+    let reason = LOST.get();
+    if let Some(reason) = reason {
+        message(&format!(
+            "fwdlab: cannot write to standard output: {reason}"
+        ));
     }
-    why.is_some()
+    reason.is_some()
 }
 
 /// Prints why the program failed.
 pub fn error(error: &anyhow::Error) {
-    say(&format!("fwdlab: {}", within(&chain(error), 2)));
+    message(&format!("fwdlab: {}", within(&chain(error), 2)));
 }
 
 /// Prints help to standard output, and errors in the command line to standard error.
-pub fn of_arguments(error: &clap::Error) {
+pub fn argument_error(error: &clap::Error) {
     let text = error.render().ansi().to_string();
     match (error.use_stderr(), error.kind()) {
         // help, although its kind is an error
-        (true, ErrorOfArguments::DisplayHelpOnMissingArgumentOrSubcommand) => say(text.trim_end()),
+        (true, ErrorOfArguments::DisplayHelpOnMissingArgumentOrSubcommand) => {
+            message(text.trim_end())
+        }
         // the same prefix as for all errors
-        (true, _) => say(text.replacen("error:", "fwdlab:", 1).trim_end()),
+        (true, _) => message(text.replacen("error:", "fwdlab:", 1).trim_end()),
         (false, _) => styled(&text),
     }
 }
 
 /// Returns an error with its causes. Omits causes that the error of a library already includes.
 pub fn chain(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |said, cause| {
+    error.chain().fold(String::new(), |output, cause| {
         let cause = cause.to_string();
-        match said.as_str() {
+        match output.as_str() {
             "" => cause,
-            _ if said.contains(&cause) => said,
-            _ => format!("{said}: {cause}"),
+            _ if output.contains(&cause) => output,
+            _ => format!("{output}: {cause}"),
         }
     })
 }
@@ -123,7 +127,7 @@ const LABEL: usize = 10;
 
 /// Prints a message that is not a result.
 pub fn note(text: &str) {
-    say(&harmless(text));
+    message(&harmless(text));
 }
 
 /// Prints a result. Ignores a closed pipe.
@@ -169,7 +173,7 @@ pub fn json_error(code: Code, message: &str) {
 }
 
 /// Reads the width of the terminal, to wrap text to it.
-pub fn look() {
+pub fn read_width() {
     let stdout = io::stdout();
     if stdout.is_terminal()
         && let Ok(size) = rustix::termios::tcgetwinsize(&stdout)
@@ -341,8 +345,11 @@ impl Screen {
                 ));
                 self.count_up_to(*steps);
             }
-            EventKind::Steered { request, heeded } => {
-                let done = match (request, heeded) {
+            EventKind::Steered {
+                request,
+                heeded: handled,
+            } => {
+                let done = match (request, handled) {
                     (Request::Pause, true) => "paused on request",
                     (Request::Resume, true) => "resumed on request",
                     (Request::Skip, true) => "skips this test case on request",
@@ -374,8 +381,8 @@ impl Screen {
                 }
                 self.line(&format!("engine    {}", facts.engine));
                 if self.verbosity == Verbosity::Verbose {
-                    for (engine, why) in &facts.engines_rejected {
-                        self.line(&format!("          {engine}: {why}"));
+                    for (engine, reason) in &facts.engines_rejected {
+                        self.line(&format!("          {engine}: {reason}"));
                     }
                 }
                 for (subject, words) in &facts.placement {
@@ -453,7 +460,7 @@ impl Screen {
             EventKind::Note { text } => self.line(&format!("note      {}", text.trim_end())),
             EventKind::Warning { text } => self.line(&format!("warning   {text}")),
             EventKind::RunFinished { .. } | EventKind::RunEnded { .. } => {
-                self.tell_invalid();
+                self.print_invalid();
                 if let Some(bar) = self.bar.take() {
                     bar.finish_and_clear();
                 }
@@ -506,7 +513,7 @@ impl Screen {
         }
     }
 
-    fn tell_invalid(&self) {
+    fn print_invalid(&self) {
         if self.invalid == 0 {
             return;
         }
@@ -529,15 +536,15 @@ impl Screen {
         if !record.validity.is_valid() && !is_verbose {
             self.fold(record);
         }
-        if let Some(asked) = &record.asked {
+        if let Some(requested) = &record.asked {
             if is_verbose {
                 self.line(&format!(
                     "trial {:>3}  {} for {}  lost {}  {}{}",
                     record.trial,
-                    fwdlab_report::number::rate(asked.question.peak_pps()),
+                    fwdlab_report::number::rate(requested.question.peak_pps()),
                     fwdlab_report::number::seconds(record.duration_s),
                     fwdlab_report::number::percent(100.0 * record.frame_loss_ratio),
-                    asked.question.reason,
+                    requested.question.reason,
                     invalid(&record.validity.reasons)
                 ));
             }
@@ -576,7 +583,7 @@ impl Screen {
         let text = within(text, LABEL);
         match &self.bar {
             Some(bar) => bar.println(text),
-            None => say(&text),
+            None => message(&text),
         }
     }
 }
@@ -646,7 +653,7 @@ mod tests {
     use super::harmless;
 
     #[test]
-    fn control_characters_are_shown_and_not_done() {
+    fn control_characters_are_escaped() {
         for (text, shown) in [
             ("a\tline\r\nand \u{e9}\n", "a\tline\r\nand \u{e9}\n"),
             (
@@ -681,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_said_once() {
+    fn causes_are_printed_once() {
         let exit = fwdlab_lab::host::Failure::Exit {
             status: "exit status: 1".into(),
             said: "no".into(),

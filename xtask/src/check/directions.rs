@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use super::Finding;
-use crate::tree::ours;
+use crate::tree::short_package_name;
 
 /// Our crates, and which of our crates each may use.
 const TABLE: [(&str, &[&str]); 14] = [
@@ -86,7 +86,7 @@ pub fn metadata(root: &Path) -> anyhow::Result<Value> {
 pub fn check(metadata: &Value) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in list(&metadata["packages"]) {
-        let name = ours(text(&package["name"]));
+        let name = short_package_name(text(&package["name"]));
         let Some((_, allowed)) = TABLE.iter().find(|(known, _)| *known == name) else {
             findings.push(Finding::new(
                 name,
@@ -101,8 +101,12 @@ pub fn check(metadata: &Value) -> Vec<Finding> {
             }
             let other = text(&dependency["name"]);
             let is_ours = dependency["path"].is_string();
-            if is_ours && !allowed.contains(&ours(other)) {
-                findings.push(Finding::new(name, 0, forbidden(name, ours(other), allowed)));
+            if is_ours && !allowed.contains(&short_package_name(other)) {
+                findings.push(Finding::new(
+                    name,
+                    0,
+                    forbidden(name, short_package_name(other), allowed),
+                ));
             } else if !is_ours && PURE.contains(&name) && WORLDLY.contains(&other) {
                 findings.push(Finding::new(
                     name,
@@ -161,9 +165,11 @@ mod tests {
             let [finding] = &findings[..] else {
                 panic!("{from} -> {to}: {findings:?}")
             };
-            assert_eq!(finding.place, ours(from));
+            assert_eq!(finding.place, short_package_name(from));
             assert!(
-                finding.text.contains(&format!("must not use {}", ours(to))),
+                finding
+                    .text
+                    .contains(&format!("must not use {}", short_package_name(to))),
                 "{finding}"
             );
             assert!(finding.text.contains("lower layers"), "{finding}");

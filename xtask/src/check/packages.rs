@@ -24,7 +24,7 @@ const TAKEN: &str = "include = [";
 /// Finds files that a package would lack. `files`: those of the whole tree, with the manifests.
 pub fn check(files: &[File]) -> Vec<Finding> {
     let text_of = |path: &str| (files.iter().find(|file| file.path == path)).map(|file| &file.text);
-    let taken = text_of("Cargo.toml").map_or(Vec::new(), |text| taken(text));
+    let taken = text_of("Cargo.toml").map_or(Vec::new(), |text| included_paths(text));
     let mut findings = Vec::new();
     let mut embedded = 0;
     for file in files {
@@ -43,8 +43,8 @@ pub fn check(files: &[File]) -> Vec<Finding> {
             let wrong = match &path {
                 None => "no path can be seen here, so that nobody knows whether the package has it"
                     .into(),
-                Some(path) => match beyond(path, &taken) {
-                    Some(why) => format!("{path} is not in the package of {folder}: {why}"),
+                Some(path) => match reason_outside(path, &taken) {
+                    Some(reason) => format!("{path} is not in the package of {folder}: {reason}"),
                     None => continue,
                 },
             };
@@ -66,7 +66,7 @@ fn in_crate(path: &str) -> Option<(&str, &str)> {
 
 /// Returns what the root's manifest includes in packages, without the leading `/` of each entry and
 /// the trailing `*` of some.
-fn taken(manifest: &str) -> Vec<&str> {
+fn included_paths(manifest: &str) -> Vec<&str> {
     let line = manifest.lines().find(|line| line.starts_with(TAKEN));
     let names = line.map_or("", |line| &line[TAKEN.len()..]);
     let names = names.split('"').skip(1).step_by(2);
@@ -76,7 +76,7 @@ fn taken(manifest: &str) -> Vec<&str> {
 }
 
 /// Returns why a path below a crate's folder is not in its package.
-fn beyond(path: &str, taken: &[&str]) -> Option<&'static str> {
+fn reason_outside(path: &str, taken: &[&str]) -> Option<&'static str> {
     let first = path.split('/').next().unwrap_or_default();
     match first {
         ".." => Some("it lies outside of the crate; move it inside"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_inside_is_in_the_package() {
+    fn embedded_files_inside_the_crate_are_packaged() {
         for (path, text) in [
             ("crates/fwdlab-x/src/a/b.rs", r#"include_str!("../c.toml")"#),
             (
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_found() {
+    fn embedded_files_outside_the_crate_are_found() {
         let outside = "outside of the crate";
         for (path, text, expect) in [
             (

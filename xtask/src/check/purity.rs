@@ -69,14 +69,14 @@ pub fn check(file: &File) -> Vec<Finding> {
         .into_iter()
         .filter(|(_, path)| !ALLOWED.iter().any(|(allowed, _)| is_below(path, allowed)))
         .filter_map(|(line, path)| {
-            let (_, why) = FORBIDDEN.iter().find(|(forbidden, _)| {
+            let (_, reason) = FORBIDDEN.iter().find(|(forbidden, _)| {
                 is_below(&path, forbidden)
                     || path == "std::time::*" && forbidden.starts_with("std::time")
             })?;
             Some(Finding::new(
                 &file.path,
                 line,
-                format!("{path}: {name} {why}"),
+                format!("{path}: {name} {reason}"),
             ))
         })
         .collect()
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn pure_crates_name_nothing_of_the_world() {
+    fn pure_crates_do_not_use_io_clocks_or_threads() {
         for text in [
             "use std::time::Instant;",
             "use std::time::{Duration, SystemTime};",
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn values_traits_words_and_tests_are_fine() {
+    fn pure_values_traits_comments_and_tests_are_fine() {
         for text in [
             "use std::time::Duration;",
             "use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};",

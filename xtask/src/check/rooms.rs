@@ -41,13 +41,13 @@ fn circles(name: &str, files: &[File]) -> Vec<Finding> {
 
 fn reaches(uses: &Uses<'_>, from: &str, to: &str) -> bool {
     let mut seen = BTreeSet::from([from]);
-    let mut ahead = vec![from];
-    while let Some(room) = ahead.pop() {
+    let mut lookahead = vec![from];
+    while let Some(room) = lookahead.pop() {
         if room == to {
             return true;
         }
         let next = uses.keys().filter(|(user, _)| user == room);
-        ahead.extend(
+        lookahead.extend(
             next.map(|(_, used)| used.as_str())
                 .filter(|&r| seen.insert(r)),
         );
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found_and_what_only_tests_use_is_none() {
+    fn a_cycle_is_found_but_not_through_tests() {
         let mut files = vec![
             file(
                 "lib.rs",

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_one_machine_are_found() {
+    fn paths_of_one_machine_are_found() {
         for folder in FOLDERS {
             assert_eq!(
                 found("README.md", &format!("see\n`{folder}x`")),

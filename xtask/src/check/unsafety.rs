@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn words_about_it_are_fine() {
+    fn comments_about_unsafe_are_fine() {
         let text = "//! No unsafe here.\n#![forbid(unsafe_code)]\nlet a = \"unsafe\";\n";
         assert!(lines("crates/fwdlab-model/src/lib.rs", text).is_empty());
     }

@@ -53,9 +53,11 @@ pub fn check(messages: &[Value], metadata: &Value) -> anyhow::Result<bool> {
             .map(|one| one.start(&scratch))
             .collect::<Result<_, _>>()?;
         for child in running {
-            let said = broken(child)?;
-            clean &= said.is_none();
-            said.iter().for_each(|said| println!("{}", said.trim_end()));
+            let output = broken(child)?;
+            clean &= output.is_none();
+            output
+                .iter()
+                .for_each(|output| println!("{}", output.trim_end()));
         }
     }
     std::fs::remove_dir_all(&scratch).with_context(|| format!("remove {}", scratch.display()))?;
@@ -206,8 +208,8 @@ impl Crate {
 /// Returns rustdoc's messages about broken links.
 fn broken(rustdoc: Child) -> anyhow::Result<Option<String>> {
     let output = rustdoc.wait_with_output().context("wait for rustdoc")?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Ok((!output.status.success()).then_some(said))
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok((!output.status.success()).then_some(printed))
 }
 
 /// Returns the rustdoc of the toolchain that builds: it is next to its cargo.
@@ -223,7 +225,7 @@ mod tests {
     use super::*;
 
     /// Returns rustdoc's messages about a crate with this source.
-    fn said(source: &str) -> Option<String> {
+    fn rustdoc_messages(source: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lib.rs");
         std::fs::write(&path, source).unwrap();
@@ -239,10 +241,14 @@ mod tests {
 
     #[test]
     fn a_link_that_leads_nowhere_is_found_in_private_items_too() {
-        assert_eq!(said("//! See [`Known`].\nstruct Known;\n"), None);
-        let broken =
-            said("//! See [`Known`].\nstruct Known;\n/// Not [`Gone`].\nfn private() {}\n")
-                .unwrap();
+        assert_eq!(
+            rustdoc_messages("//! See [`Known`].\nstruct Known;\n"),
+            None
+        );
+        let broken = rustdoc_messages(
+            "//! See [`Known`].\nstruct Known;\n/// Not [`Gone`].\nfn private() {}\n",
+        )
+        .unwrap();
         assert!(broken.contains("unresolved link to `Gone`"), "{broken}");
         assert!(!broken.contains("`Known`"), "{broken}");
     }

@@ -16,7 +16,7 @@ pub trait Contender {
     fn name(&self) -> String;
 
     /// Continues sending.
-    fn go(&mut self) -> Result<(), String>;
+    fn continue_sending(&mut self) -> Result<(), String>;
 
     /// Pauses sending.
     fn pause(&mut self) -> Result<(), String>;
@@ -86,7 +86,7 @@ pub fn compare(
 }
 
 fn turn(contender: &mut dyn Contender, turns: Turns) -> Result<f64, String> {
-    contender.go()?;
+    contender.continue_sending()?;
     thread::sleep(SETTLE);
     let mut windows = vec![];
     let mut before = (contender.now_ns()?, contender.frames()?);
@@ -128,7 +128,7 @@ pub fn median(values: &mut [f64]) -> f64 {
 }
 
 /// One of our senders.
-struct Ours {
+struct OwnSender {
     name: String,
     sender: Box<dyn Sender>,
     /// Counts arriving frames; absent if frames go nowhere: then the sender's own count is used.
@@ -136,26 +136,26 @@ struct Ours {
 }
 
 /// Prepares one of our senders for these frames.
-pub fn ours(
+pub fn prepare_own_sender(
     name: &str,
     mut sender: Box<dyn Sender>,
     frames: &Frames,
     sink: Option<Rc<Sink>>,
 ) -> Result<Box<dyn Contender>, String> {
     sender.arm(frames).map_err(|e| format!("{name}: {e}"))?;
-    Ok(Box::new(Ours {
+    Ok(Box::new(OwnSender {
         name: name.to_owned(),
         sender,
         sink,
     }))
 }
 
-impl Contender for Ours {
+impl Contender for OwnSender {
     fn name(&self) -> String {
         self.name.clone()
     }
 
-    fn go(&mut self) -> Result<(), String> {
+    fn continue_sending(&mut self) -> Result<(), String> {
         let flat_out = Schedule {
             load: None.into(),
             frames: None,

@@ -13,7 +13,7 @@ use fwdlab_packet::modifier::{
 use fwdlab_packet::permutation::Visits;
 
 use crate::GENERATOR_CPU;
-use crate::contender::{Contender, Turns, compare, ours};
+use crate::contender::{Contender, Turns, compare, prepare_own_sender};
 use crate::rival;
 use crate::table::Table;
 use crate::transmit::test_frames;
@@ -26,7 +26,7 @@ pub fn run(turns: Turns) -> Result<(), String> {
     let mut contenders: Vec<Box<dyn Contender>> = vec![];
     let mut take = |name: &str, frames: Frames| -> Result<(), String> {
         let sender = Box::new(memory::sender(1, &[GENERATOR_CPU]));
-        contenders.push(ours(name, sender, &frames, None)?);
+        contenders.push(prepare_own_sender(name, sender, &frames, None)?);
         Ok(())
     };
     let sequential = Visits::Sequential;
@@ -54,7 +54,7 @@ pub fn run(turns: Turns) -> Result<(), String> {
     for (name, options) in [(TXONLY, &[][..]), (MULTI_FLOW, &["--txonly-multi-flow"])] {
         match rival::testpmd(name, "net_null0", options, None, None) {
             Ok(rival) => contenders.push(rival),
-            Err(why) => absent.push(why),
+            Err(reason) => absent.push(reason),
         }
     }
 
@@ -85,8 +85,8 @@ pub fn run(turns: Turns) -> Result<(), String> {
         "1M flows unsigned",
         "test frames, 256 flows",
     ]);
-    for why in absent {
-        println!("left out: {why}");
+    for reason in absent {
+        println!("left out: {reason}");
     }
     Ok(())
 }

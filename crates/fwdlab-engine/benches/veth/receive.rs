@@ -12,7 +12,7 @@ use fwdlab_engine::{af_packet, af_xdp, xdp_count};
 
 use crate::GENERATOR_CPU;
 use crate::bed::Bed;
-use crate::contender::{Contender, Rates, Turns, compare, median, ours};
+use crate::contender::{Contender, Rates, Turns, compare, median, prepare_own_sender};
 use crate::transmit::test_frames;
 
 const FLOWS: u32 = 256;
@@ -52,7 +52,7 @@ pub fn run(turns: Turns) -> Result<(), String> {
     for row in &all {
         match row {
             Ok(rates) => print_row(rates, sink),
-            Err((name, why)) => println!("{name:34} left out: {why}"),
+            Err((name, reason)) => println!("{name:34} left out: {reason}"),
         }
     }
     for mut receiver in receivers {
@@ -113,5 +113,5 @@ fn sender(
     };
     let sender: Box<dyn Sender> =
         Box::new(af_xdp::sender(&[path], &[GENERATOR_CPU]).map_err(|e| e.to_string())?);
-    ours(name, sender, frames, sink)
+    prepare_own_sender(name, sender, frames, sink)
 }

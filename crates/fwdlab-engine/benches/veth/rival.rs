@@ -107,7 +107,7 @@ impl Contender for Rival {
         self.name.clone()
     }
 
-    fn go(&mut self) -> Result<(), String> {
+    fn continue_sending(&mut self) -> Result<(), String> {
         kill_process_group(self.group, Signal::CONT).map_err(|e| e.to_string())
     }
 

@@ -85,7 +85,7 @@ impl Table {
             match row {
                 Ok(rates) if !shown.contains(&rates.name.as_str()) => self.row(&rates.name, None),
                 Ok(_) => {}
-                Err((name, why)) => println!("{name:34} left out: {why}"),
+                Err((name, reason)) => println!("{name:34} left out: {reason}"),
             }
         }
     }

@@ -10,7 +10,7 @@ use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
 use crate::GENERATOR_CPU;
 use crate::bed::{Bed, DESTINATION_MAC, SOURCE_MAC};
-use crate::contender::{Contender, Turns, compare, ours};
+use crate::contender::{Contender, Turns, compare, prepare_own_sender};
 use crate::rival;
 use crate::table::Table;
 
@@ -31,7 +31,7 @@ pub fn run(turns: Turns) -> Result<(), String> {
     let mut absent = vec![];
     let mut take = |made: Result<Box<dyn Contender>, String>| match made {
         Ok(contender) => contenders.push(contender),
-        Err(why) => absent.push(why),
+        Err(reason) => absent.push(reason),
     };
     let mut pairs = 0..;
     let mut pair = || -> Result<(PortSpec, Rc<Sink>), String> {
@@ -103,8 +103,8 @@ pub fn run(turns: Turns) -> Result<(), String> {
     table.row(LIVE[1].0, Some(("af-packet", Some(7.0))));
     let shown = LIVE.map(|(name, _)| name);
     table.rest(&[&["af-packet", "af-xdp"], &shown[..]].concat());
-    for why in absent {
-        println!("left out: {why}");
+    for reason in absent {
+        println!("left out: {reason}");
     }
     Ok(())
 }
@@ -129,7 +129,7 @@ fn engine(
         Mode::AfPacket => Box::new(af_packet::sender(&path, &cpus).map_err(failed)?),
         Mode::Memif | Mode::Memory => return Err("it reaches no interface".into()),
     };
-    ours(name, sender, &test_frames(flows)?, Some(sink))
+    prepare_own_sender(name, sender, &test_frames(flows)?, Some(sink))
 }
 
 /// The smallest frames, in this number of flows.

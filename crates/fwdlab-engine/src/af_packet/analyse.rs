@@ -13,7 +13,7 @@ use crate::analysis::{Analyser, Analysis, Expected, ReceiveCounts};
 use crate::capture::{Capture, Captured, Options, Statistics};
 use crate::error::EngineError;
 use crate::port::PortSpec;
-use crate::stamps::clock::{Ahead, Watch};
+use crate::stamps::clock::{ClockOffset, Watch};
 use crate::stamps::{Kind, Log, Origin, Origins, Stamped};
 
 /// How long the thread waits for frames before it checks whether it must stop.
@@ -30,12 +30,12 @@ pub(super) struct Analysing {
 }
 
 struct Shared {
-    found: Mutex<Found>,
+    found: Mutex<FoundFrame>,
     stop: AtomicBool,
     watch: Watch,
 }
 
-struct Found {
+struct FoundFrame {
     analyser: Analyser,
     statistics: Statistics,
     failed: Option<String>,
@@ -67,7 +67,7 @@ impl Analysing {
             },
         )?;
         let shared = Arc::new(Shared {
-            found: Mutex::new(Found {
+            found: Mutex::new(FoundFrame {
                 analyser,
                 statistics: Statistics::default(),
                 failed: None,
@@ -149,11 +149,11 @@ impl Drop for Analysing {
 }
 
 impl Shared {
-    fn found(&self) -> MutexGuard<'_, Found> {
+    fn found(&self) -> MutexGuard<'_, FoundFrame> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check(&self) -> Result<MutexGuard<'_, Found>, EngineError> {
+    fn check(&self) -> Result<MutexGuard<'_, FoundFrame>, EngineError> {
         let found = self.found();
         match &found.failed {
             Some(error) => Err(EngineError::Thread(format!("the analysis ended: {error}"))),
@@ -166,8 +166,9 @@ impl Shared {
     fn next_block(&self, capture: &mut Capture) -> Result<(), EngineError> {
         let mut found = None;
         capture.frames(PATIENCE, &mut |frame| {
-            let (found, ahead) = found.get_or_insert_with(|| (self.found(), Ahead::read()));
-            found.take(&frame, *ahead);
+            let (found, lookahead) =
+                found.get_or_insert_with(|| (self.found(), ClockOffset::read()));
+            found.take(&frame, *lookahead);
             true
         })?;
         drop(found);
@@ -177,12 +178,12 @@ impl Shared {
     }
 }
 
-impl Found {
-    fn take(&mut self, frame: &Captured<'_>, ahead: Ahead) {
+impl FoundFrame {
+    fn take(&mut self, frame: &Captured<'_>, lookahead: ClockOffset) {
         let arrival_ns = match frame.stamped {
             // on another clock than departures
             Kind::Hardware => 0,
-            Kind::User | Kind::Software => ahead.to_monotonic(frame.timestamp_ns),
+            Kind::User | Kind::Software => lookahead.to_monotonic(frame.timestamp_ns),
         };
         self.analyser.frame(frame.bytes, arrival_ns);
         let Some(log) = &mut self.arrivals else {
@@ -217,11 +218,11 @@ mod tests {
     use crate::signature::SignaturePlace;
 
     /// A namespace with only `lo`, removed when dropped.
-    struct Alone(String);
+    struct TestNamespace(String);
 
-    impl Alone {
-        fn new() -> Option<Alone> {
-            let alone = Alone(format!("fwdlab-enginetest-{}-lo", std::process::id()));
+    impl TestNamespace {
+        fn new() -> Option<TestNamespace> {
+            let alone = TestNamespace(format!("fwdlab-enginetest-{}-lo", std::process::id()));
             let run = |arguments: &str| {
                 Command::new("ip")
                     .args(arguments.split(' '))
@@ -245,7 +246,7 @@ mod tests {
         }
     }
 
-    impl Alone {
+    impl TestNamespace {
         /// Returns the frames that `lo` received, once no more come: its queue may be behind.
         fn received(&self) -> u64 {
             let count = || -> u64 {
@@ -272,7 +273,7 @@ mod tests {
         }
     }
 
-    impl Drop for Alone {
+    impl Drop for TestNamespace {
         fn drop(&mut self) {
             let _ = Command::new("ip")
                 .args(["netns", "delete", &self.0])
@@ -285,7 +286,9 @@ mod tests {
     #[test]
     fn frames_that_do_not_fit_are_dropped_by_the_receiver() {
         const FRAMES: u64 = 250_000;
-        let Some(alone) = Alone::new() else { return };
+        let Some(alone) = TestNamespace::new() else {
+            return;
+        };
         let port = PortSpec {
             netns: Some(format!("/run/netns/{}", alone.0).into()),
             interface: "lo".into(),
@@ -310,7 +313,7 @@ mod tests {
         })
         .unwrap();
         let flow = FlowSet::default_v4(1).unwrap().flow(0);
-        let held_up = shared.found();
+        let stalled = shared.found();
         within(&port.netns, || {
             let socket = sys::open().unwrap();
             sys::bind(&socket, interface_index("lo")?, 0).unwrap();
@@ -328,7 +331,7 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        drop(held_up);
+        drop(stalled);
         // on a busy host, `lo` itself loses frames before any socket
         let arrived = alone.received();
         let found = receiver.analysis().unwrap().unwrap();

@@ -93,7 +93,7 @@ fn branch(k: u32, jt: u8, jf: u8) -> Instruction {
 }
 
 /// Returns a filter that nothing passes: for a socket that has no frames to count yet.
-pub(super) fn nothing() -> Vec<Instruction> {
+pub(super) fn reject_all() -> Vec<Instruction> {
     assemble(&[], [REJECT, REJECT])
 }
 
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn this_trial_late_and_foreign_frames_are_told_apart() {
+    fn frames_of_this_trial_late_frames_and_foreign_frames_are_distinguished() {
         for version in [IpVersion::V4, IpVersion::V6] {
             let current = frame(version, NONCE);
             assert!(passes(Age::Current, &current) && !passes(Age::Late, &current));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_router_says_by_itself_is_foreign() {
+    fn frames_that_a_router_originates_are_foreign() {
         let program = not_ours(NONCE, SignaturePlace::UdpPayload);
         let mut discovery = frame(IpVersion::V6, NONCE);
         discovery[20] = 58;
@@ -335,18 +335,18 @@ mod tests {
     }
 
     #[test]
-    fn questions_pass_and_nothing_else() {
-        let mut asked = vec![0; 86];
-        assert!(!passes_program(&questions(), &asked));
-        asked[12..14].copy_from_slice(&arp::ETHERTYPE.to_be_bytes());
-        assert!(passes_program(&questions(), &asked));
-        asked[12..14].copy_from_slice(&ipv6::ETHERTYPE.to_be_bytes());
-        (asked[20], asked[54]) = (icmpv6::PROTOCOL, ndp::SOLICITATION);
-        assert!(passes_program(&questions(), &asked));
+    fn only_arp_and_neighbour_solicitations_pass() {
+        let mut requested = vec![0; 86];
+        assert!(!passes_program(&questions(), &requested));
+        requested[12..14].copy_from_slice(&arp::ETHERTYPE.to_be_bytes());
+        assert!(passes_program(&questions(), &requested));
+        requested[12..14].copy_from_slice(&ipv6::ETHERTYPE.to_be_bytes());
+        (requested[20], requested[54]) = (icmpv6::PROTOCOL, ndp::SOLICITATION);
+        assert!(passes_program(&questions(), &requested));
         for at in [20, 54] {
-            asked[at] ^= 1;
-            assert!(!passes_program(&questions(), &asked), "byte {at}");
-            asked[at] ^= 1;
+            requested[at] ^= 1;
+            assert!(!passes_program(&questions(), &requested), "byte {at}");
+            requested[at] ^= 1;
         }
     }
 

@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, recv};
 use super::{filter, sys};
 use crate::error::EngineError;
 use crate::port::{PortSpec, interface_index, within};
-use crate::sink::Sunk;
+use crate::sink::SinkCounts;
 
 /// The socket mark of frames that we send through the kernel's queues.
 pub(super) const OURS: u32 = 0xf1ab_0000;
@@ -34,8 +34,8 @@ impl Foreign {
     /// If the interface does not exist, or without CAP_NET_RAW in its namespace.
     pub fn open(port: &PortSpec) -> Result<Foreign, EngineError> {
         let failed = |e| {
-            let what = format!("count foreign frames that leave through {}", port.interface);
-            EngineError::system(what, e)
+            let action = format!("count foreign frames that leave through {}", port.interface);
+            EngineError::system(action, e)
         };
         within(&port.netns, || {
             let index = interface_index(&port.interface)?;
@@ -57,7 +57,7 @@ impl Foreign {
     ///
     /// # Errors
     /// If the counter cannot be read.
-    pub fn counts(&self) -> Result<Sunk, EngineError> {
+    pub fn counts(&self) -> Result<SinkCounts, EngineError> {
         let add = |sum: &AtomicU64, more: u64| sum.fetch_add(more, Ordering::Relaxed) + more;
         // TRUNC returns the full length of a frame although nothing of it is kept
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
@@ -67,7 +67,7 @@ impl Foreign {
         }
         let frames = sys::take_statistics(&self.socket)
             .map_err(|e| EngineError::system("read the count of foreign frames", e))?;
-        Ok(Sunk {
+        Ok(SinkCounts {
             frames: add(&self.frames, frames.into()),
             bytes: add(&self.bytes, bytes),
         })

@@ -2,7 +2,7 @@
 //! multicast. Ends when the value is dropped or the process ends.
 //!
 //! The kernel counts the requests, so other users of the same mode are not affected. Start with
-//! [`Membership::of`].
+//! [`Membership::join`].
 
 use std::os::fd::OwnedFd;
 
@@ -12,7 +12,7 @@ use crate::port::{PortSpec, interface_index, within};
 
 /// What is received in addition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
+pub enum AcceptedFrames {
     /// Frames to any address.
     Everything,
     /// Frames to any multicast address.
@@ -30,12 +30,12 @@ impl Membership {
     ///
     /// # Errors
     /// If there is no such port, or without CAP_NET_RAW in its namespace.
-    pub fn of(port: &PortSpec, takes: Takes) -> Result<Membership, EngineError> {
+    pub fn join(port: &PortSpec, takes: AcceptedFrames) -> Result<Membership, EngineError> {
         let socket = within(&port.netns, || {
             let index = interface_index(&port.interface)?;
             let kind = match takes {
-                Takes::Everything => libc::PACKET_MR_PROMISC,
-                Takes::Multicast => libc::PACKET_MR_ALLMULTI,
+                AcceptedFrames::Everything => libc::PACKET_MR_PROMISC,
+                AcceptedFrames::Multicast => libc::PACKET_MR_ALLMULTI,
             };
             // it is not bound and receives nothing
             let socket = sys::open();

@@ -16,7 +16,7 @@ mod sys;
 mod tx;
 
 pub use foreign::Foreign;
-pub use membership::{Membership, Takes};
+pub use membership::{AcceptedFrames, Membership};
 pub use rx::PacketCount;
 pub use single::SinglePort;
 pub use tx::sender;

@@ -14,7 +14,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{RecvFlags, recv};
 
 use super::analyse::Analysing;
-use super::filter::{Age, filter, not_ours, nothing};
+use super::filter::{Age, filter, not_ours, reject_all};
 use super::sys::{self, Instruction};
 use crate::analysis::{Analysis, Expected, ReceiveCounts};
 use crate::error::EngineError;
@@ -133,11 +133,11 @@ impl Receiver for PacketCount {
     }
 
     fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
-        let offers = Offers::of(&self.port)?;
+        let offers = Offers::query(&self.port)?;
         if let Some(reason) = offers.against_arrivals(kind) {
             return Err(EngineError::Unsupported {
                 engine: self.name(),
-                what: format!("provide {} timestamps: {reason}", kind.name()),
+                action: format!("provide {} timestamps: {reason}", kind.name()),
             });
         }
         self.stamps = match (kind, offers.clock) {
@@ -163,7 +163,7 @@ impl Counter {
     fn open(interface: u32, protocol: u16) -> std::io::Result<Counter> {
         let socket = sys::open()?;
         sys::ignore_outgoing(&socket)?;
-        sys::attach_filter(&socket, &nothing())?;
+        sys::attach_filter(&socket, &reject_all())?;
         set_socket_recv_buffer_size(&socket, 0)?;
         sys::bind(&socket, interface, protocol)?;
         Ok(Counter { socket, frames: 0 })

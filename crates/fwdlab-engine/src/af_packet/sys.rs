@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_no_frames_none_is_taken() {
+    fn the_kernel_takes_at_most_the_offered_frames() {
         let (socket, _other) = std::os::unix::net::UnixDatagram::pair().expect("a pair of sockets");
         let socket = OwnedFd::from(socket);
         let mut batch = Batch::new([60, 60].into_iter(), 2);

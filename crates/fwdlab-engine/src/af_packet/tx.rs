@@ -121,17 +121,17 @@ struct Tally {
 
 impl Socket {
     fn open(path: &PathSpec) -> Result<Socket, EngineError> {
-        let what = || format!("open a packet socket on {}", path.tx.interface);
+        let action = || format!("open a packet socket on {}", path.tx.interface);
         let (index, socket) = within(&path.tx.netns, || {
             let index = interface_index(&path.tx.interface)?;
-            let socket = sys::open().map_err(|e| EngineError::system(what(), e))?;
+            let socket = sys::open().map_err(|e| EngineError::system(action(), e))?;
             Ok((index, socket))
         })?;
         sys::bind(&socket, index, 0)
             .and_then(|()| sys::bypass_qdisc(&socket))
-            .map_err(|e| EngineError::system(what(), e))?;
+            .map_err(|e| EngineError::system(action(), e))?;
         set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES)
-            .map_err(|e| EngineError::system(what(), e))?;
+            .map_err(|e| EngineError::system(action(), e))?;
         Ok(Socket {
             spec: path.tx.clone(),
             index,
@@ -168,7 +168,7 @@ impl Socket {
     ///
     /// If it has dropped only some of them, it is unknown which: they are attributed to the first
     /// streams.
-    fn ask(&mut self, link_stats: &LinkStats, counters: &Counters) -> Result<(), EngineError> {
+    fn query(&mut self, link_stats: &LinkStats, counters: &Counters) -> Result<(), EngineError> {
         let dropped = self.tx_dropped(link_stats)?;
         let tally = &mut self.tally;
         let dropped = dropped
@@ -297,7 +297,7 @@ impl Transmit for PacketTransmit {
         let socket = &self.sockets[path];
         let slots = &self.slots;
         let length = |index: usize| slots[index].bytes as usize;
-        counters.woke_the_kernel();
+        counters.count_wakeup();
         let accepted = match self
             .batch
             .send(&socket.socket, self.first, self.held, length)
@@ -308,8 +308,8 @@ impl Transmit for PacketTransmit {
                 // interrupted while waiting for room: nothing was sent
                 Some(libc::EINTR) => return Ok(()),
                 _ => {
-                    let what = format!("send into {}", socket.interface());
-                    return Err(EngineError::system(what, error));
+                    let action = format!("send into {}", socket.interface());
+                    return Err(EngineError::system(action, error));
                 }
             },
         };
@@ -334,7 +334,7 @@ impl Transmit for PacketTransmit {
         let now = monotonic_ns();
         if now - socket.tally.asked_ns >= ASK_EVERY_NS {
             socket.tally.asked_ns = now;
-            socket.ask(&self.link_stats, counters)?;
+            socket.query(&self.link_stats, counters)?;
         }
         socket.publish(path, counters);
         socket.take_departures()
@@ -347,7 +347,7 @@ impl Transmit for PacketTransmit {
     fn end(&mut self, counters: &Counters) -> Result<(), EngineError> {
         for (path, socket) in self.sockets.iter_mut().enumerate() {
             if socket.tally.refused > 0 {
-                socket.ask(&self.link_stats, counters)?;
+                socket.query(&self.link_stats, counters)?;
             }
             socket.publish(path, counters);
             // a card reports the time some time after it has sent the frame
@@ -373,11 +373,11 @@ impl Transmit for PacketTransmit {
             if kind == Kind::User {
                 continue;
             }
-            let offers = Offers::of(&socket.spec)?;
+            let offers = Offers::query(&socket.spec)?;
             if let Some(reason) = offers.against_departures(kind) {
                 return Err(EngineError::Unsupported {
                     engine: Mode::AfPacket.name(),
-                    what: format!("provide {} timestamps: {reason}", kind.name()),
+                    action: format!("provide {} timestamps: {reason}", kind.name()),
                 });
             }
             let departing = Departing::new(&socket.socket, kind, offers.clock).map_err(|e| {

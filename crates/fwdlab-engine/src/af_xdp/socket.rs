@@ -212,7 +212,7 @@ impl Queue {
         if !self.ring.needs_wakeup() {
             return Ok(());
         }
-        counters.woke_the_kernel();
+        counters.count_wakeup();
         match send(&self.socket, &[], SendFlags::DONTWAIT) {
             Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),

@@ -170,7 +170,7 @@ impl Port {
             wanted: 1,
             zero_copy: false,
             offers: within(&spec.netns, || {
-                Ok(Offers::of(interface_index(&spec.interface)?))
+                Ok(Offers::query(interface_index(&spec.interface)?))
             })?,
             departing: None,
         };
@@ -198,7 +198,7 @@ impl Port {
             options,
             memory,
             queues,
-            wanted,
+            wanted: requested,
             departing,
             ..
         } = self;
@@ -206,9 +206,9 @@ impl Port {
         let with_metadata = departing.is_some();
         within(&spec.netns, || {
             let interface = interface_index(&spec.interface)?;
-            while queues.len() < *wanted {
+            while queues.len() < *requested {
                 let number = queues.len() as u32;
-                let what = || {
+                let action = || {
                     format!(
                         "open an AF_XDP socket on queue {number} of {}",
                         spec.interface
@@ -218,7 +218,7 @@ impl Port {
                 let queue = open_patiently(|| {
                     Queue::open(interface, number, region, options, first, with_metadata)
                 });
-                queues.push(queue.map_err(|e| EngineError::system(what(), e))?);
+                queues.push(queue.map_err(|e| EngineError::system(action(), e))?);
             }
             Ok(())
         })
@@ -371,7 +371,7 @@ impl Transmit for XdpTransmit {
         if outline.buffer_len > most {
             return Err(EngineError::Unsupported {
                 engine: Mode::AfXdp.name(),
-                what: format!(
+                action: format!(
                     "send frames of more than {most} bytes without FCS, and one has {}",
                     outline.buffer_len
                 ),
@@ -460,10 +460,10 @@ impl Transmit for XdpTransmit {
             if let Some(reason) = port.against_departures(kind) {
                 return Err(EngineError::Unsupported {
                     engine: Mode::AfXdp.name(),
-                    what: format!("provide {} timestamps: {reason}", kind.name()),
+                    action: format!("provide {} timestamps: {reason}", kind.name()),
                 });
             }
-            let origin = match (kind, stamps::Offers::of(&port.spec)?.clock) {
+            let origin = match (kind, stamps::Offers::query(&port.spec)?.clock) {
                 (Kind::User, _) => None,
                 (Kind::Hardware, Some(clock)) => Some(Origin::card_metadata(clock)),
                 (Kind::Software | Kind::Hardware, _) => Some(Origin::FREED),
@@ -521,7 +521,7 @@ mod tests {
             flows: FlowSet::default_v4(3).unwrap(),
             nonce: 9,
         };
-        let outline = Outline::of(&Frames::Test(frames.clone())).unwrap();
+        let outline = Outline::from_frames(&Frames::Test(frames.clone())).unwrap();
         let mut memory = FrameMemory::new(8).unwrap();
         memory.arm(&outline, 8, true);
         let schedule = Schedule {
@@ -532,7 +532,7 @@ mod tests {
             path: 0,
         };
         let mut source = TestSource::new(&frames, &schedule);
-        source.look(1);
+        source.set_time(1);
         let mut departing = Departing {
             signed: Some(outline.signed),
             log: Log::new(Origin::card_metadata(0)),

@@ -15,7 +15,7 @@ use crate::stamps::{Origins, Stamped};
 
 /// Classification of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum FrameClass {
     /// A frame of this trial.
     Ours,
     /// A frame of an earlier trial.
@@ -80,7 +80,7 @@ impl Analyser {
     pub fn new(engine: &'static str, expected: &Expected) -> Result<Analyser, EngineError> {
         let plan = expected.analysis.as_ref().ok_or(EngineError::Unsupported {
             engine,
-            what: "analyse without a plan".into(),
+            action: "analyse without a plan".into(),
         })?;
         plan.check(engine, expected)?;
         let mut index = vec![0; 1 << 16].into_boxed_slice();
@@ -125,37 +125,37 @@ impl Analyser {
     }
 
     /// Analyses a frame without FCS; `arrival_ns` is on the clock of its departure.
-    pub fn frame(&mut self, frame: &[u8], arrival_ns: u64) -> Seen {
-        let seen = self.look_at(frame, arrival_ns);
+    pub fn frame(&mut self, frame: &[u8], arrival_ns: u64) -> FrameClass {
+        let seen = self.classify(frame, arrival_ns);
         match seen {
-            Seen::Ours => self.counts.received += 1,
-            Seen::Late => self.counts.late += 1,
-            Seen::Foreign => self.counts.foreign += 1,
+            FrameClass::Ours => self.counts.received += 1,
+            FrameClass::Late => self.counts.late += 1,
+            FrameClass::Foreign => self.counts.foreign += 1,
         }
         seen
     }
 
-    fn look_at(&mut self, frame: &[u8], arrival_ns: u64) -> Seen {
+    fn classify(&mut self, frame: &[u8], arrival_ns: u64) -> FrameClass {
         let Some(network) = signature::network(frame) else {
-            return Seen::Foreign;
+            return FrameClass::Foreign;
         };
         if let Some(counting) = self.counting {
             return self.count(frame, network, counting);
         }
         let signature = signature::find(frame, network, self.place).and_then(Signature::read);
         let Some(signature) = signature else {
-            return Seen::Foreign;
+            return FrameClass::Foreign;
         };
         if signature.nonce != self.nonce {
             return if signature.is_late(self.nonce) {
-                Seen::Late
+                FrameClass::Late
             } else {
-                Seen::Foreign
+                FrameClass::Foreign
             };
         }
         let position = usize::from(self.index[usize::from(signature.stream)]);
         let Some(stream) = position.checked_sub(1).map(|p| &mut self.streams[p]) else {
-            return Seen::Foreign;
+            return FrameClass::Foreign;
         };
         let wrong_length = stream.found.wrong_length;
         let is_timed = stream.frame(frame, network, &signature, arrival_ns);
@@ -167,10 +167,10 @@ impl Analyser {
             });
         }
         self.counts.wrong_length += stream.found.wrong_length - wrong_length;
-        Seen::Ours
+        FrameClass::Ours
     }
 
-    fn count(&mut self, frame: &[u8], network: Network, counting: Counting) -> Seen {
+    fn count(&mut self, frame: &[u8], network: Network, counting: Counting) -> FrameClass {
         let nonce = match self.place {
             SignaturePlace::FlowLabel => signature::nonce_in_label(frame, network),
             place => signature::find(frame, network, place)
@@ -178,22 +178,22 @@ impl Analyser {
                 .map(|signature| signature.nonce),
         };
         let Some(nonce) = nonce else {
-            return Seen::Foreign;
+            return FrameClass::Foreign;
         };
         let signature = Signature {
             nonce,
             ..Signature::default()
         };
         if signature.is_late(self.nonce) {
-            return Seen::Late;
+            return FrameClass::Late;
         }
         if nonce != self.nonce {
-            return Seen::Foreign;
+            return FrameClass::Foreign;
         }
         let bytes = frame.len() - network.tag_bytes();
         let is_wrong = |right: u16| bytes != usize::from(right);
         self.counts.wrong_length += u64::from(counting.buffer_bytes.is_some_and(is_wrong));
-        Seen::Ours
+        FrameClass::Ours
     }
 
     /// Returns the counts so far.
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_compared_in_whatever_order_they_come() {
+    fn jitter_compares_neighbours_in_any_order_of_arrival() {
         let mut analyser = analyser(0);
         // 0 and 1, then 3 and 2: pairs (0,1), (2,3), (1,2)
         for (number, latency_ns) in [(0, 10), (1, 20), (3, 50), (2, 90), (2, 95)] {
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_not_counted_as_ours() {
+    fn foreign_frames_are_not_counted_as_test_frames() {
         let mut analyser = analyser(0);
         let ours = Signature {
             nonce: NONCE,
@@ -457,22 +457,22 @@ mod tests {
             timestamp_ns: 50,
         };
         for (signature, seen) in [
-            (ours, Seen::Ours),
+            (ours, FrameClass::Ours),
             (
                 Signature {
                     nonce: NONCE - 1,
                     ..ours
                 },
-                Seen::Late,
+                FrameClass::Late,
             ),
             (
                 Signature {
                     nonce: NONCE + 1,
                     ..ours
                 },
-                Seen::Foreign,
+                FrameClass::Foreign,
             ),
-            (Signature { stream: 4, ..ours }, Seen::Foreign),
+            (Signature { stream: 4, ..ours }, FrameClass::Foreign),
         ] {
             assert_eq!(
                 analyser.frame(&signed_frame(IpVersion::V6, &signature), 49),
@@ -510,13 +510,13 @@ mod tests {
         let mut longer = of(NONCE, 3);
         longer.push(0);
         let frames = [
-            (of(NONCE, 3), Seen::Ours),
-            (tagged, Seen::Ours),
-            (longer, Seen::Ours),
-            (of(NONCE - 2, 3), Seen::Late),
-            (of(NONCE + 1, 3), Seen::Foreign),
-            (vec![0; 60], Seen::Foreign),
-            (vec![0; 13], Seen::Foreign),
+            (of(NONCE, 3), FrameClass::Ours),
+            (tagged, FrameClass::Ours),
+            (longer, FrameClass::Ours),
+            (of(NONCE - 2, 3), FrameClass::Late),
+            (of(NONCE + 1, 3), FrameClass::Foreign),
+            (vec![0; 60], FrameClass::Foreign),
+            (vec![0; 13], FrameClass::Foreign),
         ];
         for (frame, seen) in &frames {
             assert_eq!(counter.frame(frame, 0), *seen, "{frame:x?}");
@@ -530,11 +530,11 @@ mod tests {
         let mut labelled = signed_frame(IpVersion::V6, &Signature::default());
         labelled[15] = 0xf0 | signature::FLOW_LABEL_MAGIC;
         labelled[16..18].copy_from_slice(&NONCE.to_be_bytes());
-        assert_eq!(counter.frame(&labelled, 0), Seen::Ours);
+        assert_eq!(counter.frame(&labelled, 0), FrameClass::Ours);
         labelled[17] -= 1;
-        assert_eq!(counter.frame(&labelled, 0), Seen::Late);
+        assert_eq!(counter.frame(&labelled, 0), FrameClass::Late);
         labelled[15] = 0;
-        assert_eq!(counter.frame(&labelled, 0), Seen::Foreign);
+        assert_eq!(counter.frame(&labelled, 0), FrameClass::Foreign);
     }
 
     #[test]
@@ -546,7 +546,7 @@ mod tests {
         let mut padded = plain.clone();
         padded.resize(81, 0);
         for frame in [&plain, &tagged, &padded] {
-            assert_eq!(analyser.frame(frame, 1), Seen::Ours);
+            assert_eq!(analyser.frame(frame, 1), FrameClass::Ours);
         }
         let stream = stream(&analyser);
         assert_eq!(
@@ -556,6 +556,6 @@ mod tests {
         assert_eq!(analyser.counts().wrong_length, 1);
         // a third tag hides the signature
         tagged.splice(12..12, [0x81, 0, 0, 7]);
-        assert_eq!(analyser.frame(&tagged, 1), Seen::Foreign);
+        assert_eq!(analyser.frame(&tagged, 1), FrameClass::Foreign);
     }
 }

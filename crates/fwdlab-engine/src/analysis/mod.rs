@@ -31,11 +31,11 @@ pub mod integrity;
 mod order;
 
 use self::analyser::Timer;
-pub use self::analyser::{Analyser, Seen};
+pub use self::analyser::{Analyser, FrameClass};
 
 use std::collections::{HashMap, HashSet};
 
-use fwdlab_model::latency::{Bucket, Exact, HeldUp, LatencySummary};
+use fwdlab_model::latency::{Bucket, Exact, LatencySummary, StalledFrames};
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
@@ -187,13 +187,13 @@ impl Analysis {
     /// # Errors
     /// If the stamps are on two clocks, whose times cannot be subtracted.
     pub fn retime(&mut self, departures: &Log, arrivals: &Log) -> Result<(), EngineError> {
-        let (left, came) = (departures.origin, arrivals.origin);
-        if left.clock != came.clock {
+        let (left, returned) = (departures.origin, arrivals.origin);
+        if left.clock != returned.clock {
             return Err(EngineError::NoStamps {
-                kind: came.kind.name(),
+                kind: returned.kind.name(),
                 reason: format!(
                     "departures use {} and arrivals {}: times from two clocks cannot be subtracted",
-                    left.clock, came.clock
+                    left.clock, returned.clock
                 ),
                 instead: "--timestamps user",
             });
@@ -218,7 +218,7 @@ impl Analysis {
         self.clock_step_ns = departures.step_ns.or(arrivals.step_ns);
         self.timestamps = Origins {
             departures: left,
-            arrivals: came,
+            arrivals: returned,
         };
         Ok(())
     }
@@ -265,7 +265,7 @@ impl StreamAnalysis {
     pub fn latency_summary(
         &self,
         lost: u64,
-        held_up: Option<HeldUp>,
+        stalled: Option<StalledFrames>,
         timestamps: &Origins,
     ) -> Option<LatencySummary> {
         let frames = self.latency.len();
@@ -283,7 +283,7 @@ impl StreamAnalysis {
             &buckets(&self.delay_variation),
             &exact,
             lost,
-            held_up.filter(|_| timestamps.departures.kind == Kind::User),
+            stalled.filter(|_| timestamps.departures.kind == Kind::User),
             &timestamps.to_string(),
         );
         summary.departure_timestamps = Some(timestamps.departures.kept());
@@ -295,12 +295,12 @@ impl StreamAnalysis {
 /// Derives the sender's stalls from its counts and the [lateness](crate::Sender::lateness) of its
 /// frames. The frames that were due in a stall are those that the sender missed and the one that
 /// left when it ended.
-pub fn held_up(made_up: u64, not_sent: u64, lateness: Option<&Histogram>) -> HeldUp {
+pub fn stalled_frames(made_up: u64, not_sent: u64, lateness: Option<&Histogram>) -> StalledFrames {
     let late = || {
         let buckets = lateness.into_iter().flat_map(Histogram::buckets);
         buckets.filter(|(low, ..)| *low > u64::from(CATCH_UP_US) * 1000)
     };
-    HeldUp {
+    StalledFrames {
         frames: made_up + not_sent + late().map(|(.., count)| count).sum::<u64>(),
         not_sent,
         longest_ns: late().map(|(_, high, _)| high).max().unwrap_or(0),
@@ -326,7 +326,12 @@ impl AnalysisPlan {
         engine: &'static str,
         expected: &Expected,
     ) -> Result<(), EngineError> {
-        let refuse = |what: String| Err(EngineError::Unsupported { engine, what });
+        let refuse = |operation: String| {
+            Err(EngineError::Unsupported {
+                engine,
+                action: operation,
+            })
+        };
         if expected.place == SignaturePlace::FlowLabel {
             return refuse("analyse frames whose signature is a flow label: it contains no streams, numbers or times; use \
                 frames of at least 84 bytes".into());
@@ -372,7 +377,7 @@ mod tests {
     /// Two streams, a frame without a departure, one without an arrival, one that arrived before it
     /// left; in order of arrival.
     #[test]
-    fn stamps_of_both_ends_replace_what_frames_say() {
+    fn timestamps_of_both_ends_replace_those_in_frames() {
         let mut analysis = Analysis {
             streams: [3, 4]
                 .map(|id| StreamAnalysis {
@@ -426,15 +431,15 @@ mod tests {
     #[test]
     fn times_of_two_clocks_are_never_subtracted() {
         let untouched = Analysis::default();
-        for (left, came) in [
+        for (left, returned) in [
             (Origin::LEAVING, Origin::card(0)),
             (Origin::card(0), Origin::card(1)),
             (Origin::INTENDED, Origin::ENTERING),
         ] {
             let mut analysis = untouched.clone();
-            let refused = analysis.retime(&log(left, &[]), &log(came, &[]));
+            let refused = analysis.retime(&log(left, &[]), &log(returned, &[]));
             let words = refused.unwrap_err().to_string();
-            assert!(words.contains(&came.clock.to_string()), "{words}");
+            assert!(words.contains(&returned.clock.to_string()), "{words}");
             assert_eq!(analysis, untouched);
         }
         let same = Origin::card(2);

@@ -16,7 +16,7 @@ const WORDS: usize = 2 * (WINDOW / BITS) as usize;
 
 /// The numbers from 64 times `number` on.
 #[derive(Debug, Clone, Copy, Default)]
-struct Word {
+struct BitmapWord {
     number: u64,
     seen: u64,
     gap_ends: u64,
@@ -37,7 +37,7 @@ pub(super) struct Order {
     next: u64,
     /// Frames so far, without duplicates and older ones.
     arrived: u64,
-    words: Box<[Word]>,
+    words: Box<[BitmapWord]>,
     /// For a number that ended a gap, its position in the order of arrival; modulo 2^32.
     places: Box<[u32]>,
 }
@@ -47,7 +47,7 @@ impl Default for Order {
         Order {
             next: 0,
             arrived: 0,
-            words: vec![Word::default(); WORDS].into(),
+            words: vec![BitmapWord::default(); WORDS].into(),
             places: vec![0; WINDOW as usize].into(),
         }
     }
@@ -87,13 +87,13 @@ impl Order {
         Arrival::InOrder
     }
 
-    fn word(&mut self, number: u64) -> &mut Word {
+    fn word(&mut self, number: u64) -> &mut BitmapWord {
         let number = number / BITS;
         let word = &mut self.words[number as usize % WORDS];
         if word.number != number {
-            *word = Word {
+            *word = BitmapWord {
                 number,
-                ..Word::default()
+                ..BitmapWord::default()
             };
         }
         word

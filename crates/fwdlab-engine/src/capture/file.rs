@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_off_gives_its_frames_and_then_says_so() {
+    fn a_truncated_file_yields_its_frames_and_then_an_error() {
         let file = file(Format::Nano, 3);
         let (frames, error) = all(&file[..file.len() - 1]);
         assert_eq!(frames.len(), 2);

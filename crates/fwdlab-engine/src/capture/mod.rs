@@ -102,7 +102,7 @@ impl Capture {
     /// # Errors
     /// If the interface does not exist, or without CAP_NET_RAW in its namespace.
     pub fn open(port: &PortSpec, options: &Options) -> Result<Capture, EngineError> {
-        let what = || format!("capture on {}", port.interface);
+        let action = || format!("capture on {}", port.interface);
         let ring = within(&port.netns, || {
             let index = interface_index(&port.interface)?;
             let blocks = (options.ring_bytes / BLOCK_BYTES).max(4);
@@ -123,7 +123,7 @@ impl Capture {
                 ring.statistics()?;
                 Ok(ring)
             };
-            open().map_err(|e: std::io::Error| EngineError::system(what(), e))
+            open().map_err(|e: std::io::Error| EngineError::system(action(), e))
         })?;
         if options.stamps != Kind::User {
             std::thread::sleep(STAMPS_BEGIN);
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_that_lie_end_and_do_not_panic() {
+    fn blocks_with_wrong_lengths_end_without_panic() {
         let mut block = vec![0; 256];
         block[12..16].copy_from_slice(&3_u32.to_ne_bytes());
         block[16..20].copy_from_slice(&48_u32.to_ne_bytes());

@@ -37,7 +37,7 @@ impl DropMonitor {
     /// or that has no BTF.
     pub fn open() -> Result<DropMonitor, EngineError> {
         let btf = Btf::from_sys_fs().map_err(|e| EngineError::bpf(WHAT, &e))?;
-        let names = reasons::Names::of_running_kernel()
+        let names = reasons::Names::from_running_kernel()
             .map_err(|e| EngineError::system("read the kernel's drop reasons", e))?;
         let mut programs = Ebpf::load(OBJECT).map_err(|e| EngineError::bpf(WHAT, &e))?;
         let missing = || EngineError::Frames("the object lacks a program or map".into());

@@ -14,7 +14,7 @@ pub(super) struct Names(HashMap<u32, String>);
 
 impl Names {
     /// Reads `/sys/kernel/btf/vmlinux`.
-    pub(super) fn of_running_kernel() -> io::Result<Names> {
+    pub(super) fn from_running_kernel() -> io::Result<Names> {
         let kernel = btf::read()?;
         let values = btf::enum_values(&kernel, "skb_drop_reason").ok_or_else(|| {
             io::Error::new(

@@ -123,9 +123,9 @@ impl Exact {
     pub fn open(
         paths: &[PathSpec],
         addresses: &Addresses,
-        wanted: Generator,
+        requested: Generator,
     ) -> Result<Exact, EngineError> {
-        let by_pktgen = match wanted {
+        let by_pktgen = match requested {
             Generator::Auto => !has_live_frames()?,
             Generator::LiveFrames => false,
             Generator::Pktgen => true,
@@ -171,7 +171,7 @@ impl Exact {
             Ports::Pktgen { sender, .. } => return sender.arm(stream, &self.addresses),
         };
         self.nonce = self.nonce.wrapping_add(1);
-        let frames = TestFrames::of(stream, &self.addresses, false, self.nonce)?;
+        let frames = TestFrames::for_stream(stream, &self.addresses, false, self.nonce)?;
         sender.arm(&Frames::Test(frames))?;
         let expected = Expected {
             nonce: self.nonce,
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_time_is_found_in_what_the_kernel_says() {
+    fn idle_time_is_parsed_from_kernel_output() {
         assert_eq!(
             idle_of("  .idle_sleeptime : 17353410419004 nsecs"),
             Some(17_353_410_419_004)

@@ -57,17 +57,17 @@ impl Pktgen {
     /// If this kernel has no pktgen, or it refuses.
     pub(super) fn prepare(&self, path: usize, count: u32) -> Result<(), EngineError> {
         let port = self.port(path)?;
-        tell(THREAD, "rem_device_all")?;
-        tell(THREAD, &format!("add_device {port}"))?;
+        write_command(THREAD, "rem_device_all")?;
+        write_command(THREAD, &format!("add_device {port}"))?;
         for command in &self.frames {
-            tell(port, command)?;
+            write_command(port, command)?;
         }
-        tell(port, &format!("count {count}"))
+        write_command(port, &format!("count {count}"))
     }
 
     /// Sends the prepared burst; returns when all of it has been handed to the port.
     pub(super) fn burst(&self) -> Result<(), EngineError> {
-        tell("pgctrl", "start")
+        write_command("pgctrl", "start")
     }
 
     /// Returns the frames of the last burst that the port took.
@@ -91,17 +91,20 @@ impl Pktgen {
 }
 
 /// Writes a command into a file of pktgen.
-fn tell(file: &str, command: &str) -> Result<(), EngineError> {
+fn write_command(file: &str, command: &str) -> Result<(), EngineError> {
     let path = Path::new(FOLDER).join(file);
     fs::write(&path, format!("{command}\n")).map_err(|e| {
-        let what = match e.kind() {
+        let action = match e.kind() {
             std::io::ErrorKind::NotFound => {
                 "which the module pktgen has (CONFIG_NET_PKTGEN): is it loaded? Write"
             }
             _ => "write",
         };
         EngineError::system(
-            format!("generate frames by {}, {what} `{command}`", path.display()),
+            format!(
+                "generate frames by {}, {action} `{command}`",
+                path.display()
+            ),
             e,
         )
     })
@@ -190,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pktgen_is_told_the_flows_of_a_stream() {
+    fn pktgen_is_configured_with_the_flows_of_a_stream() {
         let addresses = Addresses {
             source_mac: [2, 0, 0, 0, 0, 1],
             destination_mac: [2, 0, 0, 0, 0, 2],
@@ -201,16 +204,16 @@ mod tests {
             ),
         };
         let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 2000).unwrap();
-        let told = commands(&stream, &addresses).unwrap();
+        let reported = commands(&stream, &addresses).unwrap();
         for command in [
             "pkt_size 60",
             "dst_mac 02:00:00:00:00:02",
             "dst_min 198.19.0.2",
         ] {
-            assert!(told.iter().any(|one| one == command), "{told:?}");
+            assert!(reported.iter().any(|one| one == command), "{reported:?}");
         }
         let number = |key: &str| -> u32 {
-            let mut found = told.iter().filter_map(|one| one.strip_prefix(key));
+            let mut found = reported.iter().filter_map(|one| one.strip_prefix(key));
             found.next().unwrap().trim().parse().unwrap()
         };
         assert_eq!(number("udp_src_max") - number("udp_src_min"), 2000);
@@ -219,15 +222,18 @@ mod tests {
             assert!(commands(&many, &addresses).is_ok());
         }
         let six = Stream::new(IpVersion::Ipv6, FrameSize::new(128).unwrap(), 4).unwrap();
-        let told = commands(&six, &addresses).unwrap();
-        assert!(told.iter().any(|one| one == "flag IPV6"), "{told:?}");
+        let reported = commands(&six, &addresses).unwrap();
+        assert!(
+            reported.iter().any(|one| one == "flag IPV6"),
+            "{reported:?}"
+        );
     }
 
     #[test]
-    fn what_was_sent_is_found_in_what_it_says() {
-        let said =
+    fn the_sent_count_is_parsed_from_pktgen_output() {
+        let output =
             "Params: count 20000  min_pkt_size: 60\nCurrent:\n     pkts-sofar: 19999  errors: 1\n";
-        assert_eq!(sent(said), Some(19_999));
+        assert_eq!(sent(output), Some(19_999));
         assert_eq!(sent("Result: Idle"), None);
     }
 }

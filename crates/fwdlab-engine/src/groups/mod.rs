@@ -95,8 +95,8 @@ impl Groups {
     /// # Errors
     /// Missing privileges, another program that is already attached, or a kernel without XDP.
     pub fn open(port: &PortSpec) -> Result<Groups, EngineError> {
-        let what = format!("tell groups of frames apart on {}", port.interface);
-        let failed = |e: &dyn std::error::Error| EngineError::bpf(&*what, e);
+        let action = format!("tell groups of frames apart on {}", port.interface);
+        let failed = |e: &dyn std::error::Error| EngineError::bpf(&*action, e);
         within(&port.netns, || {
             let mut programs = load().map_err(|e| failed(&e))?;
             let program: &mut Xdp = programs
@@ -108,11 +108,11 @@ impl Groups {
             if program.attach_to_if_index(index, XdpMode::Driver).is_err() {
                 (program.attach_to_if_index(index, XdpMode::Skb)).map_err(|e| failed(&e))?;
             }
-            Groups::of(programs)
+            Groups::from_programs(programs)
         })
     }
 
-    fn of(mut programs: Ebpf) -> Result<Groups, EngineError> {
+    fn from_programs(mut programs: Ebpf) -> Result<Groups, EngineError> {
         let failed = |e: &dyn std::error::Error| EngineError::bpf("open the maps of groups", e);
         let mut map = |name| programs.take_map(name).ok_or_else(missing);
         Ok(Groups {
@@ -303,7 +303,7 @@ mod tests {
             Ok(programs)
         });
         match loaded {
-            Ok(programs) => Some(Groups::of(programs).unwrap()),
+            Ok(programs) => Some(Groups::from_programs(programs).unwrap()),
             Err(error) => {
                 let test = std::thread::current().name().unwrap_or("?").to_owned();
                 let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {error}");
@@ -367,13 +367,13 @@ mod tests {
             for _ in 0..3 {
                 assert_eq!(arrive(&mut groups, &marked, 0), DROP);
             }
-            let wanted = Arrived {
+            let requested = Arrived {
                 frames: 3,
                 bytes: 3 * (marked.len() as u64 + 4),
             };
             assert_eq!(
                 groups.counted(7).unwrap(),
-                wanted,
+                requested,
                 "{tags} tags, IPv{version}"
             );
         }

@@ -60,8 +60,8 @@ pub(super) enum Failure {
     Stopped,
 }
 
-fn refused<T>(why: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure::Refused(why.into()))
+fn refused<T>(reason: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Refused(reason.into()))
 }
 
 /// A connected control socket.
@@ -135,12 +135,12 @@ impl Control {
     fn next(
         &self,
         deadline: Instant,
-        wanted: &'static str,
+        requested: &'static str,
     ) -> Result<(Message, Option<OwnedFd>), Failure> {
         match wait(&[self.socket.as_fd()], self.stop.as_fd(), deadline)? {
             Waited::Ready => self.receive(),
             Waited::Stopped => Err(Failure::Stopped),
-            Waited::TimedOut => Err(Failure::Silent(wanted)),
+            Waited::TimedOut => Err(Failure::Silent(requested)),
         }
     }
 
@@ -431,7 +431,7 @@ impl Shared {
                 }
                 match Region::adopt(file, size) {
                     Ok(region) => self.regions.push(Arc::new(region)),
-                    Err(why) => return refused(format!("region {index}: {why}")),
+                    Err(reason) => return refused(format!("region {index}: {reason}")),
                 }
             }
             (Message::AddRing(ring), Some(event)) => {

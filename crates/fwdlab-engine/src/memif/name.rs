@@ -23,9 +23,9 @@ impl Options {
     /// # Errors
     /// What is wrong with it, and what is right.
     pub fn named(name: &str) -> Result<Options, String> {
-        let wrong = |what: &str| {
+        let wrong = |action: &str| {
             Err(format!(
-                "{name}: {what}; a memif port is named \
+                "{name}: {action}; a memif port is named \
                  memif:SOCKET[,role=client|server][,id=N][,queues=N][,ring=N][,buffer=N][,secret=TEXT]"
             ))
         };

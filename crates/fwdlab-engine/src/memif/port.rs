@@ -101,7 +101,7 @@ pub struct Status {
 /// Returns the frames in these rings that the peer has not read.
 fn left(rings: &mut [Outgoing]) -> u64 {
     let left = rings.iter_mut().map(|ring| {
-        let _ = ring.look(|_| {});
+        let _ = ring.set_time(|_| {});
         u64::from(ring.left())
     });
     left.sum()
@@ -197,8 +197,8 @@ impl Port {
     /// If options are out of range, or a server cannot listen.
     pub fn open(options: &Options) -> Result<Port, EngineError> {
         check(options)?;
-        let failed = |what: &str, error: io::Error| {
-            EngineError::system(format!("{what} {}", options.socket.display()), error)
+        let failed = |action: &str, error: io::Error| {
+            EngineError::system(format!("{action} {}", options.socket.display()), error)
         };
         let listener = match options.role {
             Role::Server => Some(
@@ -274,7 +274,7 @@ impl Port {
 }
 
 fn check(options: &Options) -> Result<(), EngineError> {
-    let wrong = |what: String| Err(EngineError::Frames(what));
+    let wrong = |action: String| Err(EngineError::Frames(action));
     if !(1..=MAX_QUEUES).contains(&options.queues) {
         return wrong(format!(
             "{} queues; a memif port has 1 to {MAX_QUEUES}",
@@ -450,7 +450,7 @@ impl Shared {
         };
         let link =
             control::connect(&control, &self.options).inspect_err(|failure| match failure {
-                Failure::Refused(why) => control.disconnect(why),
+                Failure::Refused(reason) => control.disconnect(reason),
                 Failure::Disconnected(_) => {
                     let _ = wait(
                         &[control.socket.as_fd()],
@@ -461,8 +461,8 @@ impl Shared {
                 _ => {}
             })?;
         self.begin(link);
-        let why = self.watch(&control, None);
-        self.end(why);
+        let reason = self.watch(&control, None);
+        self.end(reason);
         Ok(())
     }
 
@@ -488,12 +488,12 @@ impl Shared {
             match control::accept(&control, &self.options) {
                 Ok(link) => {
                     self.begin(link);
-                    let why = self.watch(&control, Some(listener));
-                    self.end(why);
+                    let reason = self.watch(&control, Some(listener));
+                    self.end(reason);
                 }
                 Err(failure) => {
-                    if let Failure::Refused(why) = &failure {
-                        control.disconnect(why);
+                    if let Failure::Refused(reason) = &failure {
+                        control.disconnect(reason);
                     }
                     self.state().status.problem = Some(failure.to_string());
                 }
@@ -528,20 +528,20 @@ impl Shared {
         state.status.queues = (link.outgoing.len(), link.incoming.len());
         state.sending = Some(link.outgoing);
         if let Some(old) = state.receiving.replace(link.incoming) {
-            let unread = old.into_iter().map(|mut ring| ring.look().unwrap_or(0));
+            let unread = old.into_iter().map(|mut ring| ring.set_time().unwrap_or(0));
             state.status.unread_in_rings += unread.map(u64::from).sum::<u64>();
         }
         self.generation.store(generation, Ordering::Release);
     }
 
     /// Ends a connection. The receiving half stays for a reader: frames in it have arrived.
-    fn end(&self, why: String) {
+    fn end(&self, reason: String) {
         let mut state = self.state();
         let generation = self.generation.load(Ordering::Relaxed).wrapping_add(1);
         self.generation.store(generation, Ordering::Release);
         state.connected = false;
         state.status.peer = None;
-        state.status.problem = Some(why);
+        state.status.problem = Some(reason);
         if let Some(mut sending) = state.sending.take() {
             state.status.lost_in_rings += left(&mut sending);
         }
@@ -563,9 +563,9 @@ impl Shared {
                         self.wake();
                         return "closed".into();
                     }
-                    if let Some(Fault(why)) = fault {
-                        control.disconnect(&why);
-                        return why;
+                    if let Some(Fault(reason)) = fault {
+                        control.disconnect(&reason);
+                        return reason;
                     }
                 }
                 Ok(Waited::Ready) => match control.receive() {
@@ -576,9 +576,9 @@ impl Shared {
                     }
                     Err(failure) => return failure.to_string(),
                     Ok((message, _)) => {
-                        let why = format!("it sent {} when connected", message.name());
-                        control.disconnect(&why);
-                        return why;
+                        let reason = format!("it sent {} when connected", message.name());
+                        control.disconnect(&reason);
+                        return reason;
                     }
                 },
                 Err(error) => return error.to_string(),

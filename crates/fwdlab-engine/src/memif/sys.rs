@@ -54,7 +54,7 @@ impl Region {
     /// # Errors
     /// If it is too large, if the file is smaller, or if the peer could shrink it later.
     pub(super) fn adopt(file: OwnedFd, length: u64) -> io::Result<Region> {
-        let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        let refuse = |reason: String| Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         if length == 0 || length > MAX_REGION_BYTES {
             return refuse(format!(
                 "{length} bytes; the limit is {MAX_REGION_BYTES} bytes"

@@ -226,11 +226,11 @@ fn testpmd_returns_every_byte() {
             );
             let total = 2000;
             for (sender, receiver) in out.rings.iter_mut().zip(&mut back.rings) {
-                if let Err(why) = echo(sender, receiver, total) {
+                if let Err(reason) = echo(sender, receiver, total) {
                     let ended = testpmd.child.try_wait();
                     let (status, words) = (port.status(), testpmd.end());
                     panic!(
-                        "as {own:?}, {queues} queues: {why}; {status:?}; testpmd {ended:?}: {words}"
+                        "as {own:?}, {queues} queues: {reason}; {status:?}; testpmd {ended:?}: {words}"
                     );
                 }
             }
@@ -252,7 +252,7 @@ fn echo(sender: &mut Outgoing, receiver: &mut Incoming, total: u64) -> Result<()
     let mut flying: VecDeque<Vec<u8>> = VecDeque::new();
     let begin = Instant::now();
     while returned < total {
-        sender.look(|_| {}).expect("testpmd keeps the protocol");
+        sender.set_time(|_| {}).expect("testpmd keeps the protocol");
         // few enough that testpmd drops none
         while sent < total && flying.len() < 200 {
             let bytes = 14 + random(1505);
@@ -273,7 +273,7 @@ fn echo(sender: &mut Outgoing, receiver: &mut Incoming, total: u64) -> Result<()
             sent += 1;
         }
         sender.publish();
-        if receiver.look().expect("testpmd keeps the protocol") == 0 {
+        if receiver.set_time().expect("testpmd keeps the protocol") == 0 {
             thread::yield_now();
         }
         receiver.frames(|frame| {

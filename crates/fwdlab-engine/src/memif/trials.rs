@@ -73,10 +73,10 @@ impl Drop for Bed {
     }
 }
 
-pub(super) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn until(action: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < DEADLINE, "{what}");
+        assert!(begin.elapsed() < DEADLINE, "{action}");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -309,14 +309,14 @@ fn a_peer_may_restart_during_a_trial() {
             until("no frames", || {
                 half.renew();
                 for ring in &mut half.rings {
-                    ring.look().expect("our own peer");
+                    ring.set_time().expect("our own peer");
                     read += ring.frames(|frame| assert_eq!(frame.len(), 60)) as u64;
                 }
                 read > before + 1000
             });
             // what is in the ring now is lost with this peer
             until("the ring is not full", || {
-                half.rings[0].look().expect("our own peer") == 64
+                half.rings[0].set_time().expect("our own peer") == 64
             });
             peer.close();
             until("the port did not notice", || port.status().peer.is_none());
@@ -428,14 +428,14 @@ fn a_port_has_one_peer_and_says_why_there_is_none() {
     let second = Port::open(&bed.options(Role::Client)).expect("a port");
     until("the second client is not turned away", || {
         let problem = second.status().problem;
-        problem.is_some_and(|why| why.contains("already connected"))
+        problem.is_some_and(|reason| reason.contains("already connected"))
     });
     assert_eq!(server.status().connections, 1);
     // its turn comes once the first has gone
     drop(lonely);
     second.wait_for_peer(DEADLINE).expect("a peer");
     second.close();
-    for (other, why) in [
+    for (other, reason) in [
         (
             Options {
                 id: 5,
@@ -452,11 +452,11 @@ fn a_port_has_one_peer_and_says_why_there_is_none() {
         ),
     ] {
         let third = Port::open(&other).expect("a port");
-        until(why, || {
+        until(reason, || {
             third
                 .status()
                 .problem
-                .is_some_and(|problem| problem.contains(why))
+                .is_some_and(|problem| problem.contains(reason))
         });
         assert!(third.status().peer.is_none());
     }

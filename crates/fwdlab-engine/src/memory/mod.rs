@@ -198,7 +198,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn it_sends_as_many_as_it_is_told_and_at_the_rate_it_is_told() {
+    fn it_sends_the_requested_frames_at_the_requested_rate() {
         let mut sender = sender(2, &[]);
         assert!(sender.start(schedule(None)).is_err(), "not armed");
         sender.arm(&frames()).expect("room for the frames");
@@ -273,7 +273,7 @@ mod tests {
                 let mut sender = sender(1, &[]);
                 sender.arm(&frames).expect("room for the frames");
                 let schedule = Schedule {
-                    load: LoadPlan::over(stretches.clone()),
+                    load: LoadPlan::from_stretches(stretches.clone()),
                     frames: None,
                     at_most: Duration::from_millis(300),
                     hold_ups,
@@ -305,13 +305,13 @@ mod tests {
             .expect("room for the frames");
         let mut schedule = schedule(Some(1e5));
         schedule.path = 0;
-        schedule.load = LoadPlan::over(vec![Stretch {
+        schedule.load = LoadPlan::from_stretches(vec![Stretch {
             duration_ns: 1_000_000,
             from_pps: 1.0,
             to_pps: 1e6,
         }]);
-        let why = sender.start(schedule).expect_err("a delay").to_string();
-        assert!(why.contains("times of their own"), "{why}");
+        let reason = sender.start(schedule).expect_err("a delay").to_string();
+        assert!(reason.contains("times of their own"), "{reason}");
     }
 
     /// Streams with these shares.

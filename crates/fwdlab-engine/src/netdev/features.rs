@@ -1,7 +1,7 @@
 //! The AF_XDP features of a driver, from the kernel's `netdev` family over generic netlink (Linux
 //! 6.8).
 //!
-//! Start with [`Offers::of`].
+//! Start with [`Offers::query`].
 
 use std::io;
 
@@ -27,7 +27,7 @@ pub struct Offers {
 
 impl Offers {
     /// Returns the features of an interface of the calling thread's namespace.
-    pub fn of(interface: u32) -> Offers {
+    pub fn query(interface: u32) -> Offers {
         let Ok(answer) = device(interface) else {
             return Offers::default();
         };
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn loopback_has_no_clock_and_a_missing_interface_is_an_error() {
-        assert_eq!(Offers::of(1), Offers::default());
+        assert_eq!(Offers::query(1), Offers::default());
         assert!(device(u32::MAX >> 1).is_err());
     }
 

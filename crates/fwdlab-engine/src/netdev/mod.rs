@@ -85,8 +85,8 @@ impl Netdev {
             CTRL_ATTR_FAMILY_NAME,
             b"netdev\0",
         );
-        tell(&socket, &family)?;
-        let family = attribute(&hear(&socket)?, CTRL_ATTR_FAMILY_ID)
+        send_request(&socket, &family)?;
+        let family = attribute(&receive_reply(&socket)?, CTRL_ATTR_FAMILY_ID)
             .and_then(|value| Some(u16::from_ne_bytes(*value.first_chunk()?)))
             .ok_or_else(no_answer)?;
         Ok(Netdev { socket, family })
@@ -97,18 +97,18 @@ impl Netdev {
     /// # Errors
     /// If there is none, or it lacks that attribute.
     fn get(&self, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
-        tell(
+        send_request(
             &self.socket,
             &request(self.family, NLM_F_REQUEST, command, kind, value),
         )?;
-        let answer = hear(&self.socket)?;
+        let answer = receive_reply(&self.socket)?;
         attribute(&answer, kind).ok_or_else(no_answer)?;
         Ok(answer)
     }
 
     /// Sends a request with one attribute and returns all answers.
     fn dump(&self, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        tell(
+        send_request(
             &self.socket,
             &request(
                 self.family,
@@ -120,10 +120,10 @@ impl Netdev {
         )?;
         let mut answers = Vec::new();
         loop {
-            match take(&hear(&self.socket)?, &mut answers) {
-                Taken::More => {}
-                Taken::Done => return Ok(answers),
-                Taken::Error => return Err(no_answer()),
+            match take(&receive_reply(&self.socket)?, &mut answers) {
+                DatagramKind::More => {}
+                DatagramKind::Done => return Ok(answers),
+                DatagramKind::Error => return Err(no_answer()),
             }
         }
     }
@@ -131,29 +131,29 @@ impl Netdev {
 
 /// The kind of a datagram of a dump.
 #[derive(Debug, PartialEq, Eq)]
-enum Taken {
+enum DatagramKind {
     More,
     Done,
     Error,
 }
 
 /// Extracts the messages of a datagram.
-fn take(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> Taken {
+fn take(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> DatagramKind {
     loop {
         let Some(length) = datagram.first_chunk().map(|four| u32::from_ne_bytes(*four)) else {
-            return Taken::More;
+            return DatagramKind::More;
         };
         let length = length as usize;
         let (Some(message), Some(kind)) = (datagram.get(..length), half(datagram, 4)) else {
-            return Taken::Error;
+            return DatagramKind::Error;
         };
         match kind {
             // the number behind its header is 0 if the dump succeeded
             NLMSG_DONE if message.get(16..20).is_none_or(|code| code == [0; 4]) => {
-                return Taken::Done;
+                return DatagramKind::Done;
             }
-            NLMSG_DONE | NLMSG_ERROR => return Taken::Error,
-            _ if length < HEADER => return Taken::Error,
+            NLMSG_DONE | NLMSG_ERROR => return DatagramKind::Error,
+            _ if length < HEADER => return DatagramKind::Error,
             _ => answers.push(message.to_vec()),
         }
         datagram = datagram
@@ -166,12 +166,12 @@ fn no_answer() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "no such answer")
 }
 
-fn tell(socket: &OwnedFd, request: &[u8]) -> io::Result<()> {
+fn send_request(socket: &OwnedFd, request: &[u8]) -> io::Result<()> {
     rustix::io::retry_on_intr(|| send(socket, request, SendFlags::empty()))?;
     Ok(())
 }
 
-fn hear(socket: &OwnedFd) -> io::Result<Vec<u8>> {
+fn receive_reply(socket: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut answer = vec![0; 32768];
     let (bytes, _) =
         rustix::io::retry_on_intr(|| recv(socket, &mut answer[..], RecvFlags::empty()))?;
@@ -243,7 +243,7 @@ mod tests {
 
     /// A dump in the kernel's format: two messages in one datagram, the end in another.
     #[test]
-    fn dumps_are_taken_apart_and_torn_ones_are_no_panic() {
+    fn dumps_are_parsed_and_truncated_ones_do_not_panic() {
         let of = |id: u32| {
             request(
                 0x1c,
@@ -255,7 +255,7 @@ mod tests {
         };
         let datagram = [of(7), of(8)].concat();
         let mut answers = Vec::new();
-        assert_eq!(take(&datagram, &mut answers), Taken::More);
+        assert_eq!(take(&datagram, &mut answers), DatagramKind::More);
         let ids: Vec<_> = answers
             .iter()
             .map(|answer| number(answer, NETDEV_A_NAPI_ID))
@@ -268,9 +268,15 @@ mod tests {
             bytes.extend(code.to_ne_bytes());
             bytes
         };
-        assert_eq!(take(&end(NLMSG_DONE, 0), &mut answers), Taken::Done);
-        assert_eq!(take(&end(NLMSG_DONE, -19), &mut answers), Taken::Error);
-        assert_eq!(take(&end(NLMSG_ERROR, -95), &mut answers), Taken::Error);
+        assert_eq!(take(&end(NLMSG_DONE, 0), &mut answers), DatagramKind::Done);
+        assert_eq!(
+            take(&end(NLMSG_DONE, -19), &mut answers),
+            DatagramKind::Error
+        );
+        assert_eq!(
+            take(&end(NLMSG_ERROR, -95), &mut answers),
+            DatagramKind::Error
+        );
         for length in 0..datagram.len() {
             let _ = take(&datagram[..length], &mut Vec::new());
         }

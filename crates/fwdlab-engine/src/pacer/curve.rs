@@ -85,13 +85,13 @@ impl Curve {
             done: 0,
             next: 0,
         };
-        curve.go_on(0);
+        curve.move_to(0);
         curve
     }
 
     /// Advances by a number of 65536ths of a frame, for frames that are not evenly spaced.
     pub(crate) fn advance_steps(&mut self, steps: u64) {
-        self.go_on(u128::from(steps) * STEP);
+        self.move_to(u128::from(steps) * STEP);
     }
 
     /// Returns how many whole 65536ths of a frame the integral grows from the next frame to this
@@ -126,7 +126,7 @@ impl Curve {
         ((piece.total() - 1 - self.done) / FRAME) as u64
     }
 
-    fn go_on(&mut self, integral: u128) {
+    fn move_to(&mut self, integral: u128) {
         self.done += integral;
         while let Some(piece) = self.pieces.get(self.piece) {
             if self.done < piece.total() {
@@ -193,7 +193,7 @@ impl Plan for Curve {
     #[inline]
     fn advance(&mut self, frames: u64) -> u64 {
         let before = self.next;
-        self.go_on(u128::from(frames) * FRAME);
+        self.move_to(u128::from(frames) * FRAME);
         self.next - before
     }
 }
@@ -233,10 +233,10 @@ impl Piece {
     /// total.
     #[inline]
     fn reaches(&self, integral: u128) -> u64 {
-        let (from, wanted) = (self.from as f64, integral as f64);
-        let root = (from * from + self.slope() * wanted / self.length as f64).max(0.0);
+        let (from, requested) = (self.from as f64, integral as f64);
+        let root = (from * from + self.slope() * requested / self.length as f64).max(0.0);
         let root = root.sqrt();
-        let guess = wanted / (from + root);
+        let guess = requested / (from + root);
         let error = guess * UNSURE * (1.0 + from / root);
         let (low, high) = ((guess - error).ceil(), (guess + error).ceil());
         match low == high {

@@ -100,7 +100,7 @@ const HOLD_UPS: usize = 16;
 /// The wait of one stall: frames planned between `from` and `to` were due in it, and waited until
 /// `until`, the end of the stall. That equals `to` unless the load has changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Waited {
+struct StallWait {
     from: u64,
     to: u64,
     until: u64,
@@ -119,7 +119,7 @@ pub struct Lag {
     /// of three.
     made_up: u64,
     /// A ring of stalls whose frames have not all left: index of the oldest, and their number.
-    hold_ups: [Waited; HOLD_UPS],
+    hold_ups: [StallWait; HOLD_UPS],
     oldest: usize,
     kept: usize,
 }
@@ -131,7 +131,7 @@ impl Lag {
             relief: hold_ups.relief(load_pps),
             over: false,
             made_up: 0,
-            hold_ups: [Waited {
+            hold_ups: [StallWait {
                 from: 0,
                 to: 0,
                 until: 0,
@@ -199,7 +199,7 @@ impl Lag {
 
     /// Records a stall: the frame that should have left at `from` leaves at `to`, and the others
     /// after it.
-    pub(crate) fn held_up(&mut self, from: u64, to: u64) {
+    pub(crate) fn record_stall(&mut self, from: u64, to: u64) {
         if from >= to {
             return;
         }
@@ -209,7 +209,7 @@ impl Lag {
             return;
         }
         let until = to;
-        self.hold_ups[(self.oldest + self.kept) % HOLD_UPS] = Waited { from, to, until };
+        self.hold_ups[(self.oldest + self.kept) % HOLD_UPS] = StallWait { from, to, until };
         self.kept += 1;
     }
 
@@ -227,12 +227,12 @@ impl Lag {
     #[cold]
     fn wait(&mut self, planned: u64) -> u64 {
         while self.kept > 0 {
-            let held_up = self.hold_ups[self.oldest];
-            if planned < held_up.from {
+            let stalled = self.hold_ups[self.oldest];
+            if planned < stalled.from {
                 break;
             }
-            if planned < held_up.to {
-                return held_up.until.saturating_sub(planned);
+            if planned < stalled.to {
+                return stalled.until.saturating_sub(planned);
             }
             self.oldest = (self.oldest + 1) % HOLD_UPS;
             self.kept -= 1;
@@ -254,12 +254,12 @@ impl Lag {
     /// overestimated if the load rises, and underestimated if it falls.
     pub(crate) fn replan(&mut self, before: u64, planned: u64) {
         let waits = (0..self.kept).map(|at| {
-            let held_up = self.hold_ups[(self.oldest + at) % HOLD_UPS];
-            held_up.until.saturating_sub(held_up.from.max(before))
+            let stalled = self.hold_ups[(self.oldest + at) % HOLD_UPS];
+            stalled.until.saturating_sub(stalled.from.max(before))
         });
         let longest = waits.max().unwrap_or(0);
         (self.oldest, self.kept) = (0, usize::from(longest > 0));
-        self.hold_ups[0] = Waited {
+        self.hold_ups[0] = StallWait {
             from: planned,
             to: planned.saturating_add(self.time),
             until: planned.saturating_add(longest),
@@ -483,7 +483,7 @@ impl<P: Plan> Pacer<P> {
         if self.lag.makes_up() {
             let from = self.slot();
             self.lag.lengthen(self.plan.time(missed));
-            self.lag.held_up(from, self.slot());
+            self.lag.record_stall(from, self.slot());
             self.forgive(self.plan.frames(self.lag.excess()));
         } else {
             self.forgive(missed);
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_hold_up_is_caught_up_and_a_longer_one_forgiven() {
+    fn a_short_stall_is_caught_up_and_a_longer_one_forgiven() {
         let mut pacer = forgiving(1e6);
         assert_eq!(pacer.due(START + 100_000), 101);
         assert_eq!(pacer.not_sent(), 0);
@@ -652,7 +652,7 @@ mod tests {
     /// 1.6374 Mpps have gaps of whole units and a fraction, and the stall ends about when the
     /// schedule does: with whole units alone one frame of 193,000 was counted too many.
     #[test]
-    fn a_long_hold_up_is_counted_to_the_frame() {
+    fn a_long_stall_is_counted_to_the_frame() {
         const LENGTH: u64 = 277_427_629;
         for hold_ups in [HoldUps::Forgive, MAKE_UP] {
             for late in 0..30 {
@@ -759,7 +759,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_up_is_made_up_with_gaps_a_quarter_shorter() {
+    fn a_stall_is_caught_up_with_gaps_a_quarter_shorter() {
         const MS: u64 = 1_000_000;
         let mut pacer = Pacer::new(1e6, MAKE_UP, START, START + 200 * MS);
         let departures = departures(&mut pacer, 200 * MS, 250, &[(10 * MS, 20 * MS)]);
@@ -785,20 +785,20 @@ mod tests {
     /// The second stall comes while the first is being made up: each affects the waits of the
     /// frames that were due in it, and of no others.
     #[test]
-    fn frames_wait_for_the_end_of_the_hold_up_in_which_they_were_due() {
+    fn frames_wait_for_the_end_of_the_stall_in_which_they_were_due() {
         const MS: u64 = 1_000_000;
         let mut pacer = Pacer::new(1e5, MAKE_UP, START, START + 200 * MS);
-        let held_up = [(10 * MS, 30 * MS), (40 * MS, 45 * MS)];
+        let stalled = [(10 * MS, 30 * MS), (40 * MS, 45 * MS)];
         let (mut now, mut frame) = (START, 0);
         while now < START + 200 * MS {
             let mut due = pacer.due(now);
             while due > 0 {
                 let planned = frame * 10_000;
                 let waited = pacer.departure_ns() - pacer.intended_ns();
-                let begun = held_up
+                let started = stalled
                     .iter()
                     .find(|(from, to)| (*from..*to).contains(&planned));
-                let expected = match begun {
+                let expected = match started {
                     // a stall begins when the next frame should have left
                     Some((from, _)) if planned - from < 10_000 => waited,
                     Some((_, to)) => to - planned,
@@ -813,7 +813,7 @@ mod tests {
                 due -= 1;
             }
             now += 1000;
-            if let Some((from, to)) = held_up.iter().find(|(from, _)| now == START + from) {
+            if let Some((from, to)) = stalled.iter().find(|(from, _)| now == START + from) {
                 now += to - from;
             }
         }
@@ -823,17 +823,17 @@ mod tests {
 
     /// Stalls beyond the tracked number are merged: no frame's wait is underestimated.
     #[test]
-    fn many_hold_ups_are_not_forgotten() {
+    fn many_stalls_are_not_forgotten() {
         const MS: u64 = 1_000_000;
         let mut pacer = Pacer::new(1e5, MAKE_UP, START, u64::MAX);
         let mut now = START;
-        let mut held_up = vec![];
+        let mut stalled = vec![];
         for _ in 0..100 {
             while pacer.due(now) > 0 {
                 pacer.taken(1);
                 now += 1000;
             }
-            held_up.push((now - START, now - START + 5 * MS));
+            stalled.push((now - START, now - START + 5 * MS));
             now += 5 * MS;
         }
         // longer than all stalls before it: the frames that were due then are still owed
@@ -841,10 +841,10 @@ mod tests {
         while pacer.due(now) > 0 {
             let (planned, intended) = (frame * 10_000, pacer.intended_ns() - START);
             let waited = pacer.departure_ns() - START - intended;
-            let begun = held_up
+            let started = stalled
                 .iter()
                 .find(|(from, to)| (from + 10_000..*to).contains(&planned));
-            let expected = begun.map_or(0, |(_, to)| to - planned);
+            let expected = started.map_or(0, |(_, to)| to - planned);
             assert!(
                 waited + 20_000 >= expected,
                 "frame {frame}: {waited} of {expected}"
@@ -875,23 +875,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_at_the_end_leaves_soon_after_or_never() {
+    fn missed_frames_leave_soon_after_the_end_or_never() {
         const MS: u64 = 1_000_000;
-        for (held_up, sent, made_up) in [(20, 1000, 200), (110, 1000, 900), (140, 100, 0)] {
+        for (stalled, sent, made_up) in [(20, 1000, 200), (110, 1000, 900), (140, 100, 0)] {
             let mut pacer = Pacer::new(1e4, MAKE_UP, START, START + 100 * MS);
             // from 10 ms on, or from 80 ms on
-            let at = if held_up > 100 { 10 } else { 80 };
-            let sleep = (at * MS, held_up * MS);
+            let at = if stalled > 100 { 10 } else { 80 };
+            let sleep = (at * MS, stalled * MS);
             let departures = departures(&mut pacer, 100 * MS, 1000, &[sleep]);
-            assert_eq!(departures.len(), sent, "{held_up} ms");
-            assert_eq!(pacer.not_sent(), 1000 - sent as u64, "{held_up} ms");
-            assert_eq!(pacer.made_up(), made_up, "{held_up} ms");
+            assert_eq!(departures.len(), sent, "{stalled} ms");
+            assert_eq!(pacer.not_sent(), 1000 - sent as u64, "{stalled} ms");
+            assert_eq!(pacer.made_up(), made_up, "{stalled} ms");
             assert!(departures.last().unwrap() / MS <= 200);
         }
     }
 
     #[test]
-    fn a_second_is_owed_at_most_and_who_is_stopped_owes_nothing() {
+    fn at_most_a_second_is_caught_up_and_nothing_after_a_stop() {
         let mut pacer = Pacer::new(1e6, MAKE_UP, START, u64::MAX);
         assert_eq!(pacer.due(START + 60 * SECOND), 1);
         assert_eq!(pacer.not_sent(), 59_000_000);
@@ -918,7 +918,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_frames_are_owed_when_the_load_changes() {
+    fn a_change_of_load_keeps_the_number_of_missed_frames() {
         let mut pacer = Pacer::new(1e5, MAKE_UP, START, u64::MAX);
         assert_eq!(pacer.due(START + 10_000_000), 1);
         pacer.set_load(1e6, START + 10_000_000);

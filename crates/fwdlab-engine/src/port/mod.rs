@@ -48,10 +48,10 @@ pub struct PathSpec {
 /// If the namespace does not exist or may not be entered.
 pub fn enter(netns: &Option<PathBuf>) -> Result<(), EngineError> {
     let Some(path) = netns else { return Ok(()) };
-    let what = || format!("enter the network namespace {}", path.display());
-    let file = fs::File::open(path).map_err(|e| EngineError::system(what(), e))?;
+    let action = || format!("enter the network namespace {}", path.display());
+    let file = fs::File::open(path).map_err(|e| EngineError::system(action(), e))?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-        .map_err(|e| EngineError::system(what(), e))
+        .map_err(|e| EngineError::system(action(), e))
 }
 
 /// Runs `work` on a new thread inside a namespace and returns its result.

@@ -26,7 +26,7 @@ impl Interfaces {
     /// Returns the largest packet, without the Ethernet header.
     pub(crate) fn mtu(&self, name: &str) -> io::Result<u32> {
         let mut request = request(name)?;
-        self.ask(libc::SIOCGIFMTU as libc::c_ulong, &mut request)?;
+        self.query(libc::SIOCGIFMTU as libc::c_ulong, &mut request)?;
         // SAFETY: SIOCGIFMTU has written this member.
         Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
     }
@@ -34,7 +34,7 @@ impl Interfaces {
     /// Returns true if the interface is up and has a link. True if the driver does not know.
     pub(crate) fn runs(&self, name: &str) -> io::Result<bool> {
         let mut request = request(name)?;
-        self.ask(libc::SIOCGIFFLAGS as libc::c_ulong, &mut request)?;
+        self.query(libc::SIOCGIFFLAGS as libc::c_ulong, &mut request)?;
         // SAFETY: SIOCGIFFLAGS has written this member.
         let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
         // not IFF_RUNNING, which the kernel sets up to a second later
@@ -43,14 +43,14 @@ impl Interfaces {
             data: 1,
         };
         request.ifr_ifru.ifru_data = (&raw mut link).cast();
-        match self.ask(SIOCETHTOOL, &mut request) {
+        match self.query(SIOCETHTOOL, &mut request) {
             Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => return Err(error),
             _ => {}
         }
         Ok(flags & libc::IFF_UP != 0 && link.data != 0)
     }
 
-    fn ask(&self, question: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    fn query(&self, question: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
         // SAFETY: the request is valid for the call, its name ends with a zero byte, and what it points to is alive.
         match unsafe { libc::ioctl(self.socket.as_raw_fd(), question as _, request) } {
             0 => Ok(()),

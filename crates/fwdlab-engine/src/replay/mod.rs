@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use self::recording::Coming;
+use self::recording::Unsent;
 pub use self::recording::{Clock, Recording, Source, SourceError};
 use self::sys::{BATCH, Socket};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Course, Mode, Schedule, SendCounts, Sender};
+use crate::generator::{Capabilities, Mode, Schedule, SendCounts, Sender, SendingTimes};
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::mtu;
@@ -105,7 +105,7 @@ impl Replay {
         if recording.frames() == 0 {
             return Err(EngineError::Frames("the recording has no frames".into()));
         }
-        let mtu = mtu::of(port)?;
+        let mtu = mtu::port_mtu(port)?;
         mtu::judge(&port.interface, mtu, recording.most())?;
         let socket = within(&port.netns, || {
             Socket::open(interface_index(&port.interface)?).map_err(|e| {
@@ -129,7 +129,7 @@ impl Replay {
 
 impl Replay {
     /// Returns how many frames are checked before sending; `None`: all.
-    pub fn looked_at(&self) -> Option<u64> {
+    pub fn frames_checked(&self) -> Option<u64> {
         self.looked_at
     }
 }
@@ -142,7 +142,7 @@ impl Sender for Replay {
     fn arm(&mut self, _frames: &Frames) -> Result<(), EngineError> {
         Err(EngineError::Unsupported {
             engine: "replay",
-            what: "send frames other than those of its recording".into(),
+            action: "send frames other than those of its recording".into(),
         })
     }
 
@@ -156,7 +156,7 @@ impl Sender for Replay {
             (_, LoadPlan::Stretches(_)) => {
                 return Err(EngineError::Unsupported {
                     engine: "replay",
-                    what: "send a recording at a changing load; use its recorded times, or a constant load".into(),
+                    action: "send a recording at a changing load; use its recorded times, or a constant load".into(),
                 });
             }
         };
@@ -208,7 +208,7 @@ impl Sender for Replay {
     fn set_load(&mut self, _load_pps: f64) -> Result<(), EngineError> {
         Err(EngineError::Unsupported {
             engine: "replay",
-            what: "change the load while it sends".into(),
+            action: "change the load while it sends".into(),
         })
     }
 
@@ -218,10 +218,10 @@ impl Sender for Replay {
         Ok((!lateness.is_empty()).then(|| lateness.clone()))
     }
 
-    fn course(&self) -> Option<Course> {
+    fn sending_times(&self) -> Option<SendingTimes> {
         let read = |time: &AtomicU64| Some(time.load(Ordering::Acquire)).filter(|ns| *ns > 0);
         let ended_ns = read(&self.progress.ended_ns);
-        Some(Course {
+        Some(SendingTimes {
             begun_ns: read(&self.progress.begun_ns)?,
             ended_ns,
             planned_ns: ended_ns.map(|_| self.progress.planned_ns.load(Ordering::Relaxed)),
@@ -292,7 +292,7 @@ impl Times {
 struct Job {
     interface: String,
     socket: Arc<Socket>,
-    coming: Coming,
+    coming: Unsent,
     times: Times,
     frames: u64,
     at_most: Duration,
@@ -369,21 +369,21 @@ impl Job {
         let mut dues = [0; BATCH];
         let mut count = 0;
         let room = (BATCH as u64).min(self.frames - number) as usize;
-        let mut ahead = self.lag;
+        let mut lookahead = self.lag;
         {
             let mut coming = (number..).zip(self.coming.frames()).peekable();
             while count < room
                 && let Some((n, (own_ns, frame))) = coming.next()
             {
                 let due = self.times.due_ns(own_ns, n);
-                if start + due + (ahead.time() >> FRACTION) > now && count > 0 {
+                if start + due + (lookahead.time() >> FRACTION) > now && count > 0 {
                     break;
                 }
                 let next = coming.peek();
                 let next = next.map(|(n, (own_ns, _))| self.times.due_ns(*own_ns, *n));
                 gaps[count] = next.map_or(0, |next| next.saturating_sub(due)) << FRACTION;
                 (batch[count], dues[count]) = (frame, due);
-                ahead.advance(1, gaps[count]);
+                lookahead.advance(1, gaps[count]);
                 count += 1;
             }
         }
@@ -434,21 +434,21 @@ impl Job {
     /// Returns the frames that were due before this time and have not left, as far as they are in
     /// memory.
     fn owed(&mut self, start: u64, until: u64, number: u64) -> u64 {
-        let mut owed = 0;
+        let mut due = 0;
         if matches!(self.times, Times::FlatOut) {
-            return owed;
+            return due;
         }
         // errors in frames that will not be sent do not matter
-        while number + owed < self.frames && self.coming.fill(2).unwrap_or(false) {
-            match self.planned(start, number + owed) {
+        while number + due < self.frames && self.coming.fill(2).unwrap_or(false) {
+            match self.planned(start, number + due) {
                 Some(planned) if planned < until => {
-                    owed += 1;
+                    due += 1;
                     self.coming.pass(1);
                 }
                 _ => break,
             }
         }
-        owed
+        due
     }
 
     /// Waits shortly because the port has no room.

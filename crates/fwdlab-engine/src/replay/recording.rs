@@ -4,7 +4,7 @@
 //! Opening a recording checks its first frames, so errors in them are found before anything is
 //! sent. A short recording stays in memory; for a longer one a thread reads the rest, a bounded
 //! number of frames in advance. Start with [`Recording::open`]; the sender takes frames from
-//! [`Coming`].
+//! [`Unsent`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -297,7 +297,7 @@ impl Recording {
         rounds: u64,
         port: &str,
         mtu: u32,
-    ) -> Result<Coming, EngineError> {
+    ) -> Result<Unsent, EngineError> {
         let feed = match self.rest.take() {
             None if self.round_ns == 0 => {
                 return Err(EngineError::Frames(
@@ -321,7 +321,7 @@ impl Recording {
                 Feed::Thread(from)
             }
         };
-        let mut coming = Coming {
+        let mut coming = Unsent {
             pieces: VecDeque::new(),
             at: 0,
             len: 0,
@@ -339,7 +339,7 @@ impl Recording {
 }
 
 /// Frames that have not left.
-pub(super) struct Coming {
+pub(super) struct Unsent {
     pieces: VecDeque<Piece>,
     /// Index of the next frame in the first piece.
     at: usize,
@@ -363,15 +363,15 @@ enum Feed {
     Thread(Receiver<Result<Piece, String>>),
 }
 
-impl Coming {
+impl Unsent {
     /// Reads available frames until `wanted` frames are in memory; waits shortly if there are fewer
     /// than two, because the time of the second is needed when the first has left. Returns false if
     /// there are no more at all.
     ///
     /// # Errors
     /// If the source failed, and all frames before that have left.
-    pub(super) fn fill(&mut self, wanted: usize) -> Result<bool, EngineError> {
-        while self.len < wanted && !self.ended {
+    pub(super) fn fill(&mut self, requested: usize) -> Result<bool, EngineError> {
+        while self.len < requested && !self.ended {
             match &mut self.feed {
                 Feed::Head { rounds: 0, .. } => self.ended = true,
                 Feed::Head {
@@ -465,13 +465,13 @@ mod tests {
     }
 
     /// A number of frames of 100 bytes, 1 us apart, optionally with a bad last one.
-    struct Made {
+    struct TestFrames {
         frames: u64,
         next: u64,
         bad: Option<u64>,
     }
 
-    impl Source for Made {
+    impl Source for TestFrames {
         fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, SourceError> {
             if self.bad == Some(self.next) {
                 return Err("bad".into());
@@ -490,8 +490,8 @@ mod tests {
         }
     }
 
-    fn made(frames: u64, bad: Option<u64>) -> Made {
-        Made {
+    fn made(frames: u64, bad: Option<u64>) -> TestFrames {
+        TestFrames {
             frames,
             next: 0,
             bad,
@@ -544,8 +544,8 @@ mod tests {
 
     #[test]
     fn frames_never_leave_before_the_one_before() {
-        struct Given(Vec<(u64, &'static [u8])>);
-        impl Source for Given {
+        struct RecordedFrames(Vec<(u64, &'static [u8])>);
+        impl Source for RecordedFrames {
             fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<u64>, SourceError> {
                 let Some((at, frame)) = self.0.pop() else {
                     return Ok(None);
@@ -558,7 +558,11 @@ mod tests {
                 Ok(())
             }
         }
-        let recording = Recording::open(Given(vec![(1300, b"def"), (1400, b"c"), (1000, b"ab")]));
+        let recording = Recording::open(RecordedFrames(vec![
+            (1300, b"def"),
+            (1400, b"c"),
+            (1000, b"ab"),
+        ]));
         let mut recording = recording.unwrap();
         // on the wire they are padded
         assert_eq!((recording.frames(), recording.wire_bytes()), (3, 180));
@@ -566,13 +570,18 @@ mod tests {
         // the next round begins 400 + 400 / 2 after the first
         let times: Vec<u64> = found.iter().map(|(at_ns, _)| *at_ns).collect();
         assert_eq!(times, [0, 400, 400, 600, 1000, 1000]);
-        let same = Recording::open(Given(vec![(7, b"a"), (7, b"b")])).unwrap();
+        let same = Recording::open(RecordedFrames(vec![(7, b"a"), (7, b"b")])).unwrap();
         assert_eq!(same.round_ns, 1_000_000);
-        assert_eq!(Recording::open(Given(Vec::new())).unwrap().frames(), 0);
+        assert_eq!(
+            Recording::open(RecordedFrames(Vec::new()))
+                .unwrap()
+                .frames(),
+            0
+        );
     }
 
     #[test]
-    fn what_is_wrong_in_the_first_frames_is_found_first_and_later_after_those_before() {
+    fn errors_in_a_recording_are_reported_at_their_frame() {
         assert_eq!(
             Recording::open(made(100, Some(99)))
                 .err()

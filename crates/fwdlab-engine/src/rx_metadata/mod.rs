@@ -5,7 +5,7 @@
 //! passes on the stamp of the sender's card, and there is none. So a small program requests the
 //! time of every frame and counts the answers; frames continue unaffected. It must be loaded for
 //! one device and call a kernel function by its BTF number, which our loader (aya 0.14) does not
-//! support; this file needs no loader. Start with [`RxMetadata::ask`].
+//! support; this file needs no loader. Start with [`RxMetadata::query`].
 
 mod program;
 mod sys;
@@ -46,9 +46,9 @@ impl RxMetadata {
     /// # Errors
     /// A kernel without BTF or older than 6.3, a driver without device-bound programs, a port with
     /// an XDP program, or no CAP_BPF and CAP_NET_ADMIN.
-    pub fn ask(port: &PortSpec) -> Result<RxMetadata, EngineError> {
-        let what = |step: &str| format!("{step} for {} (XDP metadata)", port.interface);
-        let failed = |step: &str, e: io::Error| EngineError::system(what(step), e);
+    pub fn query(port: &PortSpec) -> Result<RxMetadata, EngineError> {
+        let action = |step: &str| format!("{step} for {} (XDP metadata)", port.interface);
+        let failed = |step: &str, e: io::Error| EngineError::system(action(step), e);
         let kernel = btf::read().map_err(|e| failed(&format!("read {}", btf::FILE), e))?;
         let function = btf::function(&kernel, FUNCTION).ok_or_else(|| {
             let unknown = io::Error::new(io::ErrorKind::NotFound, "this kernel does not have it");
@@ -65,7 +65,7 @@ impl RxMetadata {
         })?;
         let counts = MapData::from_fd(map)
             .and_then(|map| Array::try_from(Map::Array(map)))
-            .map_err(|e| EngineError::bpf(what("read counters"), &e))?;
+            .map_err(|e| EngineError::bpf(action("read counters"), &e))?;
         Ok(RxMetadata {
             interface: port.interface.clone(),
             counts,

@@ -11,18 +11,18 @@ use crate::histogram::{self, Histogram};
 /// Two cache lines, which some CPUs fetch together: avoids false sharing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct OwnLine<T>(pub(crate) T);
+pub(crate) struct CacheLine<T>(pub(crate) T);
 
 const PER_LINE: usize = 16;
 
 /// An array of counters.
 #[derive(Debug)]
-struct Cells(Box<[OwnLine<[AtomicU64; PER_LINE]>]>);
+struct Cells(Box<[CacheLine<[AtomicU64; PER_LINE]>]>);
 
 impl Cells {
     fn new(count: usize) -> Cells {
         let lines = count.div_ceil(PER_LINE);
-        Cells((0..lines).map(|_| OwnLine::default()).collect())
+        Cells((0..lines).map(|_| CacheLine::default()).collect())
     }
 
     #[inline]
@@ -77,10 +77,10 @@ pub(crate) struct Counters {
     sent: Cells,
     refused: Cells,
     of_stream: Cells,
-    forgiven: OwnLine<AtomicU64>,
-    made_up: OwnLine<AtomicU64>,
-    ring_full: OwnLine<AtomicU64>,
-    wakeups: OwnLine<AtomicU64>,
+    forgiven: CacheLine<AtomicU64>,
+    made_up: CacheLine<AtomicU64>,
+    ring_full: CacheLine<AtomicU64>,
+    wakeups: CacheLine<AtomicU64>,
     late: Cells,
 }
 
@@ -92,10 +92,10 @@ impl Counters {
             sent: Cells::new(paths),
             refused: Cells::new(paths),
             of_stream: Cells::new(streams),
-            forgiven: OwnLine::default(),
-            made_up: OwnLine::default(),
-            ring_full: OwnLine::default(),
-            wakeups: OwnLine::default(),
+            forgiven: CacheLine::default(),
+            made_up: CacheLine::default(),
+            ring_full: CacheLine::default(),
+            wakeups: CacheLine::default(),
             late: Cells::new(histogram::BUCKETS),
         }
     }
@@ -147,7 +147,7 @@ impl Counters {
 
     /// Counts a system call that woke the kernel to send.
     #[inline]
-    pub(crate) fn woke_the_kernel(&self) {
+    pub(crate) fn count_wakeup(&self) {
         add(&self.wakeups.0, 1);
     }
 

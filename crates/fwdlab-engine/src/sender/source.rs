@@ -6,14 +6,14 @@
 
 use fwdlab_packet::{FrameTemplate, Order, Signature, Walk};
 
-use super::warp::{Bent, Straight, Warp};
+use super::warp::{LoadWarp, Straight, Warp};
 use crate::error::EngineError;
 use crate::generator::Schedule;
 use crate::pacer::{
     CATCH_UP, Curve, Even, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, Plan, gap,
 };
 use crate::signature::{self, SignaturePlace};
-use crate::traffic::player::{Player, Room, Slot, Upcoming};
+use crate::traffic::player::{NextFrame, Player, Room, Slot};
 use crate::traffic::{Frames, TestFrames, TrafficFrames};
 use fwdlab_model::procedure::Stretch;
 
@@ -30,12 +30,12 @@ pub(crate) trait Source {
     /// Sets the time to `now_ns` (CLOCK_MONOTONIC) and drops frames that are too late. Returns
     /// `None` if nothing is due, otherwise the lateness of the oldest frame; always 0 at full
     /// speed.
-    fn look(&mut self, now_ns: u64) -> Option<u64>;
+    fn set_time(&mut self, now_ns: u64) -> Option<u64>;
 
     /// Moves to the path of the next frame, counted from the selected one, and returns it.
     fn turn(&mut self) -> usize;
 
-    /// Returns true if there is another frame that was due at the last [`look`](Self::look), for
+    /// Returns true if there is another frame that was due at the last [`set_time`](Self::set_time), for
     /// the path that [`turn`](Self::turn) returned.
     fn has_next(&self) -> bool;
 
@@ -134,7 +134,7 @@ impl Signed {
 
 impl Outline {
     /// Examines the frames, and renders them if they can be cached.
-    pub(crate) fn of(frames: &Frames) -> Result<Outline, EngineError> {
+    pub(crate) fn from_frames(frames: &Frames) -> Result<Outline, EngineError> {
         match frames {
             Frames::Test(frames) => Ok(Outline {
                 buffer_len: frames.template.buffer_len(),
@@ -255,7 +255,7 @@ impl<P: Plan> TestSource<P> {
 
 impl<P: Plan> Source for TestSource<P> {
     #[inline]
-    fn look(&mut self, now_ns: u64) -> Option<u64> {
+    fn set_time(&mut self, now_ns: u64) -> Option<u64> {
         let Some(pacer) = &mut self.pacer else {
             self.signature.timestamp_ns = now_ns;
             self.due = self.left;
@@ -386,14 +386,14 @@ impl TrafficSource {
     }
 }
 
-impl TrafficSource<Bent> {
+impl TrafficSource<LoadWarp> {
     /// Frames with a load over time.
     pub(crate) fn over(
         stretches: &[Stretch],
         frames: &TrafficFrames,
         schedule: &Schedule,
-    ) -> Result<TrafficSource<Bent>, EngineError> {
-        let (player, bent) = Bent::new(stretches, frames)?;
+    ) -> Result<TrafficSource<LoadWarp>, EngineError> {
+        let (player, bent) = LoadWarp::new(stretches, frames)?;
         Ok(TrafficSource::with(player, bent, 1, schedule))
     }
 }
@@ -445,7 +445,7 @@ impl<W: Warp> TrafficSource<W> {
 
     /// Returns the intended departure of the next frame: see [`HoldUps::MakeUp`].
     #[inline]
-    fn intended_ns(&mut self, next: Upcoming) -> u64 {
+    fn intended_ns(&mut self, next: NextFrame) -> u64 {
         let planned = self.warp.planned(next.due);
         let intended = self.lag.intended(planned) - self.player.waited();
         self.start_ns + (intended >> FRACTION)
@@ -453,7 +453,7 @@ impl<W: Warp> TrafficSource<W> {
 
     /// Returns true if it is planned for a time before the end.
     fn is_planned(&self, due: u64) -> bool {
-        self.warp.is_by(due, self.last)
+        self.warp.is_due_by(due, self.last)
     }
 
     /// Advances after the departure of a frame that was due at `due`.
@@ -474,15 +474,16 @@ impl<W: Warp> TrafficSource<W> {
         }
         let missed = late / self.gap * self.gap;
         self.lag.lengthen(missed);
-        self.lag.held_up(elapsed - late, elapsed - late + missed);
-        self.give_up_excess();
+        self.lag
+            .record_stall(elapsed - late, elapsed - late + missed);
+        self.drop_excess();
     }
 
     /// Changes the player's load to this one; `owed` is the gap between owed frames.
     fn change(
         &mut self,
         load_pps: f64,
-        owed: u128,
+        missed: u128,
         now_ns: u64,
         player: impl FnOnce(&mut Player, u64),
     ) {
@@ -499,22 +500,22 @@ impl<W: Warp> TrafficSource<W> {
         }
         // the backlog leaves as before, and the other frames after it
         let planned = due.map(|due| self.warp.planned(due));
-        let of_player = self.warp.of_player(now.wrapping_sub(self.lag.time()));
+        let of_player = self.warp.player_time(now.wrapping_sub(self.lag.time()));
         player(&mut self.player, of_player);
         (self.load_pps, self.gap) = (Some(load_pps), whole_gap(load_pps));
         let (lag, relief) = (self.lag.time(), self.hold_ups.relief(load_pps));
-        self.lag.change(relief, gap(before), owed);
+        self.lag.change(relief, gap(before), missed);
         if let Some(moved) = self.warp.moved() {
             *moved += lag as i64 - self.lag.time() as i64;
         }
         if let (Some(planned), Some(due)) = (planned, self.player.due()) {
             self.lag.replan(planned, self.warp.planned(due));
         }
-        self.give_up_excess();
+        self.drop_excess();
     }
 
     /// Limits the backlog of endless streams to a second's load. A stream with a fixed number of frames sends all of them, however late.
-    fn give_up_excess(&mut self) {
+    fn drop_excess(&mut self) {
         self.give_up_while(|source, _| source.lag.excess() > 0 && !source.player.is_counted());
     }
 
@@ -535,7 +536,7 @@ impl<W: Warp> TrafficSource<W> {
 
 impl<W: Warp> Source for TrafficSource<W> {
     #[inline]
-    fn look(&mut self, now_ns: u64) -> Option<u64> {
+    fn set_time(&mut self, now_ns: u64) -> Option<u64> {
         self.now_ns = now_ns;
         if self.load_pps.is_none() {
             self.until = u64::MAX;
@@ -614,7 +615,7 @@ impl<W: Warp> Source for TrafficSource<W> {
     }
 
     fn has_ended(&self) -> bool {
-        self.left == 0 || self.player.due().is_none() && !self.player.is_held()
+        self.left == 0 || self.player.due().is_none() && !self.player.has_paused_stream()
     }
 
     fn goes_on(&mut self, now_ns: u64) -> bool {
@@ -665,9 +666,9 @@ impl<W: Warp> Source for TrafficSource<W> {
         let sum: f64 = rates.iter().sum();
         let load_pps = if sum > 0.0 { sum } else { before };
         // if the load is lower from now on, the backlog must not replace frames of paused streams
-        let owed = gap(load_pps).min(gap(before));
+        let due = gap(load_pps).min(gap(before));
         let player = |player: &mut Player, now| player.set_rates(rates, now);
-        self.change(load_pps, owed, now_ns, player);
+        self.change(load_pps, due, now_ns, player);
     }
 }
 
@@ -743,7 +744,7 @@ mod tests {
         let (mut now, mut sleep) = (START, sleep);
         let mut left = vec![];
         while !source.has_ended() && (now < START + at_most || source.goes_on(now)) {
-            if source.look(now).is_some() {
+            if source.set_time(now).is_some() {
                 while source.has_next() {
                     let due = source.player.due().expect("there is a next");
                     left.push((source.lane(), source.slot(due) >> FRACTION));
@@ -759,14 +760,14 @@ mod tests {
     }
 
     #[test]
-    fn chains_and_bursts_are_put_off_as_they_are_and_catch_up() {
+    fn chains_and_bursts_are_delayed_as_a_whole_and_catch_up() {
         let streams = |played: &[(u32, u64)]| -> Vec<u32> { played.iter().map(|p| p.0).collect() };
         let planned = play(&mut source(MAKE_UP, 300 * MS, None), 300 * MS, None);
-        let mut held_up = source(MAKE_UP, 300 * MS, None);
-        let played = play(&mut held_up, 300 * MS, Some((10 * MS, 20 * MS)));
+        let mut stalled = source(MAKE_UP, 300 * MS, None);
+        let played = play(&mut stalled, 300 * MS, Some((10 * MS, 20 * MS)));
         assert_eq!(streams(&played), streams(&planned));
-        assert_eq!(held_up.not_sent(), 0);
-        assert!(held_up.made_up() > 0);
+        assert_eq!(stalled.not_sent(), 0);
+        assert!(stalled.made_up() > 0);
         for (number, (played, planned)) in played.iter().zip(&planned).enumerate() {
             let lag = played.1 - planned.1;
             // at most 20 ms; a third of the time since then has been made up
@@ -789,10 +790,10 @@ mod tests {
     /// Returns when frames are planned, leave, and are intended to leave (ns after the start), for
     /// a sender that looks every 100 ns and stalls from 10 to 30 ms and, while it catches up, from
     /// 40 to 45 ms.
-    fn held_up_twice(source: &mut TrafficSource) -> Vec<(u64, u64, u64)> {
+    fn times_with_two_stalls(source: &mut TrafficSource) -> Vec<(u64, u64, u64)> {
         let (mut now, mut frames) = (START, vec![]);
         while now < START + 150 * MS {
-            if source.look(now).is_some() {
+            if source.set_time(now).is_some() {
                 while source.has_next() {
                     let next = source.player.upcoming().expect("there is a next");
                     let planned = next.due >> FRACTION;
@@ -812,8 +813,8 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_chains_wait_for_the_end_of_the_hold_up_in_which_they_were_due() {
-        let frames = held_up_twice(&mut source(MAKE_UP, 150 * MS, None));
+    fn frames_of_chains_wait_for_the_end_of_the_stall_in_which_they_were_due() {
+        let frames = times_with_two_stalls(&mut source(MAKE_UP, 150 * MS, None));
         for &(planned, leaves, intended) in &frames {
             let expected = match planned {
                 at if (10 * MS..30 * MS).contains(&at) => 30 * MS - at,
@@ -832,9 +833,9 @@ mod tests {
     /// Frames of endless streams are dropped. A stream with a fixed number of frames sends all of
     /// them later, and those that were due have waited.
     #[test]
-    fn forgiven_groups_say_what_they_waited() {
+    fn forgiven_groups_report_their_wait() {
         let mut source = source(HoldUps::Forgive, 150 * MS, None);
-        let frames = held_up_twice(&mut source);
+        let frames = times_with_two_stalls(&mut source);
         let late: Vec<u64> = (frames.iter().map(|(_, leaves, intended)| leaves - intended))
             .filter(|waited| *waited > 0)
             .collect();
@@ -893,7 +894,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_at_the_end_is_sent_or_counted() {
+    fn missed_frames_at_the_end_are_sent_or_counted() {
         let planned = play(&mut source(MAKE_UP, 300 * MS, None), 300 * MS, None).len() as u64;
         for (sleep, all) in [((290 * MS, 40 * MS), true), ((100 * MS, 190 * MS), false)] {
             let mut source = source(MAKE_UP, 300 * MS, None);
@@ -902,7 +903,7 @@ mod tests {
         }
         // stopped early
         let mut source = source(MAKE_UP, 300 * MS, None);
-        source.look(START + 100 * MS);
+        source.set_time(START + 100 * MS);
         source.end();
         let due = planned_until(100 * MS);
         assert!(
@@ -1002,8 +1003,8 @@ mod tests {
                 now += 20_000;
                 let room = batch.next().unwrap_or(1);
                 (expected.left, filled.left) = (room, room);
-                one_by_one.look(now);
-                batches.look(now);
+                one_by_one.set_time(now);
+                batches.set_time(now);
                 fill_one_by_one(&mut one_by_one, &mut expected);
                 batches.fill(&mut filled);
                 assert_eq!(filled.frames, expected.frames);
@@ -1014,7 +1015,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_frames_is_sent_whatever_happens() {
+    fn a_fixed_number_of_frames_is_sent_in_spite_of_stalls() {
         for hold_ups in [MAKE_UP, HoldUps::Forgive] {
             let mut source = source(hold_ups, 3000 * MS, Some(5000));
             let sent = play(&mut source, 3000 * MS, Some((10 * MS, 20 * MS)));
@@ -1025,25 +1026,25 @@ mod tests {
     }
 
     #[test]
-    fn as_many_frames_are_owed_when_the_load_changes() {
+    fn a_change_of_load_keeps_the_number_of_missed_frames() {
         // half the rates: a backlog of 10 ms becomes 20 ms, except for pauses
         let mut source = source(MAKE_UP, 1000 * MS, None);
         play_until(&mut source, 10 * MS);
-        source.look(START + 30 * MS);
-        let (due, owed) = (source.player.due().unwrap(), source.lag.time() / source.gap);
+        source.set_time(START + 30 * MS);
+        let (due, missed) = (source.player.due().unwrap(), source.lag.time() / source.gap);
         let slot = source.slot(due);
-        assert!(owed > 20_000, "{owed}");
+        assert!(missed > 20_000, "{missed}");
         source.set_load(555_000.0, START + 30 * MS);
         // not earlier, and less than a gap later
         let moved = source.slot(source.player.due().unwrap()) - slot;
         assert!(moved >> FRACTION <= 1000, "{moved}");
-        assert_eq!(source.lag.time() / source.gap, owed);
+        assert_eq!(source.lag.time() / source.gap, missed);
         assert_eq!(source.not_sent(), 0);
     }
 
     fn play_until(source: &mut TrafficSource, until: u64) {
         for now in (START..START + until).step_by(100) {
-            source.look(now);
+            source.set_time(now);
             while source.has_next() {
                 source.skip();
             }

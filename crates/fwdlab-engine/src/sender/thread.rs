@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::counters::{Counters, OwnLine};
+use super::counters::{CacheLine, Counters};
 use super::source::{Outline, Source, TestSource, TrafficSource};
-use super::warp::Bent;
+use super::warp::LoadWarp;
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Course, Schedule, SendCounts, Sender};
+use crate::generator::{Capabilities, Schedule, SendCounts, Sender, SendingTimes};
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::pacer::{Curve, LONGEST_NS};
@@ -119,7 +119,7 @@ impl Armed {
 }
 
 struct Shared {
-    orders: OwnLine<Orders>,
+    orders: CacheLine<Orders>,
     done: AtomicBool,
     /// When the schedule began, and when everything was sent; 0: not yet.
     begun_ns: AtomicU64,
@@ -147,7 +147,7 @@ const NO_LOAD: u64 = 0;
 impl Shared {
     fn new(paths: usize, streams: usize) -> Shared {
         Shared {
-            orders: OwnLine::default(),
+            orders: CacheLine::default(),
             done: AtomicBool::new(true),
             begun_ns: AtomicU64::new(0),
             ended_ns: AtomicU64::new(0),
@@ -236,7 +236,7 @@ impl<T: Transmit> SocketSender<T> {
 }
 
 /// Yields the CPU if nothing is due for long enough.
-fn let_others(idle_ns: u64) {
+fn yield_cpu(idle_ns: u64) {
     /// A sleeping thread is back within this time.
     const BACK_NS: u64 = 80_000;
     /// Orders are read at least this often.
@@ -276,7 +276,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
         let Some(transmit) = &mut self.transmit else {
             return Err(EngineError::Frames("the sender is still running".into()));
         };
-        let outline = Outline::of(frames)?;
+        let outline = Outline::from_frames(frames)?;
         if outline.paths > self.paths {
             return Err(Self::no_path(outline.paths - 1));
         }
@@ -330,7 +330,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
     }
 
     fn set_rates(&mut self, rates: &[f64]) -> Result<(), EngineError> {
-        let wrong = |what: String| Err(EngineError::Frames(what));
+        let wrong = |operation: String| Err(EngineError::Frames(operation));
         let Some(armed) = self.armed.as_ref().filter(|_| self.thread.is_some()) else {
             return wrong("the sender is not running; start it with these rates".into());
         };
@@ -352,7 +352,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
         if armed.in_order && !armed.keeps_order(rates) {
             return Err(EngineError::Unsupported {
                 engine: self.capabilities.mode.name(),
-                what: "change the rates of streams against each other where it has written their frames beforehand".into(),
+                action: "change the rates of streams against each other where it has written their frames beforehand".into(),
             });
         }
         let orders = &self.shared.orders.0;
@@ -366,9 +366,9 @@ impl<T: Transmit> Sender for SocketSender<T> {
         Ok((!self.load.is_flat_out()).then(|| self.shared.counters.lateness()))
     }
 
-    fn course(&self) -> Option<Course> {
+    fn sending_times(&self) -> Option<SendingTimes> {
         let read = |time: &AtomicU64| Some(time.load(Ordering::Relaxed)).filter(|ns| *ns > 0);
-        Some(Course {
+        Some(SendingTimes {
             begun_ns: read(&self.shared.begun_ns)?,
             ended_ns: read(&self.shared.ended_ns),
             planned_ns: None,
@@ -434,7 +434,7 @@ enum AnySource {
     Test(TestSource),
     TestOverTime(TestSource<Curve>),
     Traffic(TrafficSource),
-    TrafficOverTime(TrafficSource<Bent>),
+    TrafficOverTime(TrafficSource<LoadWarp>),
 }
 
 impl AnySource {
@@ -509,13 +509,13 @@ fn send<T: Transmit, S: Source>(job: Job<'_, T>, mut frames: S) -> Result<(), En
             let rates = orders.rates.lock();
             frames.set_rates(&rates.unwrap_or_else(PoisonError::into_inner), now_ns);
         }
-        match frames.look(now_ns) {
+        match frames.set_time(now_ns) {
             Some(late_ns) if paced => counters.is_late(late_ns),
             Some(_) => {}
             None if holds => {}
             None => {
                 match shares_cpu {
-                    true => let_others(frames.idle_ns(now_ns)),
+                    true => yield_cpu(frames.idle_ns(now_ns)),
                     false => std::hint::spin_loop(),
                 }
                 continue;

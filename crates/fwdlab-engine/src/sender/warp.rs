@@ -17,13 +17,13 @@ pub(crate) trait Warp {
     fn planned(&self, due: u64) -> u64;
 
     /// Returns true if that is not later than `time`.
-    fn is_by(&self, due: u64, time: u64) -> bool;
+    fn is_due_by(&self, due: u64, time: u64) -> bool;
 
     /// Moves from one frame of the player to another; returns how much later it is planned.
     fn step(&mut self, from: u64, to: u64) -> u64;
 
     /// Returns the player's time at a planned time.
-    fn of_player(&self, planned: u64) -> u64;
+    fn player_time(&self, planned: u64) -> u64;
 
     /// Makes the player drop frames that were planned too long before `now`.
     fn forgive(&mut self, player: &mut Player, now: u64);
@@ -44,7 +44,7 @@ impl Warp for Straight {
         due.wrapping_add_signed(self.moved)
     }
 
-    fn is_by(&self, due: u64, time: u64) -> bool {
+    fn is_due_by(&self, due: u64, time: u64) -> bool {
         i128::from(due) + i128::from(self.moved) <= i128::from(time)
     }
 
@@ -53,12 +53,12 @@ impl Warp for Straight {
         to.saturating_sub(from)
     }
 
-    fn of_player(&self, planned: u64) -> u64 {
+    fn player_time(&self, planned: u64) -> u64 {
         planned.wrapping_add_signed(-self.moved)
     }
 
     fn forgive(&mut self, player: &mut Player, now: u64) {
-        player.forgive(self.of_player(now), CATCH_UP);
+        player.forgive(self.player_time(now), CATCH_UP);
     }
 
     fn moved(&mut self) -> Option<&mut i64> {
@@ -68,7 +68,7 @@ impl Warp for Straight {
 
 /// Along a load over time. The player's load is never below it, so that its clock lasts as long as
 /// the schedule's.
-pub(crate) struct Bent {
+pub(crate) struct LoadWarp {
     curve: Curve,
     /// The player's gap / 65536 is 2 to the power of this.
     shift: u32,
@@ -76,7 +76,7 @@ pub(crate) struct Bent {
     due: u64,
 }
 
-impl Bent {
+impl LoadWarp {
     /// Returns the mapping and its player.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Bent {
     pub(super) fn new(
         stretches: &[Stretch],
         frames: &TrafficFrames,
-    ) -> Result<(Player, Bent), EngineError> {
+    ) -> Result<(Player, LoadWarp), EngineError> {
         let ends = stretches.iter().flat_map(|s| [s.from_pps, s.to_pps]);
         let peak_pps = ends.fold(0.0, f64::max);
         let second = (1_000_000_000_u64 << FRACTION) as f64;
@@ -94,14 +94,14 @@ impl Bent {
         if !player.is_steady() {
             return Err(EngineError::Unsupported {
                 engine: "a load that changes",
-                what: format!(
+                action: format!(
                     "scale the times of {}: it has streams that start later, pause or end. Use a constant load, or streams that run all \
                      the time",
                     frames.traffic.name
                 ),
             });
         }
-        let bent = Bent {
+        let bent = LoadWarp {
             curve: Curve::new(stretches),
             shift: gap_bits - 16,
             due: 0,
@@ -119,40 +119,40 @@ impl Bent {
         (1 << self.shift) >> 1
     }
 
-    fn go_on(&mut self, due: u64) {
+    fn move_to(&mut self, due: u64) {
         let steps = self.steps(due) - self.steps(self.due);
         self.curve.advance_steps(steps);
         self.due = due;
     }
 }
 
-impl Warp for Bent {
+impl Warp for LoadWarp {
     #[inline]
     fn planned(&self, _due: u64) -> u64 {
         self.curve.next()
     }
 
-    fn is_by(&self, due: u64, time: u64) -> bool {
+    fn is_due_by(&self, due: u64, time: u64) -> bool {
         self.planned(due) <= time
     }
 
     #[inline]
     fn step(&mut self, _from: u64, to: u64) -> u64 {
         let before = self.curve.next();
-        self.go_on(to);
+        self.move_to(to);
         self.curve.next() - before
     }
 
-    fn of_player(&self, planned: u64) -> u64 {
+    fn player_time(&self, planned: u64) -> u64 {
         let steps = self.curve.steps(planned).unwrap_or(0);
         ((self.steps(self.due) + steps) << self.shift) + self.half()
     }
 
     fn forgive(&mut self, player: &mut Player, now: u64) {
-        let of_now = self.of_player(now);
-        let patience = of_now - self.of_player(now.saturating_sub(CATCH_UP));
+        let of_now = self.player_time(now);
+        let patience = of_now - self.player_time(now.saturating_sub(CATCH_UP));
         player.forgive(of_now, patience);
-        self.go_on(player.due().unwrap_or(self.due));
+        self.move_to(player.due().unwrap_or(self.due));
     }
 
     fn moved(&mut self) -> Option<&mut i64> {

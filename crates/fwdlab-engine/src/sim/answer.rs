@@ -1,7 +1,7 @@
 //! Answers the requests of procedures: trials of any shape, with samples, delays, losses in time,
 //! and an early end.
 //!
-//! [`super::course`] simulates the queues; this file turns the result into what a tester would see.
+//! [`super::steps`] simulates the queues; this file turns the result into what a tester would see.
 //! Start with [`Simulation::answer`].
 
 use fwdlab_model::latency::{Bucket, exact_buckets};
@@ -9,8 +9,8 @@ use fwdlab_model::procedure::{
     Answer, Delays, Ending, Interval, Outage, Question, base_pps, recovered_at, regained_at,
 };
 
-use super::course::{Course, Passed, Step};
 use super::random::Random;
+use super::steps::{Passed, Step, TrialSteps};
 use super::{Counts, Dut, Simulation};
 
 /// An early end is noticed at multiples of this time.
@@ -41,7 +41,7 @@ impl Simulation {
 
         let steps = self.steps(&question.stretches, question.frame_size_bytes, u64::MAX);
         let tags_ns = tags(question);
-        let mut course = Course {
+        let mut progress = TrialSteps {
             noise,
             capacity_pps: self.dut.capacity_with(question.setting.unwrap_or(0)),
             bursts: question.bursts,
@@ -52,9 +52,9 @@ impl Simulation {
                 Some(Ending::Lost { frames }) => Some(frames),
                 _ => None,
             },
-            ..Course::of(&steps)
+            ..TrialSteps::new(&steps)
         };
-        let mut passed = self.pass(&course, flows);
+        let mut passed = self.pass(&progress, flows);
         let mut counts = self.counts(&steps, &passed, &mut random);
         let mut moments = moments(&steps, &passed, question, counts.lost_inside, &mut further);
         let mut duration_ns = question.duration_ns();
@@ -65,8 +65,8 @@ impl Simulation {
         if let Some(end_ns) = end_ns.filter(|end| *end < duration_ns) {
             duration_ns = end_ns;
             shorter = self.steps(&question.stretches, question.frame_size_bytes, end_ns);
-            course.steps = &shorter;
-            passed = self.pass(&course, flows);
+            progress.steps = &shorter;
+            passed = self.pass(&progress, flows);
             moments.retain(|(at_ns, _)| *at_ns <= end_ns);
             samples.retain(|sample| sample.at_ns + sample.length_ns <= end_ns);
             let sent = shorter.iter().map(|step| step.sent).sum();
@@ -101,7 +101,7 @@ impl Simulation {
             took_ns: duration_ns + question.waits.total_ns(),
             ended_early: duration_ns < question.duration_ns(),
             samples,
-            delays: Delays::of(&times, min_ns, max_ns, mean_ns),
+            delays: Delays::from_buckets(&times, min_ns, max_ns, mean_ns),
             last_lost_ns: last_lost_ns.filter(|_| question.locate_loss),
             reset_at_ns: question.reset_at_ns,
             outage: question.reset_at_ns.map(|last_before_ns| Outage {
@@ -302,7 +302,7 @@ fn samples(question: &Question, passed: &Passed, moments: &Moments) -> Vec<Inter
     };
     let whole = |frames: f64| (frames + 1e-6).max(0.0) as u64;
     let mut moments = moments.iter().peekable();
-    let (mut sent, mut out, mut owed) = (0, 0, 0);
+    let (mut sent, mut out, mut due) = (0, 0, 0);
     passed
         .out
         .iter()
@@ -310,18 +310,18 @@ fn samples(question: &Question, passed: &Passed, moments: &Moments) -> Vec<Inter
         .map(|((sent_now, out_now), k)| {
             let at_ns = k * length_ns;
             while let Some((_, frames)) = moments.next_if(|(at, _)| *at < at_ns + length_ns) {
-                owed += frames;
+                due += frames;
             }
             let (sent_now, out_now) = (whole(*sent_now), whole(*out_now));
-            let came: u64 = out_now - out;
-            let lost = came.min(owed);
-            owed -= lost;
+            let returned: u64 = out_now - out;
+            let lost = returned.min(due);
+            due -= lost;
             let interval = Interval {
                 at_ns,
                 length_ns,
                 intended_load_pps: question.load_at(at_ns + length_ns / 2),
                 frames_sent: sent_now - sent,
-                frames_received: came - lost,
+                frames_received: returned - lost,
             };
             (sent, out) = (sent_now, out_now);
             interval
@@ -388,9 +388,9 @@ mod tests {
                 frames: 1024,
                 rate_pps: 1e7,
             };
-            let mut asked = question(bursts.load_pps(gap_us * 1e3), 1);
-            asked.bursts = Some(bursts);
-            let (answer, counts) = simulation(dut).answer(&asked, 1);
+            let mut requested = question(bursts.load_pps(gap_us * 1e3), 1);
+            requested.bursts = Some(bursts);
+            let (answer, counts) = simulation(dut).answer(&requested, 1);
             assert_eq!(counts.sent, counts.received + counts.lost());
             (
                 answer.frames_lost() as f64,
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_beside_fill_the_link_and_not_the_dut() {
+    fn frames_that_are_not_forwarded_load_the_link_only() {
         // at 1e6/0.99 frames per second, one in a hundred is a broadcast
         let mut dut = simulation("capacity=1e6");
         dut.offer(Offer {
@@ -453,11 +453,11 @@ mod tests {
     #[test]
     fn samples_add_up_and_show_when_frames_were_lost() {
         let mut dut = simulation("capacity=1e6,buffer=5000,loss=1e-5,burst=300/1,seed=4");
-        let mut asked = question(0.0, 10);
-        asked.stretches[0].to_pps = 2e6;
-        asked.sample_ns = Some(SECOND);
-        asked.locate_loss = true;
-        let (answer, counts) = dut.answer(&asked, 1);
+        let mut requested = question(0.0, 10);
+        requested.stretches[0].to_pps = 2e6;
+        requested.sample_ns = Some(SECOND);
+        requested.locate_loss = true;
+        let (answer, counts) = dut.answer(&requested, 1);
         assert_eq!(answer.samples.len(), 10);
         let sum = |of: fn(&Interval) -> u64| answer.samples.iter().map(of).sum::<u64>();
         assert_eq!(sum(|s| s.frames_sent), answer.frames_sent);
@@ -471,20 +471,20 @@ mod tests {
 
     #[test]
     fn it_ends_when_the_first_frame_is_lost() {
-        let mut asked = question(1_000_500.0, 60);
-        asked.ending = Some(Ending::Lost { frames: 0 });
+        let mut requested = question(1_000_500.0, 60);
+        requested.ending = Some(Ending::Lost { frames: 0 });
         // an excess of 500 frames per second fills 1000 places in two seconds
-        let (answer, _) = simulation("capacity=1e6,buffer=1000").answer(&asked, 1);
+        let (answer, _) = simulation("capacity=1e6,buffer=1000").answer(&requested, 1);
         assert!(answer.ended_early && answer.frames_lost() > 0);
         assert_eq!(answer.duration_ns, 2_010_000_000);
         assert_eq!(answer.frames_intended, 2_011_005);
-        let (answer, _) = simulation("capacity=1e6,buffer=30000").answer(&asked, 1);
+        let (answer, _) = simulation("capacity=1e6,buffer=30000").answer(&requested, 1);
         assert!(!answer.ended_early && answer.frames_lost() == 0);
         // one frame in a hundred million: the trial ends when it is lost, whenever that is
-        asked.stretches[0] = Stretch::constant(9e5, 600 * SECOND);
+        requested.stretches[0] = Stretch::constant(9e5, 600 * SECOND);
         for seed in 0..20 {
             let mut dut = simulation(&format!("capacity=1e6,loss=1e-8,seed={seed}"));
-            let (answer, _) = dut.answer(&asked, 1);
+            let (answer, _) = dut.answer(&requested, 1);
             assert_eq!(answer.ended_early, answer.frames_lost() > 0, "{answer:?}");
             assert!(answer.duration_ns <= 600 * SECOND);
         }
@@ -492,46 +492,49 @@ mod tests {
 
     #[test]
     fn after_overload_it_needs_its_time() {
-        let mut asked = question(1.1e6, 60);
-        asked.stretches.push(Stretch::constant(5.5e5, 60 * SECOND));
-        asked.locate_loss = true;
-        let (answer, _) = simulation("capacity=1e6,buffer=100,recovery=250ms").answer(&asked, 1);
+        let mut requested = question(1.1e6, 60);
+        requested
+            .stretches
+            .push(Stretch::constant(5.5e5, 60 * SECOND));
+        requested.locate_loss = true;
+        let (answer, _) =
+            simulation("capacity=1e6,buffer=100,recovery=250ms").answer(&requested, 1);
         assert_eq!(answer.last_lost_ns, Some(60_250_000_000));
-        let (answer, _) = simulation("capacity=1e6,buffer=100").answer(&asked, 1);
+        let (answer, _) = simulation("capacity=1e6,buffer=100").answer(&requested, 1);
         assert_eq!(answer.last_lost_ns, Some(60 * SECOND));
     }
 
     #[test]
-    fn a_reset_takes_as_long_as_it_says() {
-        let mut asked = question(5e5, 905);
-        asked.sample_ns = Some(SECOND / 10);
-        asked.reset_at_ns = Some(5 * SECOND);
-        asked.ending = Some(Ending::Recovered {
+    fn a_reset_takes_the_specified_time() {
+        let mut requested = question(5e5, 905);
+        requested.sample_ns = Some(SECOND / 10);
+        requested.reset_at_ns = Some(5 * SECOND);
+        requested.ending = Some(Ending::Recovered {
             share: 0.99,
             for_ns: 5 * SECOND,
         });
         let mut dut = simulation("capacity=1e6,buffer=100,reboot=30s,slow-start=20s");
-        let (answer, _) = dut.answer(&asked, 1);
+        let (answer, _) = dut.answer(&requested, 1);
         assert_eq!(answer.frames_lost(), 15_000_000);
         let outage = answer.outage.unwrap();
         assert_eq!(outage.first_after_ns, Some(35 * SECOND));
         assert_eq!(answer.duration_ns, 40 * SECOND);
         assert!(answer.ended_early);
-        let (answer, _) = simulation("capacity=1e6,reboot=24h").answer(&asked, 1);
+        let (answer, _) = simulation("capacity=1e6,reboot=24h").answer(&requested, 1);
         assert_eq!(answer.outage.unwrap().first_after_ns, None);
         assert_eq!(answer.duration_ns, 905 * SECOND);
     }
 
     #[test]
-    fn delays_have_the_distribution_they_say() {
-        let mut asked = question(5e5, 120);
-        asked.tagging = Some(Tagging {
+    fn delays_have_the_specified_distribution() {
+        let mut requested = question(5e5, 120);
+        requested.tagging = Some(Tagging {
             from_ns: 60 * SECOND,
             until_ns: 120 * SECOND,
             frames: 20_000,
         });
         let mut dut = simulation("capacity=1e6,latency=20us,jitter=5us");
-        let delays = dut.answer(&asked, 1).0.delays.unwrap();
+        let delays = dut.answer(&requested, 1).0.delays.unwrap();
         assert_eq!(delays.frames, 20_000);
         // exponential: median ln 2, 99th percentile ln 100; four standard errors of each
         let near =
@@ -552,24 +555,27 @@ mod tests {
             5000.0 / 20_000f64.sqrt()
         ));
         // in overload a frame waits for the buffer to drain
-        asked.stretches[0].from_pps = 2e6;
-        asked.stretches[0].to_pps = 2e6;
+        requested.stretches[0].from_pps = 2e6;
+        requested.stretches[0].to_pps = 2e6;
         let mut dut = simulation("capacity=1e6,latency=20us,buffer=1000");
-        assert_eq!(dut.answer(&asked, 1).0.delays.unwrap().p50_ns, 1_020_000);
+        assert_eq!(
+            dut.answer(&requested, 1).0.delays.unwrap().p50_ns,
+            1_020_000
+        );
     }
 
     #[test]
     fn rules_cost_time_and_links_flap() {
-        let mut asked = question(5e6, 1);
-        asked.setting = Some(50);
+        let mut requested = question(5e6, 1);
+        requested.setting = Some(50);
         // 1000 ns plus 50 times 20 ns per frame
-        let (answer, _) = simulation("capacity=1e6,cost=20ns").answer(&asked, 1);
+        let (answer, _) = simulation("capacity=1e6,cost=20ns").answer(&requested, 1);
         assert_eq!(answer.frames_received, 500_000);
-        let (answer, _) = simulation("capacity=1e6,cliff=49/0.1").answer(&asked, 1);
+        let (answer, _) = simulation("capacity=1e6,cliff=49/0.1").answer(&requested, 1);
         assert_eq!(answer.frames_received, 100_000);
         let mut flaps = simulation("capacity=1e6,flap=3");
         let sound: Vec<bool> = (0..6)
-            .map(|_| flaps.answer(&asked, 1).0.objections.is_empty())
+            .map(|_| flaps.answer(&requested, 1).0.objections.is_empty())
             .collect();
         assert_eq!(sound, [true, true, false, true, true, false]);
         let mut periodic = simulation("capacity=1e6,drop-every=1000");
@@ -594,8 +600,8 @@ mod tests {
                     frame_size: FrameSize::MIN,
                     flows,
                 });
-                let asked = Question::constant(FrameSize::MIN, load, ms * 1_000_000, Purpose::Measure, "");
-                let (answer, again) = other.answer(&asked, flows);
+                let requested = Question::constant(FrameSize::MIN, load, ms * 1_000_000, Purpose::Measure, "");
+                let (answer, again) = other.answer(&requested, flows);
                 prop_assert_eq!(counts, again);
                 prop_assert_eq!(answer.frames_received, counts.received);
             }

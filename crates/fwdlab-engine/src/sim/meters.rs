@@ -90,7 +90,7 @@ impl Simulation {
             }
         });
         if let Counting::PerThousand(frames) = self.dut().counters {
-            lie(&mut ports, frames);
+            inflate_forwarded(&mut ports, frames);
         }
         let mut chain = ports.chain();
         if self.dut().counters == Counting::Nobody {
@@ -128,7 +128,7 @@ fn join(ports: &mut VethCounts, Foreign { frames, at }: Foreign) {
 }
 
 /// Makes the DUT report 1000 frames for this number.
-fn lie(ports: &mut VethCounts, frames: u32) {
+fn inflate_forwarded(ports: &mut VethCounts, frames: u32) {
     for count in [
         &mut ports.dut_in_rx_packets,
         &mut ports.dut_in_rx_dropped,

@@ -9,21 +9,21 @@
 //! answers the requests of procedures.
 
 mod answer;
-mod course;
 mod meters;
 mod queue;
 mod random;
 mod spec;
+mod steps;
 
 use fwdlab_model::latency::Bucket;
 use fwdlab_model::link::MeanSize;
 use fwdlab_model::procedure::Stretch;
 use fwdlab_model::units::FrameSize;
 
-use self::course::{Course, Passed, Step};
 pub use self::meters::{Counting, Foreign, Port};
 use self::random::Random;
 pub use self::spec::{Burst, Cliff, Dut, DutError, KEYS, Losses, Stall};
+use self::steps::{Passed, Step, TrialSteps};
 
 /// Name of the engine and of its receiver in results.
 pub const NAME: &str = "sim";
@@ -160,12 +160,12 @@ impl Simulation {
         let steps = self.steps(&[whole], trial.frame_size, u64::MAX);
         self.trials += 1;
         let mut random = Random::new(self.dut.seed, self.trials);
-        let course = Course {
+        let progress = TrialSteps {
             noise: (1.0 + self.dut.noise * random.normal()).max(0.0),
             capacity_pps: self.dut.capacity_pps,
-            ..Course::of(&steps)
+            ..TrialSteps::new(&steps)
         };
-        let passed = self.pass(&course, trial.flows);
+        let passed = self.pass(&progress, trial.flows);
         let counts = self.counts(&steps, &passed, &mut random);
         self.now_ns += trial.duration_ns;
         self.traffic_ns += trial.duration_ns;
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn overload_costs_what_the_livelock_says() {
+    fn overload_costs_what_the_livelock_parameter_says() {
         // at twice the load 30 % of the capacity is lost; at 4.4 times, all of it
         assert_eq!(second("capacity=1e6,livelock=0.3", 2e6).received, 700_000);
         assert_eq!(second("capacity=1e6,livelock=0.3", 1e6).received, 1_000_000);
@@ -285,10 +285,10 @@ mod tests {
     }
 
     #[test]
-    fn a_tester_that_is_held_up_now_and_then_sends_a_part() {
-        let mut held_up = simulation("capacity=9e6,hold-ups=30%");
+    fn a_tester_that_stalls_sends_a_part() {
+        let mut stalled = simulation("capacity=9e6,hold-ups=30%");
         let sent: Vec<u64> = (0..2000)
-            .map(|_| held_up.trial(&trial(1e6, SECOND, 1)).sent)
+            .map(|_| stalled.trial(&trial(1e6, SECOND, 1)).sent)
             .collect();
         // 600 of 2,000 trials, binomial with a spread of 20; half of the frames on average
         let short: Vec<f64> = (sent.iter().filter(|sent| **sent < 1_000_000))
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_has_the_size_it_says() {
+    fn noise_has_the_specified_size() {
         let mut noisy = simulation("capacity=1e6,noise=0.01,seed=3");
         let rates: Vec<f64> = (0..2000)
             .map(|_| noisy.trial(&trial(2e6, SECOND, 1)).received as f64)
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_come_when_and_as_large_as_they_say() {
+    fn faults_occur_at_the_specified_times_and_sizes() {
         let lost = |dut: &str, loads: &[f64]| -> Vec<u64> {
             let mut device = simulation(dut);
             let each = loads.iter().map(|load| {
@@ -522,7 +522,7 @@ mod tests {
         }
 
         #[test]
-        fn one_seed_gives_one_course_of_events(dut in shapes(), questions in questions()) {
+        fn one_seed_gives_one_sequence_of_events(dut in shapes(), questions in questions()) {
             let (mut one, mut other) = (simulation(&dut), simulation(&dut));
             for question in &questions {
                 prop_assert_eq!(one.trial(question), other.trial(question));

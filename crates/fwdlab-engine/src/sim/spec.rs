@@ -213,12 +213,12 @@ pub struct Cliff {
 
 /// Why a text is not a simulated DUT.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("simulated DUT, character {position}: {why}")]
+#[error("simulated DUT, character {position}: {reason}")]
 pub struct DutError {
     /// Position of the error, from 1.
     pub position: usize,
     /// What is wrong, and the correct form.
-    pub why: String,
+    pub reason: String,
 }
 
 impl Default for Dut {
@@ -309,7 +309,10 @@ impl Dut {
             let blanks = item.len() - item.trim_start().len();
             let at = position + blanks;
             position += item.chars().count() + 1;
-            let error = |why: String| DutError { position: at, why };
+            let error = |cause: String| DutError {
+                position: at,
+                reason: cause,
+            };
             let typed = item.trim();
             let Some((key, value)) = typed.split_once('=') else {
                 return Err(error(format!(
@@ -325,8 +328,9 @@ impl Dut {
                 return Err(error(format!("`{key}` is given twice")));
             }
             seen.push(key);
-            dut.set(key, value)
-                .map_err(|what| error(format!("{key}={value}: {what}, such as {key}={example}")))?;
+            dut.set(key, value).map_err(|action| {
+                error(format!("{key}={value}: {action}, such as {key}={example}"))
+            })?;
         }
         Ok(dut)
     }
@@ -423,7 +427,7 @@ impl Dut {
             }
             "hold-ups" => self.hold_ups = share(value).ok_or(SHARE)?,
             "link" => {
-                let speed = rate(value, "bps").and_then(LinkSpeed::of_bps);
+                let speed = rate(value, "bps").and_then(LinkSpeed::from_bps);
                 self.link =
                     Some(speed.ok_or("it must be whole bits per second, 1 kbit/s to 1 Tbit/s")?);
             }
@@ -760,7 +764,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_and_what_is_right() {
+    fn errors_name_the_position_and_a_valid_value() {
         for (text, position, words) in [
             ("", 1, "capacity=1e6"),
             ("capacity", 1, "key=value"),

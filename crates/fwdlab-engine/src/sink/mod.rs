@@ -26,7 +26,7 @@ pub struct Sink {
 
 /// The counts of a sink.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sunk {
+pub struct SinkCounts {
     /// Frames.
     pub frames: u64,
     /// Their bytes without FCS.
@@ -51,8 +51,8 @@ impl Sink {
     }
 
     fn with(program: &str, port: &PortSpec) -> Result<Sink, EngineError> {
-        let what = format!("count with XDP on {}", port.interface);
-        let failed = |e: &dyn std::error::Error| EngineError::bpf(&*what, e);
+        let action = format!("count with XDP on {}", port.interface);
+        let failed = |e: &dyn std::error::Error| EngineError::bpf(&*action, e);
         within(&port.netns, || {
             let mut programs = Ebpf::load(OBJECT).map_err(|e| failed(&e))?;
             let missing = || EngineError::Frames("the object lacks a part".into());
@@ -77,12 +77,12 @@ impl Sink {
     ///
     /// # Errors
     /// If the counters cannot be read.
-    pub fn counts(&self) -> Result<Sunk, EngineError> {
+    pub fn counts(&self) -> Result<SinkCounts, EngineError> {
         let per_cpu = self
             .counters
             .get(&0, 0)
             .map_err(|e| EngineError::bpf("read the counters of a sink", &e))?;
-        let mut sum = Sunk::default();
+        let mut sum = SinkCounts::default();
         for cpu in per_cpu.iter() {
             sum.frames += cpu.frames;
             sum.bytes += cpu.bytes;

@@ -55,11 +55,11 @@ pub fn set(port: &PortSpec, setting: Setting) -> Result<Setting, EngineError> {
 
 fn ask(
     port: &PortSpec,
-    what: &str,
+    action: &str,
     ask: impl FnOnce(&str) -> std::io::Result<Setting> + Send,
 ) -> Result<Setting, EngineError> {
     within(&port.netns, || {
         ask(&port.interface)
-            .map_err(|e| EngineError::system(format!("{what} {}", port.interface), e))
+            .map_err(|e| EngineError::system(format!("{action} {}", port.interface), e))
     })
 }

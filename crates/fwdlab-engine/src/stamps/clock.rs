@@ -18,16 +18,16 @@ const READINGS: usize = 9;
 
 /// The offset of CLOCK_REALTIME from CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ahead {
+pub struct ClockOffset {
     /// Maximum error of the offset.
     pub within_ns: u64,
     /// The offset.
     pub ahead_ns: i128,
 }
 
-impl Ahead {
+impl ClockOffset {
     /// Reads both clocks several times and keeps the pair of readings that took the least time.
-    pub fn read() -> Ahead {
+    pub fn read() -> ClockOffset {
         let now = |clock| {
             let now = clock_gettime(clock);
             i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
@@ -36,13 +36,13 @@ impl Ahead {
             let before = now(ClockId::Monotonic);
             let realtime = now(ClockId::Realtime);
             let after = now(ClockId::Monotonic);
-            Ahead {
+            ClockOffset {
                 within_ns: ((after - before) / 2 + 1) as u64,
                 ahead_ns: realtime - (before + after) / 2,
             }
         };
         let first = reading(0);
-        (1..READINGS).map(reading).fold(first, Ahead::min)
+        (1..READINGS).map(reading).fold(first, ClockOffset::min)
     }
 
     /// Converts a time of day to CLOCK_MONOTONIC; 0 if it is before the start of that clock.
@@ -57,7 +57,7 @@ impl Ahead {
 
     /// Returns by how much the time of day was set between this reading and a later one, if that
     /// exceeds the errors of both.
-    pub fn step_to(self, later: Ahead) -> Option<i64> {
+    pub fn step_to(self, later: ClockOffset) -> Option<i64> {
         let step = later.ahead_ns - self.ahead_ns;
         let off = i128::from(self.within_ns + later.within_ns);
         (step.abs() > off).then_some(step as i64)
@@ -67,7 +67,7 @@ impl Ahead {
 /// Watches the time of day from its start.
 #[derive(Debug)]
 pub struct Watch {
-    begin: Ahead,
+    begin: ClockOffset,
     timer: OwnedFd,
     /// The kernel reports it only once.
     was_set: AtomicBool,
@@ -97,14 +97,14 @@ impl Watch {
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
         timerfd_settime(&timer, flags, &never)?;
         Ok(Watch {
-            begin: Ahead::read(),
+            begin: ClockOffset::read(),
             timer,
             was_set: AtomicBool::new(false),
         })
     }
 
     /// Returns the offset at the start.
-    pub fn ahead(&self) -> Ahead {
+    pub fn offset_at_start(&self) -> ClockOffset {
         self.begin
     }
 
@@ -115,7 +115,7 @@ impl Watch {
         if let Err(rustix::io::Errno::CANCELED) = rustix::io::read(&self.timer, &mut expirations) {
             self.was_set.store(true, Ordering::Relaxed);
         }
-        let step = self.begin.step_to(Ahead::read());
+        let step = self.begin.step_to(ClockOffset::read());
         step.or(self.was_set.load(Ordering::Relaxed).then_some(0))
     }
 }
@@ -124,7 +124,7 @@ impl Watch {
 mod tests {
     use super::*;
 
-    const AT: Ahead = Ahead {
+    const AT: ClockOffset = ClockOffset {
         within_ns: 30,
         ahead_ns: 1_700_000_000_000_000_000,
     };
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_step_is_more_than_the_readings_are_off() {
-        let later = |ns| Ahead {
+        let later = |ns| ClockOffset {
             within_ns: 20,
             ahead_ns: AT.ahead_ns + ns,
         };
@@ -155,12 +155,12 @@ mod tests {
 
     /// The kernel's own clocks: two readings agree within their stated errors.
     #[test]
-    fn readings_agree_as_long_as_nobody_sets_the_clock() {
+    fn readings_agree_unless_the_clock_is_set() {
         let watch = Watch::begin().unwrap();
         match watch.step_ns() {
-            None => assert!(watch.ahead().ahead_ns > 0),
+            None => assert!(watch.offset_at_start().ahead_ns > 0),
             Some(step) => println!(
-                "SKIPPED: readings_agree_as_long_as_nobody_sets_the_clock: somebody set the clock, by {step} ns"
+                "SKIPPED: readings_agree_unless_the_clock_is_set: somebody set the clock, by {step} ns"
             ),
         }
     }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_s_stamp_and_what_is_none() {
+    fn hardware_timestamps_are_parsed() {
         let mut control = message(1, 37, &times([0, 0], [77, 5]));
         assert_eq!(stamp(&control), None, "nobody says whose it is");
         control.extend(message(263, 16, &error(42, 4, u32::MAX)));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_lie_are_no_stamp_and_no_panic() {
+    fn malformed_control_messages_yield_no_timestamp() {
         let mut control = message(1, 37, &times([1, 2], [3, 4]));
         control.extend(message(263, 16, &error(42, 4, 2)));
         for length in 0..control.len() {

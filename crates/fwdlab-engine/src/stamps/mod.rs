@@ -359,6 +359,6 @@ impl Departing {
 pub(crate) fn no_stamps(engine: &'static str, kind: Kind) -> EngineError {
     EngineError::Unsupported {
         engine,
-        what: format!("provide {} timestamps; --engine af-packet can", kind.name()),
+        action: format!("provide {} timestamps; --engine af-packet can", kind.name()),
     }
 }

@@ -1,7 +1,7 @@
 //! The timestamps that a port supports according to its driver (`ethtool -T`), and the kind that
 //! two ports have in common.
 //!
-//! Changes nothing. Start with [`Offers::of`] and [`choose`].
+//! Changes nothing. Start with [`Offers::query`] and [`choose`].
 
 use super::{Kind, card, sys};
 use crate::error::EngineError;
@@ -35,10 +35,11 @@ impl Offers {
     ///
     /// # Errors
     /// If there is no such port, or its namespace may not be entered.
-    pub fn of(port: &PortSpec) -> Result<Offers, EngineError> {
-        let what = || format!("read the timestamping capabilities of {}", port.interface);
+    pub fn query(port: &PortSpec) -> Result<Offers, EngineError> {
+        let action = || format!("read the timestamping capabilities of {}", port.interface);
         let (info, driver) = within(&port.netns, || {
-            let info = sys::ts_info(&port.interface).map_err(|e| EngineError::system(what(), e))?;
+            let info =
+                sys::ts_info(&port.interface).map_err(|e| EngineError::system(action(), e))?;
             Ok((info, sys::driver(&port.interface).unwrap_or_default()))
         })?;
         let has = |flag: u32| info.so_timestamping & flag != 0;
@@ -108,12 +109,12 @@ impl Offers {
         }
     }
 
-    fn without(&self, what: &str) -> String {
+    fn without(&self, action: &str) -> String {
         let answer = match &self.card_refuses {
             Some(error) => format!(", and SIOCGHWTSTAMP says: {error}"),
             None => String::new(),
         };
-        format!("{} {what}{answer}", self.named())
+        format!("{} {action}{answer}", self.named())
     }
 }
 
@@ -165,11 +166,11 @@ fn against(kind: Kind, tx: &Offers, rx: &Offers) -> Option<String> {
 /// # Errors
 /// Why the requested kind is unavailable, and what to do. Nothing has been changed.
 pub fn choose(
-    wanted: Option<Kind>,
+    requested: Option<Kind>,
     tx: &Offers,
     rx: &Offers,
 ) -> Result<(Kind, Vec<String>), EngineError> {
-    if let Some(kind) = wanted {
+    if let Some(kind) = requested {
         return match against(kind, tx, rx) {
             None => Ok((kind, Vec::new())),
             Some(reason) => Err(EngineError::NoStamps {
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_port_lacks_is_named() {
+    fn missing_timestamp_features_are_named() {
         let whole = port("p0", Some(0));
         for (tx, rx, words) in [
             (port("p1", None), whole.clone(), "p1 (ice) has no clock"),

@@ -4,7 +4,7 @@
 //! The receiver counts numbers: frame n of a stream counts for n modulo the stream's cycle, after
 //! which the same flows repeat in the same order. This file maps numbers to flows, by the addresses
 //! and ports of the frames themselves, so that a flow that never arrived has a name. Start with
-//! [`Expectation::of`].
+//! [`Expectation::from_frames`].
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -87,7 +87,7 @@ enum Carried {
 impl Expectation {
     /// Returns what to expect of these frames. Writes every frame of a cycle once, which may take a
     /// second.
-    pub fn of(frames: &Frames) -> Expectation {
+    pub fn from_frames(frames: &Frames) -> Expectation {
         let traffic = match frames {
             Frames::Traffic(frames) => &frames.traffic,
             Frames::Test(frames) => {
@@ -200,20 +200,20 @@ impl Flows {
     }
 
     /// Returns addresses and ports of these flows, in the same order. `stream`: their stream.
-    pub fn names(&self, wanted: &[u32], stream: Option<&Stream>) -> Vec<String> {
+    pub fn names(&self, requested: &[u32], stream: Option<&Stream>) -> Vec<String> {
         match (&self.carried, stream) {
-            (Carried::Set(set), _) => wanted
+            (Carried::Set(set), _) => requested
                 .iter()
                 .map(|&flow| name_in_set(set, flow.into()))
                 .collect(),
             (Carried::Cycle { first, .. }, Some(stream)) => {
-                let mut names = vec![String::new(); wanted.len()];
-                let last = wanted.iter().map(|&flow| first[flow as usize]).max();
+                let mut names = vec![String::new(); requested.len()];
+                let last = requested.iter().map(|&flow| first[flow as usize]).max();
                 for_each_frame(
                     stream,
                     last.map_or(0, |last| last + 1),
                     |number, _, frame| {
-                        for (name, &flow) in names.iter_mut().zip(wanted) {
+                        for (name, &flow) in names.iter_mut().zip(requested) {
                             if first[flow as usize] == number {
                                 *name = name_of(frame);
                             }
@@ -223,7 +223,10 @@ impl Flows {
                 );
                 names
             }
-            _ => wanted.iter().map(|flow| format!("flow {flow}")).collect(),
+            _ => requested
+                .iter()
+                .map(|flow| format!("flow {flow}"))
+                .collect(),
         }
     }
 }
@@ -234,7 +237,11 @@ impl Flows {
 pub fn count_flows(streams: &[Stream]) -> (u32, bool) {
     let (mut count, mut is_all) = (0_u32, true);
     for stream in streams {
-        let keys: Vec<Key> = stream.kinds.iter().map(|k| Key::of(&k.template)).collect();
+        let keys: Vec<Key> = stream
+            .kinds
+            .iter()
+            .map(|k| Key::from_template(&k.template))
+            .collect();
         let (mut seen, mut key) = (HashSet::<u64>::new(), Vec::new());
         let (frames, is_whole) = match cycle(stream) {
             Ok(cycle) => (cycle, true),
@@ -259,7 +266,11 @@ pub fn count_flows(streams: &[Stream]) -> (u32, bool) {
 /// Walks through the cycle of a stream, frame by frame.
 fn walk(stream: &Stream) -> Result<(Flows, Lengths), Uncounted> {
     let cycle = cycle(stream)?;
-    let keys: Vec<Key> = stream.kinds.iter().map(|k| Key::of(&k.template)).collect();
+    let keys: Vec<Key> = stream
+        .kinds
+        .iter()
+        .map(|k| Key::from_template(&k.template))
+        .collect();
     let mut numbers: HashMap<Box<[u8]>, u32> = HashMap::new();
     let (mut of_frame, mut first) = (Vec::with_capacity(cycle as usize), Vec::new());
     let mut lengths: Option<Lengths> = None;
@@ -402,7 +413,7 @@ struct Part {
 const WHOLE: [u8; 2] = [0xff; 2];
 
 impl Key {
-    fn of(template: &[u8]) -> Key {
+    fn from_template(template: &[u8]) -> Key {
         let decoded = decode(template);
         let mut key = Key {
             headers: Vec::new(),

@@ -4,12 +4,12 @@
 //! contains no files, addresses of ports or absolute loads: those are resolved when a profile is
 //! compiled. Start with [`Frames`] and [`Stream`].
 
-pub mod beside;
 pub mod compile;
 pub mod expect;
 pub mod player;
 pub mod reach;
 mod test_frames;
+pub mod unforwarded;
 
 use serde::{Deserialize, Serialize};
 
@@ -199,7 +199,7 @@ mod tests {
     /// The smallest IPv6/UDP frame of RFC 5180, behind a number of tags; another parser finds the
     /// label.
     #[test]
-    fn the_flow_label_says_which_trial() {
+    fn the_flow_label_identifies_the_trial() {
         for tags in 0..3 {
             let mac = MacAddr([2, 0, 0, 0, 0, 1]);
             let mut layers = vec![Layer::Ethernet(ethernet::Repr {

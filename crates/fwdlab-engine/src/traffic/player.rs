@@ -42,17 +42,17 @@ pub struct Player {
     timeline: Timeline,
     /// Replaces the timeline: streams in a fixed order, repeated.
     order: Option<Order>,
-    voices: Box<[Voice]>,
+    voices: Box<[StreamFrames]>,
     /// The machines of all kinds of all streams.
     machines: Box<[Machine]>,
     nonce: u16,
     /// The next frame, determined when the previous one was taken.
-    next: Option<Upcoming>,
+    next: Option<NextFrame>,
 }
 
 /// The next frame to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Upcoming {
+pub struct NextFrame {
     /// Its due time, in 1/65536 ns after the start.
     pub due: u64,
     /// Its stream: an index into [`Traffic::streams`].
@@ -71,7 +71,7 @@ struct Order {
 
 /// The frames of a stream, without times.
 #[derive(Debug, Clone)]
-struct Voice {
+struct StreamFrames {
     id: u16,
     path: usize,
     /// Kinds, counted across all streams.
@@ -146,7 +146,7 @@ impl Player {
         let mut lists = Lists::default();
         let mut voices = vec![];
         for stream in &traffic.streams {
-            check(stream, traffic.streams.len()).map_err(|what| bad(traffic, stream, &what))?;
+            check(stream, traffic.streams.len()).map_err(|action| bad(traffic, stream, &action))?;
             let first = machines.len() as u32;
             for kind in &stream.kinds {
                 let kind = kind.for_trial(frames.nonce);
@@ -155,7 +155,7 @@ impl Player {
                 machine.use_lists(&mut lists);
                 machines.push(machine);
             }
-            voices.push(Voice {
+            voices.push(StreamFrames {
                 id: stream.id,
                 path: stream.path,
                 pattern: stream
@@ -219,7 +219,7 @@ impl Player {
             Some(order) => Some((0, order.streams[order.at])),
             None => self.timeline.first,
         };
-        self.next = next.map(|(due, stream)| Upcoming {
+        self.next = next.map(|(due, stream)| NextFrame {
             due,
             stream,
             kind: self.voices[stream as usize].kind(),
@@ -228,7 +228,7 @@ impl Player {
 
     /// Returns the next frame; `None` if everything has been sent.
     #[inline]
-    pub fn upcoming(&self) -> Option<Upcoming> {
+    pub fn upcoming(&self) -> Option<NextFrame> {
         self.next
     }
 
@@ -255,7 +255,7 @@ impl Player {
     /// If the buffer is shorter than [`buffer_len`](Self::buffer_len).
     #[inline]
     pub fn take(&mut self, buffer: &mut [u8], held: Option<u32>, timestamp_ns: u64) -> usize {
-        let Some(Upcoming { stream, kind, .. }) = self.next else {
+        let Some(NextFrame { stream, kind, .. }) = self.next else {
             return 0;
         };
         let voice = &mut self.voices[stream as usize];
@@ -292,7 +292,7 @@ impl Player {
     /// to `frames` times and while there is room. Returns how many.
     #[inline]
     pub(crate) fn fill(&mut self, frames: u64, timestamp_ns: u64, room: &mut impl Room) -> u64 {
-        let Some(Upcoming { stream, kind, .. }) = self.next else {
+        let Some(NextFrame { stream, kind, .. }) = self.next else {
             return 0;
         };
         let voice = &mut self.voices[stream as usize];
@@ -376,7 +376,7 @@ impl Player {
     }
 
     /// Returns true if a stream that would send is paused.
-    pub(crate) fn is_held(&self) -> bool {
+    pub(crate) fn has_paused_stream(&self) -> bool {
         let mut tracks = self.timeline.tracks.iter();
         tracks.any(|track| track.sends && track.held)
     }
@@ -457,8 +457,11 @@ pub fn own_load_pps(traffic: &Traffic) -> f64 {
                 sending[index] = false;
                 load -= timing.rate_pps;
                 runs[index] = runs[index].saturating_add(1);
-                let goes_on = timing.runs.is_none_or(|most| runs[index] < most);
-                if let Some(next) = timing.next.filter(|&next| goes_on && next < streams.len()) {
+                let continues = timing.runs.is_none_or(|most| runs[index] < most);
+                if let Some(next) = timing
+                    .next
+                    .filter(|&next| continues && next < streams.len())
+                {
                     let start = at.saturating_add(streams[next].timing.delay_ns);
                     events.push(Reverse((start, Event::Start, next)));
                 }
@@ -486,9 +489,9 @@ fn lasts_ns(stream: &Stream) -> Option<u64> {
     Some(ns as u64)
 }
 
-fn bad(traffic: &Traffic, stream: &Stream, what: &str) -> EngineError {
+fn bad(traffic: &Traffic, stream: &Stream, action: &str) -> EngineError {
     EngineError::Frames(format!(
-        "stream {} of {}: {what}",
+        "stream {} of {}: {action}",
         stream.name, traffic.name
     ))
 }
@@ -529,7 +532,7 @@ fn check(stream: &Stream, streams: usize) -> Result<(), String> {
     }
 }
 
-impl Voice {
+impl StreamFrames {
     #[inline]
     fn kind(&self) -> u32 {
         self.pattern[self.at]
@@ -737,7 +740,7 @@ impl Timeline {
     fn set_load(&mut self, load_pps: f64, now: u64) {
         let factor = self.own_load_pps / load_pps;
         for track in &mut self.tracks {
-            self.not_sent += track.let_go(now);
+            self.not_sent += track.drop_late(now);
             track.set_gap(scaled(track.own_gap, factor), now);
         }
         self.requeue();
@@ -745,7 +748,7 @@ impl Timeline {
 
     fn set_rates(&mut self, rates: &[f64], now: u64) {
         for (track, &rate) in self.tracks.iter_mut().zip(rates) {
-            self.not_sent += track.let_go(now);
+            self.not_sent += track.drop_late(now);
             match (rate > 0.0, track.held) {
                 (false, false) => {
                     track.next = track.next.saturating_sub(at(now));
@@ -831,13 +834,13 @@ impl Track {
     fn advance(&mut self) -> bool {
         self.frames -= 1;
         if self.frames > 0 {
-            self.go_on(self.gap);
+            self.delay_next(self.gap);
             return true;
         }
         self.frames = self.group;
         if self.groups > 0 {
             self.groups -= 1;
-            self.go_on(self.pause);
+            self.delay_next(self.pause);
             return true;
         }
         self.waited = 0;
@@ -850,7 +853,7 @@ impl Track {
 
     /// Delays the next frame by `step`, and reduces its wait by the same time.
     #[inline]
-    fn go_on(&mut self, step: u128) {
+    fn delay_next(&mut self, step: u128) {
         self.next = self.next.saturating_add(step);
         if self.waited > 0 {
             self.waited = self.waited.saturating_sub((step >> FINE) as u64);
@@ -859,7 +862,7 @@ impl Track {
 
     /// Drops late frames before a change of the rate: an endless stream keeps one frame, which is
     /// due now. Returns how many will never leave.
-    fn let_go(&mut self, now: u64) -> u64 {
+    fn drop_late(&mut self, now: u64) -> u64 {
         if !self.sends || self.held || self.next >= at(now) {
             return 0;
         }

@@ -1,7 +1,7 @@
 //! Every place where the frames of a template may go: all destinations in them, inside tunnels or
 //! not, with everything that a program may write into them.
 //!
-//! For code that refuses destinations or sets up routes. Start with [`Kind::reach`]; [`of_frame`]
+//! For code that refuses destinations or sets up routes. Start with [`Kind::reach`]; [`frame_reach`]
 //! does it for one frame.
 
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ impl Kind {
     /// Returns the range of every destination in these frames, outermost first. Headers are those
     /// of the template; what a program writes into fields that name the next header is ignored.
     pub fn reach(&self) -> Vec<Reach> {
-        of(&self.template, |field| {
+        header_reach(&self.template, |field| {
             let (low, high) = self.program.bounds(&self.template, field);
             Some((address(&low)?, address(&high)?))
         })
@@ -35,14 +35,17 @@ impl Kind {
 
 /// Returns every destination in this frame, outermost first. `frame`: from the destination MAC on,
 /// any bytes.
-pub fn of_frame(frame: &[u8]) -> Vec<Reach> {
-    of(frame, |field| {
+pub fn frame_reach(frame: &[u8]) -> Vec<Reach> {
+    header_reach(frame, |field| {
         let address = address(&frame[field])?;
         Some((address, address))
     })
 }
 
-fn of(frame: &[u8], ends: impl Fn(Range<usize>) -> Option<(IpAddr, IpAddr)>) -> Vec<Reach> {
+fn header_reach(
+    frame: &[u8],
+    ends: impl Fn(Range<usize>) -> Option<(IpAddr, IpAddr)>,
+) -> Vec<Reach> {
     destinations(frame)
         .into_iter()
         .filter_map(|destination| {

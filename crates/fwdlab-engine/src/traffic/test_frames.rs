@@ -26,7 +26,7 @@ pub struct TestFrames {
 
 impl TestFrames {
     /// Returns the frames of a stream: flows of the default shape, starting at these addresses.
-    pub(crate) fn of(
+    pub(crate) fn for_stream(
         stream: &Stream,
         addresses: &Addresses,
         reversed: bool,
@@ -125,7 +125,7 @@ mod tests {
                 flows: 10,
             };
             for (reversed, expect) in [false, true].into_iter().zip(expect) {
-                let frames = TestFrames::of(&stream, &addresses, reversed, 1).unwrap();
+                let frames = TestFrames::for_stream(&stream, &addresses, reversed, 1).unwrap();
                 assert_eq!(frames.flows.flow(0).to_string(), expect);
                 assert_eq!(frames.flows.len(), 10);
             }
@@ -135,7 +135,7 @@ mod tests {
                 ..addresses
             };
             assert!(
-                TestFrames::of(&stream, &wrong, false, 1).is_err(),
+                TestFrames::for_stream(&stream, &wrong, false, 1).is_err(),
                 "one side"
             );
         }

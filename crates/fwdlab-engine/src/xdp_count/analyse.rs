@@ -25,7 +25,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn of(plan: &AnalysisPlan) -> Shape {
+    pub(super) fn for_plan(plan: &AnalysisPlan) -> Shape {
         let highest = plan.streams.iter().map(|stream| stream.id).max();
         Shape {
             numbers: u32::from(highest.unwrap_or(0)) + 1,
@@ -183,7 +183,7 @@ mod tests {
 
     use super::super::{Loaded, Task, program};
     use super::*;
-    use crate::analysis::{Analyser, Expected, Lengths, Seen, StreamPlan};
+    use crate::analysis::{Analyser, Expected, FrameClass, Lengths, StreamPlan};
     use crate::port::PortSpec;
     use crate::signature::{self, SignaturePlace};
 
@@ -505,7 +505,7 @@ mod tests {
 
     #[test]
     fn the_program_in_the_kernel_finds_what_the_analyser_finds() {
-        let Some(bench) = Bench::new(Task::Analyse(Shape::of(&plan())), "analyse_at") else {
+        let Some(bench) = Bench::new(Task::Analyse(Shape::for_plan(&plan())), "analyse_at") else {
             return;
         };
         let bench = RefCell::new(bench);
@@ -524,8 +524,8 @@ mod tests {
                 let before = bench.loaded.counts().unwrap();
                 for (bytes, now) in frames(&steps, &make) {
                     let verdict = match analyser.frame(&bytes, now) {
-                        Seen::Ours | Seen::Late => XDP_DROP,
-                        Seen::Foreign => XDP_PASS,
+                        FrameClass::Ours | FrameClass::Late => XDP_DROP,
+                        FrameClass::Foreign => XDP_PASS,
                     };
                     prop_assert_eq!(bench.frame(&bytes, Some(now)), verdict, "{:02x?}", bytes);
                 }
@@ -586,10 +586,10 @@ mod tests {
                             .and_then(Signature::read)
                             .filter(|signature| signature.nonce == NONCE);
                         // the stream number may be damaged
-                        if seen == Seen::Foreign && id.is_some() {
+                        if seen == FrameClass::Foreign && id.is_some() {
                             continue;
                         }
-                        let verdict = if seen == Seen::Foreign {
+                        let verdict = if seen == FrameClass::Foreign {
                             XDP_PASS
                         } else {
                             XDP_DROP
@@ -651,7 +651,7 @@ mod tests {
                 lengths: None,
             }],
         };
-        let Some(mut bench) = Bench::new(Task::Analyse(Shape::of(&plan)), "analyse") else {
+        let Some(mut bench) = Bench::new(Task::Analyse(Shape::for_plan(&plan)), "analyse") else {
             return;
         };
         let expected = expected(SignaturePlace::UdpPayload, Some(plan));
@@ -687,7 +687,7 @@ mod tests {
     #[test]
     fn two_cpus_at_once_lose_no_count() {
         const RUNS: u32 = 200_000;
-        let Some(mut bench) = Bench::new(Task::Analyse(Shape::of(&plan())), "analyse") else {
+        let Some(mut bench) = Bench::new(Task::Analyse(Shape::for_plan(&plan())), "analyse") else {
             return;
         };
         let expected = expected(SignaturePlace::UdpPayload, Some(plan()));

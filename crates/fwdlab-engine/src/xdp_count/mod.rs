@@ -81,7 +81,7 @@ impl Receiver for XdpCount {
             None => Task::Count(expected.place),
             Some(plan) => {
                 plan.check(self.name(), expected)?;
-                Task::Analyse(Shape::of(plan))
+                Task::Analyse(Shape::for_plan(plan))
             }
         };
         if task != self.loaded.task || self.link.is_none() {
@@ -120,8 +120,8 @@ impl Receiver for XdpCount {
 
 impl Loaded {
     fn new(task: Task, port: &PortSpec) -> Result<Loaded, EngineError> {
-        let what = what(port);
-        let failed = |e: &dyn std::error::Error| EngineError::bpf(&*what, e);
+        let action = what(port);
+        let failed = |e: &dyn std::error::Error| EngineError::bpf(&*action, e);
         let mut programs = match &task {
             Task::Count(_) => Ebpf::load(COUNT).map_err(|e| failed(&e))?,
             Task::Analyse(shape) => shape.load().map_err(|e| failed(&e))?,
@@ -209,13 +209,13 @@ impl XdpPass {
     /// # Errors
     /// As [`XdpCount::open`].
     pub fn open(port: &PortSpec) -> Result<Self, EngineError> {
-        let what = format!("attach XDP to {}", port.interface);
+        let action = format!("attach XDP to {}", port.interface);
         within(&port.netns, || {
-            let mut programs = Ebpf::load(COUNT).map_err(|e| EngineError::bpf(&*what, &e))?;
+            let mut programs = Ebpf::load(COUNT).map_err(|e| EngineError::bpf(&*action, &e))?;
             let pass = program(&mut programs, "pass")?;
-            pass.load().map_err(|e| EngineError::bpf(&*what, &e))?;
+            pass.load().map_err(|e| EngineError::bpf(&*action, &e))?;
             Ok(XdpPass {
-                _link: attach(pass, port, None, &what)?,
+                _link: attach(pass, port, None, &action)?,
             })
         })
     }
@@ -236,7 +236,7 @@ fn attach(
     program: &mut Xdp,
     port: &PortSpec,
     before: Option<XdpLink>,
-    what: &str,
+    action: &str,
 ) -> Result<XdpLink, EngineError> {
     let attached = match before {
         Some(link) => program.attach_to_link(link),
@@ -244,5 +244,5 @@ fn attach(
     };
     attached
         .and_then(|id| program.take_link(id))
-        .map_err(|e| EngineError::bpf(what, &e))
+        .map_err(|e| EngineError::bpf(action, &e))
 }

@@ -77,7 +77,7 @@ impl Cycle {
         let mut headers = 0;
         for stream in &traffic.streams {
             for kind in &stream.kinds {
-                kinds.push(learn(kind).map_err(|what| of(stream, traffic, &what))?);
+                kinds.push(learn(kind).map_err(|action| stream_error(stream, traffic, &action))?);
                 headers = headers.max(headers_end(&kind.template));
             }
         }
@@ -236,16 +236,16 @@ fn volatile(at: usize) -> Range<usize> {
     at + 4..at + signature::LEN
 }
 
-fn unsupported(what: String) -> EngineError {
+fn unsupported(operation: String) -> EngineError {
     EngineError::Unsupported {
         engine: Mode::XdpLive.name(),
-        what,
+        action: operation,
     }
 }
 
-fn of(stream: &Stream, traffic: &Traffic, what: &str) -> EngineError {
+fn stream_error(stream: &Stream, traffic: &Traffic, action: &str) -> EngineError {
     unsupported(format!(
-        "{what} (stream {} of {})",
+        "{action} (stream {} of {})",
         stream.name, traffic.name
     ))
 }
@@ -255,7 +255,7 @@ fn length(frames: &TrafficFrames) -> Result<u32, EngineError> {
     let mut traffic = (*frames.traffic).clone();
     for stream in &traffic.streams {
         let timing = &stream.timing;
-        let what = if timing.mode != Emission::Continuous {
+        let action = if timing.mode != Emission::Continuous {
             "send a stream in bursts or to an end"
         } else if timing.delay_ns > 0 {
             "start one stream later than another"
@@ -264,7 +264,7 @@ fn length(frames: &TrafficFrames) -> Result<u32, EngineError> {
         } else {
             continue;
         };
-        return Err(of(stream, &traffic, what));
+        return Err(stream_error(stream, &traffic, action));
     }
     for kind in traffic.streams.iter_mut().flat_map(|s| &mut s.kinds) {
         kind.program

@@ -37,7 +37,7 @@ use self::pieces::Pieces;
 use self::sys::{Control, CycleSize, Line, MAX_PATHS, Piece, Progress, Stream};
 use crate::error::EngineError;
 use crate::generator::{
-    Capabilities, Copies, Course, Mode, Schedule, SendCounts, Sender, Timestamps,
+    Capabilities, Copies, Mode, Schedule, SendCounts, Sender, SendingTimes, Timestamps,
 };
 use crate::histogram::{BUCKETS, Histogram};
 use crate::load::LoadPlan;
@@ -266,8 +266,8 @@ impl XdpLive {
     /// zero.
     pub(crate) fn prepare_burst(&mut self, path: usize, frames: u32) -> Result<(), EngineError> {
         if self.armed.is_none() || !frames.is_multiple_of(XdpLive::BURST_BATCH) {
-            let why = format!("a burst of {frames} frames, or no frames");
-            return Err(EngineError::Frames(why));
+            let reason = format!("a burst of {frames} frames, or no frames");
+            return Err(EngineError::Frames(reason));
         }
         self.check_ports()?;
         self.loaded_mut().reset()?;
@@ -470,14 +470,14 @@ impl Sender for XdpLive {
         Ok(Some(histogram))
     }
 
-    fn course(&self) -> Option<Course> {
+    fn sending_times(&self) -> Option<SendingTimes> {
         let control = self.running.as_ref()?.control;
         let progress = self.progress().ok()?;
         // the time of the last frame is not recorded: it left one gap before the next one would
         // have
         let last = (progress.next.saturating_add(progress.lag)).saturating_sub(progress.gap);
         let has_ended = control.gap > 0 && progress.has_all(&control);
-        Some(Course {
+        Some(SendingTimes {
             begun_ns: control.start_ns,
             ended_ns: has_ended.then(|| control.start_ns.saturating_add(last >> FRACTION)),
             planned_ns: None,
@@ -655,7 +655,7 @@ fn check_room(bytes: usize) -> Result<(), EngineError> {
         true => Ok(()),
         false => Err(EngineError::Unsupported {
             engine: Mode::XdpLive.name(),
-            what: format!(
+            action: format!(
                 "send frames of more than {MOST_BYTES} bytes without FCS, and one has {bytes}"
             ),
         }),
@@ -673,7 +673,7 @@ impl Loaded {
     /// Takes the common parts out of an object whose programs, with these names, the kernel has
     /// accepted.
     fn new(mut programs: Ebpf, names: &[&str], ports: &[Port]) -> Result<Loaded, EngineError> {
-        let what = || "load the live-frames sender".to_owned();
+        let action = || "load the live-frames sender".to_owned();
         for name in names {
             let program: &mut Xdp = programs
                 .program_mut(name)
@@ -681,10 +681,10 @@ impl Loaded {
                 .ok_or_else(|| {
                     EngineError::Frames(format!("the object has no XDP program {name}"))
                 })?;
-            program.load().map_err(|e| EngineError::bpf(what(), &e))?;
+            program.load().map_err(|e| EngineError::bpf(action(), &e))?;
         }
         let mut devices = DevMap::try_from(take(&mut programs, "ports")?)
-            .map_err(|e| EngineError::bpf(what(), &e))?;
+            .map_err(|e| EngineError::bpf(action(), &e))?;
         for (key, Port { name, index }) in (0..).zip(ports) {
             devices
                 .set(key, *index, None, 0)

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_frame_is_planned_for_when_it_should_be() {
+    fn every_frame_is_planned_for_its_due_time() {
         let loads = [
             stretch(1, 0.0, 100_000.0),
             stretch(1, 100_000.0, 1_000.0),

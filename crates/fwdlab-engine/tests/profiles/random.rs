@@ -53,7 +53,7 @@ impl Dice {
         self.below(n) == 0
     }
 
-    fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+    fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
         choices[self.below(choices.len() as u64) as usize]
     }
 
@@ -100,7 +100,7 @@ impl Dice {
         text += &format!("vary = [{}]\n", entries.join(", "));
         text += &format!(
             "order = '{}'\nseed = {}\n",
-            self.of(&["sequential", "shuffled", "random", "drawn"]),
+            self.pick(&["sequential", "shuffled", "random", "drawn"]),
             self.below(1000)
         );
         if self.one_in(8) {
@@ -178,7 +178,7 @@ impl Dice {
         match self.below(6) {
             0 => {
                 layers.push(
-                    self.of(&[
+                    self.pick(&[
                         "'gre'",
                         "{ gre = { key = 7 } }",
                         "{ gre = { checksum = true } }",
@@ -206,7 +206,7 @@ impl Dice {
             ],
             true => ["'udp'", "'tcp'", "'icmpv6'", "'nd'", "'udp'"],
         };
-        layers.push(self.of(&transport).to_owned());
+        layers.push(self.pick(&transport).to_owned());
         if layers.last().is_some_and(|last| last == "'nd'") {
             return layers;
         }
@@ -223,7 +223,7 @@ impl Dice {
     fn ip(&mut self, layers: &mut Vec<String>) -> bool {
         if self.one_in(2) {
             layers.push(
-                self.of(&[
+                self.pick(&[
                     "'ipv4'",
                     "{ ipv4 = { ttl = 9, dont-fragment = true } }",
                     "{ ipv4 = { options = '94040000' } }",
@@ -233,7 +233,7 @@ impl Dice {
             return false;
         }
         layers.push(
-            self.of(&[
+            self.pick(&[
                 "'ipv6'",
                 "{ ipv6 = { hop-limit = 9, traffic-class = 184 } }",
             ])

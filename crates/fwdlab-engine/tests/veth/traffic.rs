@@ -169,7 +169,7 @@ struct Rendering<'a> {
 }
 
 impl<'a> Rendering<'a> {
-    fn of(frames: &'a TrafficFrames) -> Vec<Rendering<'a>> {
+    fn from_frames(frames: &'a TrafficFrames) -> Vec<Rendering<'a>> {
         let machine = |kind: &Kind| kind.program.machine(&kind.template).unwrap();
         let rendering = |stream: &'a Stream| Rendering {
             stream,
@@ -237,7 +237,7 @@ fn a_profile_on_the_wire_is_the_profile() {
         let port = bed.transmitted(0).since(before);
         assert_eq!((port.packets, port.dropped), (FRAMES, 0), "{name}");
 
-        let mut renderings = Rendering::of(&frames);
+        let mut renderings = Rendering::from_frames(&frames);
         let mut flows: Vec<HashMap<String, u64>> = vec![HashMap::new(); renderings.len()];
         let mut last = vec![0; renderings.len()];
         for (at, captured) in captured.iter().enumerate() {
@@ -284,7 +284,7 @@ fn a_cycle_is_sent_over_and_over() {
     let frames = steady();
     let mut player = Player::new(&frames, None).unwrap();
     assert_eq!(player.cycle(), Some(36));
-    let mut renderings = Rendering::of(&frames);
+    let mut renderings = Rendering::from_frames(&frames);
     let mut expected = vec![];
     let mut of_streams = [0; 3];
     for _ in 0..36 {
@@ -321,10 +321,10 @@ fn everything_sent_is_in_the_ports_counters() {
     const FRAMES: u64 = 60_000;
     let Some(bed) = bed(1) else { return };
     for (name, mut sender) in senders(&bed.paths()) {
-        for (what, frames) in [("bursty", bursty()), ("steady", steady())] {
+        for (action, frames) in [("bursty", bursty()), ("steady", steady())] {
             for load_pps in [None, Some(200_000.0)] {
                 // a paced profile with pauses takes its time
-                let count = if what == "bursty" && load_pps.is_some() {
+                let count = if action == "bursty" && load_pps.is_some() {
                     3000
                 } else {
                     FRAMES
@@ -332,7 +332,7 @@ fn everything_sent_is_in_the_ports_counters() {
                 let before = bed.transmitted(0);
                 let counts = send(&mut *sender, &frames, load_pps, count);
                 let port = bed.transmitted(0).since(before);
-                let case = format!("{name} {what} {load_pps:?}: {counts:?} {port:?}");
+                let case = format!("{name} {action} {load_pps:?}: {counts:?} {port:?}");
                 assert_eq!(counts.sent[0], port.packets + port.dropped, "{case}");
                 assert_eq!(counts.streams.iter().sum::<u64>(), counts.sent[0], "{case}");
                 assert_eq!(counts.sent[0], count, "{case}");
@@ -435,7 +435,7 @@ fn a_load_changes_without_a_gap() {
 }
 
 #[test]
-fn af_xdp_says_what_it_reached_and_uses_two_queues() {
+fn af_xdp_reports_its_mode_and_uses_two_queues() {
     let Some(bed) = bed(1) else { return };
     let paths = bed.paths();
     let open = |options| af_xdp::sender_with(&paths, &[], options);
@@ -584,7 +584,7 @@ fn a_port_that_vanishes_or_goes_down_ends_the_trial_with_an_error() {
 #[test]
 fn a_killed_sender_leaves_nothing_behind() {
     if let Ok(port) = std::env::var(PORT) {
-        return be_killed(&port);
+        return send_until_killed(&port);
     }
     let Some(bed) = bed(1) else { return };
     if allowed(af_xdp::sender(&bed.paths(), &[])).is_none() {
@@ -592,7 +592,7 @@ fn a_killed_sender_leaves_nothing_behind() {
     }
     for mode in [Mode::AfXdp, Mode::AfPacket] {
         let before = bed.transmitted(0);
-        let mut child = Killed(victim(&bed, mode));
+        let mut child = KilledChild(victim(&bed, mode));
         wait_until(|| {
             assert!(
                 child.0.try_wait().unwrap().is_none(),
@@ -620,9 +620,9 @@ fn total(port: Transmitted) -> u64 {
 }
 
 /// A child process that is killed at the end of the test.
-struct Killed(Child);
+struct KilledChild(Child);
 
-impl Drop for Killed {
+impl Drop for KilledChild {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -646,7 +646,7 @@ fn victim(bed: &Bed, mode: Mode) -> Child {
         .unwrap()
 }
 
-fn be_killed(port: &str) {
+fn send_until_killed(port: &str) {
     let words: Vec<&str> = port.split(' ').collect();
     let tx = fwdlab_engine::PortSpec {
         netns: Some(words[0].into()),
@@ -675,7 +675,10 @@ fn frames_too_large_for_a_chunk_are_for_another_engine() {
     bed.in_dut(0, "ip link set eth0 mtu 4000").unwrap();
     for (name, mut sender) in senders(&bed.paths()) {
         match sender.arm(&Frames::Traffic(large.clone())) {
-            Err(EngineError::Unsupported { engine, what }) => {
+            Err(EngineError::Unsupported {
+                engine,
+                action: what,
+            }) => {
                 assert_eq!((engine, name), ("af-xdp", "af-xdp"));
                 assert!(what.contains("2996"), "{what}");
             }

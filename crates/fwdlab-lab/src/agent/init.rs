@@ -62,7 +62,7 @@ pub fn run() -> Result<(), String> {
     for (file, value) in SETTINGS {
         let _ = fs::write(file, value);
     }
-    let _ = Local.ask("ip", &["link", "set", "lo", "up"]);
+    let _ = Local.query("ip", &["link", "set", "lo", "up"]);
     let path = channel().ok_or("the machine has no channel to the outside")?;
     let mut channel = open(&path).map_err(|e| format!("cannot open {}: {e}", path.display()))?;
     serve(&mut channel).map_err(|e| format!("the channel failed: {e}"))

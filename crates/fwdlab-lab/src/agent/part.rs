@@ -126,11 +126,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_open_is_refused() {
+    fn requests_to_closed_ports_are_refused() {
         let mut parts = Parts::default();
-        let asked = parts.answer(Question::Stop, &[]).unwrap_err();
-        assert_eq!(asked, Failure::Refused("no sender is open".into()));
-        let asked = parts.answer(Question::Received { receiver: 3 }, &[]);
-        assert!(asked.is_err());
+        let requested = parts.answer(Question::Stop, &[]).unwrap_err();
+        assert_eq!(requested, Failure::Refused("no sender is open".into()));
+        let requested = parts.answer(Question::Received { receiver: 3 }, &[]);
+        assert!(requested.is_err());
     }
 }

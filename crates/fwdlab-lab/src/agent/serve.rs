@@ -19,7 +19,9 @@ use super::part::Parts;
 use super::rig;
 use crate::error::LabError;
 use crate::host::wire::{self, Answer, Hello, Place, Question, clock, receive, send};
-use crate::host::{Command, Failure, Heard, Host, HostError, Limit, Local, Netns, Process, netns};
+use crate::host::{
+    Command, Failure, Host, HostError, Limit, Local, Netns, Process, ProcessEvent, netns,
+};
 use crate::ports::noise;
 use crate::ports::{self, Claimed};
 
@@ -116,11 +118,11 @@ impl Agent {
                 let Some(process) = self.processes.get_mut(&process) else {
                     return Err(Failure::Refused("there is no such process".into()));
                 };
-                let heard = process.next(Duration::from_millis(patience_ms));
-                let answer = match heard.map_err(failure)? {
-                    Heard::Line(line) => Answer::Line(line),
-                    Heard::Silence => Answer::Silence,
-                    Heard::End(status) => Answer::Ended(status),
+                let received = process.next(Duration::from_millis(patience_ms));
+                let answer = match received.map_err(failure)? {
+                    ProcessEvent::Line(line) => Answer::Line(line),
+                    ProcessEvent::Silence => Answer::Silence,
+                    ProcessEvent::End(status) => Answer::Ended(status),
                 };
                 Ok((answer, Vec::new()))
             }
@@ -210,8 +212,8 @@ impl Agent {
             Question::Hear { ports, time_ms } => {
                 let ports = ports.into_iter();
                 let ports: Vec<PortSpec> = ports.map(|(place, of)| port(place, of)).collect();
-                let heard = noise::hear(&ports, Duration::from_millis(time_ms));
-                Ok((Answer::Heard(heard.map_err(refused)?), Vec::new()))
+                let received = noise::capture_noise(&ports, Duration::from_millis(time_ms));
+                Ok((Answer::Heard(received.map_err(refused)?), Vec::new()))
             }
             Question::Release => {
                 self.claimed.clear();

@@ -27,15 +27,15 @@ const LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// The stream failed.
 pub fn run(folder: &Path) -> Result<(), String> {
-    let owned = |fd: io::Result<std::os::fd::OwnedFd>| fd.map(File::from).map_err(said);
+    let owned = |fd: io::Result<std::os::fd::OwnedFd>| fd.map(File::from).map_err(io_error_text);
     let input = owned(io::stdin().as_fd().try_clone_to_owned())?;
     let output = owned(io::stdout().as_fd().try_clone_to_owned())?;
     let (chunk, chunks) = channel();
     let sends = Arc::new(AtomicBool::new(false));
-    let heard = Arc::new(Mutex::new(Instant::now()));
-    watch(sends.clone(), heard.clone());
+    let received = Arc::new(Mutex::new(Instant::now()));
+    watch(sends.clone(), received.clone());
     std::thread::spawn(move || {
-        pass_on(input, &chunk, &heard);
+        forward_input(input, &chunk, &received);
         // an agent that waits for a question ends now; one that is busy gets a grace period
         drop(chunk);
         std::thread::sleep(GRACE);
@@ -46,16 +46,16 @@ pub fn run(folder: &Path) -> Result<(), String> {
         rest: Vec::new(),
         output,
     };
-    serve_within(folder, &mut stream, &sends).map_err(said)
+    serve_within(folder, &mut stream, &sends).map_err(io_error_text)
 }
 
 /// Ends this process, and its frames with it, if frames flow and the other side is silent: a dead
 /// connection may look alive for a long time.
-fn watch(sends: Arc<AtomicBool>, heard: Arc<Mutex<Instant>>) {
+fn watch(sends: Arc<AtomicBool>, received: Arc<Mutex<Instant>>) {
     std::thread::spawn(move || {
         loop {
             std::thread::sleep(LOOK);
-            let silent = heard
+            let silent = received
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .elapsed();
@@ -66,18 +66,18 @@ fn watch(sends: Arc<AtomicBool>, heard: Arc<Mutex<Instant>>) {
     });
 }
 
-fn said(error: io::Error) -> String {
+fn io_error_text(error: io::Error) -> String {
     format!("the stream failed: {error}")
 }
 
 /// Reads until the end: it must be noticed while a question is being answered, too.
-fn pass_on(mut input: impl Read, chunk: &Sender<Vec<u8>>, heard: &Mutex<Instant>) {
+fn forward_input(mut input: impl Read, chunk: &Sender<Vec<u8>>, received: &Mutex<Instant>) {
     let mut buffer = vec![0; 1 << 16];
     loop {
         match input.read(&mut buffer) {
             Ok(0) => return,
             Ok(length) => {
-                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                *received.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
                 if chunk.send(buffer[..length].to_vec()).is_err() {
                     return;
                 }

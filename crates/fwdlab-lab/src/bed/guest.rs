@@ -18,7 +18,7 @@ use std::time::Duration;
 use fwdlab_engine::{PathSpec, PortSpec};
 
 use super::veth::{Built, DUT_PORTS};
-use super::{Bed, Ground, Networks, Testers};
+use super::{Bed, BedBase, Networks, Testers};
 use crate::dut::{Dut, Linux};
 use crate::error::LabError;
 use crate::host::undo::Undo;
@@ -71,7 +71,7 @@ impl Bed {
         let batch: String = ["lo", eth0, eth1].iter().map(up).collect();
         dut.feed("ip", &["-batch", "-"], &batch)?;
         // a NAPI instance at the input, which processes frames from the other end's XDP
-        dut.ask("ethtool", &["-K", eth0, "gro", "on"])?;
+        dut.query("ethtool", &["-K", eth0, "gro", "on"])?;
         let changes = Arc::new(Undo::new(machine.scratch("undo")?));
         let linux = Linux::new(dut.clone(), dut, DUT_PORTS, networks, changes.clone())
             .with_patience(PATIENCE);
@@ -101,7 +101,7 @@ impl Bed {
             )]),
             built: Built::default(),
             changes,
-            ground: Ground::Guest {
+            ground: BedBase::Guest {
                 _machine: machine.clone(),
             },
             switch: None,

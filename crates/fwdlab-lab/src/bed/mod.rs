@@ -17,12 +17,12 @@ use fwdlab_engine::{PathSpec, PortSpec};
 pub use switch::SwitchPackets;
 
 use self::switch::BedSwitch;
-use crate::dut::{Dut, Ended, PortPair, Spread};
+use crate::dut::{Dut, EndedDaemon, PortPair, Spread};
 use crate::error::LabError;
 use crate::host::Host;
 use crate::host::registry::Registration;
 use crate::host::undo::Undo;
-use crate::interfaces::{Counted, counters_of, link_changes, ports_amiss, read_counters};
+use crate::interfaces::{Counted, counters_of, link_changes, port_problems, read_counters};
 use crate::networks::Networks;
 use crate::vm::machine::Machine;
 
@@ -42,7 +42,7 @@ pub struct Bed {
     built: veth::Built,
     /// How to undo changes on its hosts.
     changes: Arc<Undo>,
-    ground: Ground,
+    ground: BedBase,
     switch: Option<BedSwitch>,
     /// Ports of the tester that do not count frames taken by a receiver in XDP.
     blind: Vec<String>,
@@ -85,7 +85,7 @@ impl Testers {
 
 /// What a bed is built on, and removed with.
 #[derive(Debug)]
-enum Ground {
+enum BedBase {
     /// This machine, whose registry contains the bed.
     Here(Registration),
     /// A virtual machine of ours, which ends with the last bed in it.
@@ -134,7 +134,7 @@ pub(crate) struct Parts {
 impl Bed {
     /// Creates a bed from existing parts: nothing is built, and changes on its hosts are undone
     /// when it is dropped.
-    pub(crate) fn of(parts: Parts) -> Bed {
+    pub(crate) fn from_parts(parts: Parts) -> Bed {
         Bed {
             duts: parts.duts,
             tester: parts.tester,
@@ -145,7 +145,7 @@ impl Bed {
             sysctls: parts.sysctls,
             built: veth::Built::default(),
             changes: parts.registration.changes().clone(),
-            ground: Ground::Here(parts.registration),
+            ground: BedBase::Here(parts.registration),
             switch: parts.switch,
             blind: parts.blind,
             _claims: parts.claims,
@@ -155,8 +155,8 @@ impl Bed {
     /// Returns four letters that identify the lab; `vm` for a bed in a virtual machine.
     pub fn id(&self) -> &str {
         match &self.ground {
-            Ground::Here(registration) => &registration.record().id,
-            Ground::Guest { .. } => "vm",
+            BedBase::Here(registration) => &registration.record().id,
+            BedBase::Guest { .. } => "vm",
         }
     }
 
@@ -188,8 +188,8 @@ impl Bed {
     /// Returns the network namespaces of the bed on this machine.
     pub fn namespaces(&self) -> &[String] {
         match &self.ground {
-            Ground::Here(registration) => &registration.record().namespaces,
-            Ground::Guest { .. } => &[],
+            BedBase::Here(registration) => &registration.record().namespaces,
+            BedBase::Guest { .. } => &[],
         }
     }
 
@@ -204,7 +204,7 @@ impl Bed {
     }
 
     /// Returns the number of paths: one through each DUT, or two through one.
-    pub fn ways(&self) -> usize {
+    pub fn path_count(&self) -> usize {
         self.paths.len()
     }
 
@@ -233,10 +233,10 @@ impl Bed {
     /// # Errors
     /// A namespace or an interface is gone.
     pub fn counters(&self, path: usize) -> Result<PortCounters, LabError> {
-        let back = self.both_ways && path == 1;
-        let dut = &self.duts[if back { 0 } else { path }];
+        let undo = self.both_ways && path == 1;
+        let dut = &self.duts[if undo { 0 } else { path }];
         let Testers { a, b, second } = &self.tester;
-        let (sends, receives) = match back {
+        let (sends, receives) = match undo {
             false => (a, b),
             true => (b, a),
         };
@@ -250,7 +250,7 @@ impl Bed {
                 counters_of(&table, &ways.rx.interface, receives.as_ref())?
             }
         };
-        if let Some(Second { host, port, .. }) = second.as_ref().filter(|_| !back) {
+        if let Some(Second { host, port, .. }) = second.as_ref().filter(|_| !undo) {
             let table = read_counters(host.as_ref())?;
             let beside = counters_of(&table, &port.interface, host.as_ref())?;
             tx.tx_packets += beside.tx_packets;
@@ -261,7 +261,7 @@ impl Bed {
             |port: Counted| (port.rx_packets, port.rx_dropped),
         );
         let on_path = |ports: PortPair<Counted>| {
-            let (input, output) = match back {
+            let (input, output) = match undo {
                 false => (ports.input, ports.output),
                 true => (ports.output, ports.input),
             };
@@ -276,7 +276,7 @@ impl Bed {
             rx: received(rx),
             rx_is_blind: self.blind.contains(&ways.rx.interface),
             switch: match &self.switch {
-                Some(switch) => Some(switch.packets(back)?),
+                Some(switch) => Some(switch.packets(undo)?),
                 None => None,
             },
         })
@@ -286,22 +286,22 @@ impl Bed {
     ///
     /// # Errors
     /// A namespace is gone.
-    pub fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
-        let mut amiss = Vec::new();
+    pub fn port_problems(&self) -> Result<Vec<String>, LabError> {
+        let mut problem = Vec::new();
         for (host, ports) in self.ports_of_tester() {
-            amiss.extend(ports_amiss(host.as_ref(), &ports)?);
+            problem.extend(port_problems(host.as_ref(), &ports)?);
         }
         for dut in &self.duts {
-            amiss.extend(dut.ports_amiss()?);
+            problem.extend(dut.port_problems()?);
         }
-        Ok(amiss)
+        Ok(problem)
     }
 
     /// Returns the daemons of all DUTs' configurations that have ended.
     ///
     /// # Errors
     /// A host does not answer.
-    pub(crate) fn daemons_ended(&self) -> Result<Vec<Ended>, LabError> {
+    pub(crate) fn daemons_ended(&self) -> Result<Vec<EndedDaemon>, LabError> {
         let mut ended = Vec::new();
         for dut in &self.duts {
             ended.extend(dut.daemons_ended()?);
@@ -359,13 +359,13 @@ impl Bed {
 
     /// Replaces its DUT by one of which only the name is known.
     #[cfg(test)]
-    pub(crate) fn forget_how_to_log_in(&mut self, name: &str) {
+    pub(crate) fn make_black_box(&mut self, name: &str) {
         self.duts = vec![Arc::new(crate::dut::BlackBox::new(name))];
     }
 
     /// Keeps the bed when the process ends; `fwdlab bed down` removes it.
     pub fn leave_standing(self) {
-        if let Ground::Here(registration) = self.ground {
+        if let BedBase::Here(registration) = self.ground {
             registration.leave_standing();
         }
     }

@@ -49,13 +49,13 @@ pub struct SwitchPackets {
 /// A switch that can be queried, and its ports.
 #[derive(Debug, Clone)]
 pub(crate) struct BedSwitch {
-    pub asked: Asked,
+    pub asked: SwitchAccess,
     pub ports: SwitchPorts,
 }
 
 /// How the counters are queried.
 #[derive(Debug, Clone)]
-pub(crate) enum Asked {
+pub(crate) enum SwitchAccess {
     /// From the host of the bridge.
     Host(Arc<dyn Host>),
     /// From its SNMP agent.
@@ -67,7 +67,7 @@ impl BedSwitch {
     ///
     /// # Errors
     /// They cannot be read.
-    pub fn packets(&self, back: bool) -> Result<SwitchPackets, LabError> {
+    pub fn packets(&self, undo: bool) -> Result<SwitchPackets, LabError> {
         let names: Vec<&str> = self
             .ports
             .named()
@@ -75,7 +75,7 @@ impl BedSwitch {
             .map(|(_, port)| port)
             .collect();
         let counted: BTreeMap<&str, (u64, u64)> = match &self.asked {
-            Asked::Host(host) => {
+            SwitchAccess::Host(host) => {
                 let table = read_counters(host.as_ref())?;
                 let of = |port: &str| {
                     let Counted {
@@ -90,13 +90,13 @@ impl BedSwitch {
                     .map(|port| Ok((port, of(port)?)))
                     .collect::<Result<_, LabError>>()?
             }
-            Asked::Agent(agent) => {
+            SwitchAccess::Agent(agent) => {
                 let mut agent = agent.lock().unwrap_or_else(PoisonError::into_inner);
                 names.iter().copied().zip(agent.packets(&names)?).collect()
             }
         };
         let of = |port: &Option<String>| counted.get(port.as_deref()?).copied();
-        let came = |port| of(port).map(|(came, _)| came);
+        let returned = |port| of(port).map(|(returned, _)| returned);
         let went = |port| of(port).map(|(_, went)| went);
         let SwitchPorts {
             tester_a,
@@ -105,19 +105,20 @@ impl BedSwitch {
             dut_b,
             tester_b,
         } = &self.ports;
-        let is_prompt = matches!(self.asked, Asked::Host(_));
-        Ok(match back {
+        let is_prompt = matches!(self.asked, SwitchAccess::Host(_));
+        Ok(match undo {
             false => SwitchPackets {
-                from_sender: came(tester_a).map(|first| first + came(tester_2).unwrap_or_default()),
+                from_sender: returned(tester_a)
+                    .map(|first| first + returned(tester_2).unwrap_or_default()),
                 to_dut: went(dut_a),
-                from_dut: came(dut_b),
+                from_dut: returned(dut_b),
                 to_receiver: went(tester_b),
                 is_prompt,
             },
             true => SwitchPackets {
-                from_sender: came(tester_b),
+                from_sender: returned(tester_b),
                 to_dut: went(dut_b),
-                from_dut: came(dut_a),
+                from_dut: returned(dut_a),
                 to_receiver: went(tester_a),
                 is_prompt,
             },
@@ -159,8 +160,8 @@ impl Agent {
         let mut known = BTreeMap::new();
         let mut last = NAMES.to_vec();
         for _ in 0..MOST_PORTS {
-            let said = agent.ask(std::slice::from_ref(&last), true)?;
-            let Some((object, Value::Text(name))) = said.into_iter().next() else {
+            let output = agent.query(std::slice::from_ref(&last), true)?;
+            let Some((object, Value::Text(name))) = output.into_iter().next() else {
                 break;
             };
             // an agent that goes backwards would be queried forever
@@ -195,8 +196,8 @@ impl Agent {
             .iter()
             .flat_map(|port| [object(CAME, port), object(WENT, port)])
             .collect();
-        let said = self.ask(&objects, false)?;
-        let number = |at: usize| match said.get(at) {
+        let output = self.query(&objects, false)?;
+        let number = |at: usize| match output.get(at) {
             Some((object, Value::Number(number))) if *object == objects[at] => Ok(*number),
             _ => Err(LabError::Preflight(format!(
                 "the switch at {} does not say what its ports counted (ifHCInUcastPkts, ifHCOutUcastPkts)",
@@ -208,14 +209,14 @@ impl Agent {
             .collect()
     }
 
-    fn ask(&mut self, objects: &[Vec<u32>], is_next: bool) -> Result<Vec<Binding>, LabError> {
-        let mut why = "no reply".to_owned();
+    fn query(&mut self, objects: &[Vec<u32>], is_next: bool) -> Result<Vec<Binding>, LabError> {
+        let mut reason = "no reply".to_owned();
         for _ in 0..TRIES {
             self.request_id = self.request_id.wrapping_add(1) & i32::MAX;
             let question = snmp::get(&self.community, self.request_id, objects, is_next);
             // no agent is listening; it may be at the next attempt
             if let Err(error) = self.socket.send(&question) {
-                why = error.to_string();
+                reason = error.to_string();
                 continue;
             }
             let mut answer = [0; 65_536];
@@ -225,14 +226,14 @@ impl Agent {
                     // an answer to an earlier query
                     Ok(None) => {}
                     Err(error) => {
-                        why = error.to_string();
+                        reason = error.to_string();
                         break;
                     }
                 }
             }
         }
         Err(LabError::Preflight(format!(
-            "the SNMP agent of the switch at {} does not answer SNMPv2c with this community: {why}. Look at snmp and community in the file of the \
+            "the SNMP agent of the switch at {} does not answer SNMPv2c with this community: {reason}. Look at snmp and community in the file of the \
              test bed, or omit them",
             self.at
         )))
@@ -253,7 +254,7 @@ mod tests {
             // it ends with the test
             while let Ok((length, from)) = socket.recv_from(&mut bytes) {
                 count += 10;
-                let said = snmp::tests::answered(&bytes[..length], &|object, is_next| {
+                let output = snmp::tests::answered(&bytes[..length], &|object, is_next| {
                     let index = object.get(NAMES.len()).copied().unwrap_or_default();
                     match is_next {
                         true => {
@@ -272,7 +273,7 @@ mod tests {
                         }
                     }
                 });
-                let _ = socket.send_to(&said, from);
+                let _ = socket.send_to(&output, from);
             }
         });
         at
@@ -290,14 +291,14 @@ mod tests {
         );
         let agent = Agent::open(at, "public", &["Gi1/0/1", "Gi1/0/3"]).unwrap();
         let switch = BedSwitch {
-            asked: Asked::Agent(Arc::new(Mutex::new(agent))),
+            asked: SwitchAccess::Agent(Arc::new(Mutex::new(agent))),
             ports: SwitchPorts {
                 tester_a: Some("Gi1/0/1".into()),
                 dut_a: Some("Gi1/0/3".into()),
                 ..SwitchPorts::default()
             },
         };
-        let [before, after] = [false, false].map(|back| switch.packets(back).unwrap());
+        let [before, after] = [false, false].map(|undo| switch.packets(undo).unwrap());
         assert!(!before.is_prompt);
         assert_eq!(before.from_dut, None);
         let since =
@@ -312,10 +313,10 @@ mod tests {
 
     /// The agent of net-snmp counts the frames of this machine's loopback interface.
     #[test]
-    fn a_real_agent_says_what_its_ports_counted() {
-        let test = "a_real_agent_says_what_its_ports_counted";
+    fn a_real_agent_reports_the_counters_of_its_ports() {
+        let test = "a_real_agent_reports_the_counters_of_its_ports";
         let find = "PATH=$PATH:/usr/sbin; command -v snmpd";
-        let Ok(program) = crate::host::Local.ask("sh", &["-c", find]) else {
+        let Ok(program) = crate::host::Local.query("sh", &["-c", find]) else {
             return println!("SKIPPED: {test}: there is no snmpd");
         };
         let folder = tempfile::tempdir().unwrap();
@@ -336,18 +337,18 @@ mod tests {
             .env("SNMP_PERSISTENT_DIR", folder.path());
         crate::sys::die_with_parent(&mut command);
         let mut child = command.spawn().unwrap();
-        let began = std::time::Instant::now();
+        let started = std::time::Instant::now();
         let opened = loop {
             match Agent::open(at, "secret", &["lo"]) {
-                Err(_) if began.elapsed() < Duration::from_secs(10) => {}
+                Err(_) if started.elapsed() < Duration::from_secs(10) => {}
                 opened => break opened,
             }
         };
-        let said = opened.and_then(|mut agent| agent.packets(&["lo"]));
+        let output = opened.and_then(|mut agent| agent.packets(&["lo"]));
         let wrong = Agent::open(at, "secret", &["nosuch0"]);
         let _ = child.kill();
         let _ = child.wait();
-        match said {
+        match output {
             Ok(counted) => assert_eq!(counted.len(), 1),
             Err(error) => panic!("{error}"),
         }
@@ -356,12 +357,12 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_is_not_there_is_told() {
-        let nobody = UdpSocket::bind("127.0.0.1:0")
+    fn a_missing_agent_is_reported() {
+        let no_host = UdpSocket::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap();
-        let error = Agent::open(nobody, "public", &["x"])
+        let error = Agent::open(no_host, "public", &["x"])
             .unwrap_err()
             .to_string();
         assert!(error.contains("does not answer SNMPv2c"), "{error}");

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use fwdlab_engine::{PathSpec, PortSpec};
 use fwdlab_model::campaign;
 
-use super::{Bed, Ground, Networks, Testers};
+use super::{Bed, BedBase, Networks, Testers};
 use crate::dut::vpp::instance::{Cpus, Instance};
 use crate::dut::{Dut, Linux, Vpp};
 use crate::error::LabError;
@@ -114,7 +114,7 @@ impl Bed {
                 is_vpp: vpp.is_some(),
             },
             changes: registration.changes().clone(),
-            ground: Ground::Here(registration),
+            ground: BedBase::Here(registration),
             switch: None,
             blind: Vec::new(),
             _claims: Vec::new(),
@@ -183,11 +183,11 @@ impl Bed {
         let instance = Instance::start(&namespace, self.id(), dut, &cpus, &self.changes)?;
         let undo = self.changes.clone();
         let vpp = Vpp::on_kernel_ports(instance, DUT_PORTS, self.networks, undo)?;
-        let told = vpp.prepare()?;
+        let reported = vpp.prepare()?;
         self.duts = vec![Arc::new(vpp)];
         self.pin_threads(&first);
         let below = self.notes.remove("dut").unwrap_or_default();
-        let version: Vec<String> = told.into_values().collect();
+        let version: Vec<String> = reported.into_values().collect();
         self.notes.insert(
             "vpp".into(),
             format!(
@@ -284,7 +284,7 @@ impl Bed {
         }
         let made = Local.feed("ip", &["-batch", "-"], &batch);
         made.map_err(|error| match error.failure {
-            Failure::Exit { said, .. } if said.contains("Unknown device type") => {
+            Failure::Exit { said: printed, .. } if printed.contains("Unknown device type") => {
                 LabError::Preflight(
                     "the kernel has no veth. Load it with: modprobe veth (or boot a kernel with CONFIG_VETH)".into(),
                 )
@@ -335,10 +335,10 @@ impl Bed {
         }
         let output = host.run(&Command::shell(&script), Limit::OURS)?;
         for line in String::from_utf8_lossy(&output.stderr).lines() {
-            if let Some((what, why)) = line.split_once(": ")
-                && why == "not possible"
+            if let Some((action, reason)) = line.split_once(": ")
+                && reason == "not possible"
             {
-                self.notes.insert(what.into(), "could not be set".into());
+                self.notes.insert(action.into(), "could not be set".into());
             }
         }
         Ok(())
@@ -350,14 +350,14 @@ impl Bed {
     /// same name.
     fn input_threads(&self, dut: usize, before: &[u32]) -> Vec<Option<u32>> {
         let inputs = self.inputs();
-        let told = within(self.namespace_of(dut), || {
+        let reported = within(self.namespace_of(dut), || {
             let of = |input: &&str| {
                 let threads = fwdlab_engine::netdev::napi_threads(input)?;
                 Ok(threads.first().copied())
             };
             inputs.iter().map(of).collect()
         });
-        told.unwrap_or_else(|_: LabError| {
+        reported.unwrap_or_else(|_: LabError| {
             let mut new = threads_by_name();
             new.retain(|t| !before.contains(t));
             match new.len() == inputs.len() {
@@ -387,7 +387,7 @@ impl Bed {
         let script: String = (self.paths.iter())
             .map(|path| format!("ethtool -K {} tso off || exit 1\n", path.tx.interface))
             .collect();
-        self.tester.a.ask("sh", &["-c", &script])?;
+        self.tester.a.query("sh", &["-c", &script])?;
         Ok(())
     }
 

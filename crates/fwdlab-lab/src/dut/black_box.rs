@@ -10,7 +10,9 @@ use fwdlab_model::procedure::Moment;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
-use super::{Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Swept, Updates};
+use super::{
+    Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, SweptParameter, Updates,
+};
 use crate::control::Control;
 use crate::error::LabError;
 use crate::host::{Limit, Process};
@@ -30,10 +32,10 @@ impl BlackBox {
         }
     }
 
-    fn refuse<T>(&self, what: impl Into<String>, instead: &'static str) -> Result<T, LabError> {
+    fn refuse<T>(&self, action: impl Into<String>, instead: &'static str) -> Result<T, LabError> {
         Err(LabError::NotAsked {
             dut: self.name.clone(),
-            what: what.into(),
+            what: action.into(),
             of_kind: ": fwdlab cannot log into it",
             instead: instead.into(),
         })
@@ -72,13 +74,13 @@ impl Dut for BlackBox {
 
     fn set(
         &self,
-        swept: &Swept,
+        swept: &SweptParameter,
         _: IpVersion,
         value: u64,
         _: &Control,
     ) -> Result<Option<Change>, LabError> {
         match swept {
-            Swept::Stream | Swept::Units => Ok(None),
+            SweptParameter::Stream | SweptParameter::Units => Ok(None),
             _ => self.refuse(
                 format!("set the swept value {value}"),
                 "set it by hand and measure each value in a separate run; flows and sizes are set in the tester and can be swept",
@@ -135,7 +137,7 @@ impl Dut for BlackBox {
         Ok(None)
     }
 
-    fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
+    fn port_problems(&self) -> Result<Vec<String>, LabError> {
         Ok(Vec::new())
     }
 
@@ -148,7 +150,7 @@ impl Dut for BlackBox {
     }
 
     /// Nothing was changed.
-    fn take_back(&self, _: Change, _: Limit<'_>) -> Result<(), LabError> {
+    fn undo_change(&self, _: Change, _: Limit<'_>) -> Result<(), LabError> {
         Ok(())
     }
 
@@ -163,10 +165,10 @@ mod tests {
     use crate::networks::End;
 
     #[test]
-    fn what_is_asked_is_refused_with_what_to_do_and_what_is_not_read_is_absent() {
+    fn a_black_box_refuses_requests_with_advice_and_has_no_readings() {
         let dut = BlackBox::new("fw1");
         let control = Control::default();
-        let mut tell = |text: String| -> Result<(), LabError> { panic!("{text}") };
+        let mut report = |text: String| -> Result<(), LabError> { panic!("{text}") };
         let configuration = Configuration::parse("nft -f 100.nft").unwrap();
         let route = Route {
             network: ("48.0.0.0".parse().unwrap(), 22),
@@ -179,10 +181,16 @@ mod tests {
                 "`nft -f 100.nft`",
             ),
             (dut.route(&[route]).map(drop), "48.0.0.0/22"),
-            (dut.set(&Swept::Rules, v4, 7, &control).map(drop), "set 7"),
+            (
+                dut.set(&SweptParameter::Rules, v4, 7, &control).map(drop),
+                "set 7",
+            ),
             (dut.plan_reset(&Reset::Interface).map(drop), "`interface`"),
-            (dut.filter(&[], 25, &mut tell).map(drop), "25 filters"),
-            (dut.begin_updates(v4, &mut tell).map(drop), "update routes"),
+            (dut.filter(&[], 25, &mut report).map(drop), "25 filters"),
+            (
+                dut.begin_updates(v4, &mut report).map(drop),
+                "update routes",
+            ),
         ] {
             let text = refused.unwrap_err().to_string();
             assert!(
@@ -195,7 +203,10 @@ mod tests {
             );
         }
         // set by the tester, not on the DUT
-        assert_eq!(dut.set(&Swept::Stream, v4, 7, &control).unwrap(), None);
+        assert_eq!(
+            dut.set(&SweptParameter::Stream, v4, 7, &control).unwrap(),
+            None
+        );
         assert_eq!(dut.route(&[]).unwrap(), "");
         assert!(dut.prepare().unwrap().is_empty() && dut.offloads().is_empty());
         assert_eq!(dut.counters().unwrap(), None);

@@ -68,7 +68,7 @@ struct Daemon {
 
 /// A daemon that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedDaemon {
     /// The name that the configuration gives it.
     pub name: String,
     /// The number of its process.
@@ -80,7 +80,7 @@ pub struct Ended {
 impl Daemons {
     /// Creates an empty set for the DUT of this name; `run` is its directory for files that do not
     /// survive a restart (`/run`).
-    pub fn of(dut: &str, run: &str) -> Daemons {
+    pub fn for_run(dut: &str, run: &str) -> Daemons {
         let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
         let name: String = dut
             .chars()
@@ -109,15 +109,15 @@ impl Daemons {
         apply: impl FnOnce() -> Result<String, LabError>,
     ) -> Result<String, LabError> {
         let names_daemons = self.expect(&configuration.words(), host, undo)?;
-        let said = apply()?;
+        let output = apply()?;
         if names_daemons {
-            let met = self.meet(host.as_ref());
+            let met = self.find_daemons(host.as_ref());
             met.map_err(|source| LabError::NotApplied {
                 name: configuration.name.clone(),
                 source: Box::new(source),
             })?;
         }
-        Ok(said)
+        Ok(output)
     }
 
     /// Checks whether a configuration with these words lists daemons, and if so, creates the
@@ -138,8 +138,8 @@ impl Daemons {
         self.known().clear();
         // other directories vanish together with the DUT
         if matches!(host.files(), Files::Machine | Files::Ours) {
-            let back = Command::new("rm", &["-rf", "--", folder]);
-            undo.before(host, "files of daemons", back)?;
+            let undo_commands = Command::new("rm", &["-rf", "--", folder]);
+            undo.before(host, "files of daemons", undo_commands)?;
         }
         let fresh = format!("rm -rf -- {folder} && mkdir -m 0755 -- {folder}");
         let fresh = Command::shell(&fresh).called(format!("make {folder}, ${VARIABLE}"));
@@ -151,16 +151,16 @@ impl Daemons {
     ///
     /// # Errors
     /// None is listed, or one has ended already.
-    pub fn meet(&self, host: &dyn Host) -> Result<(), LabError> {
+    pub fn find_daemons(&self, host: &dyn Host) -> Result<(), LabError> {
         let folder = &self.folder;
         let script = format!(
             "{STATE}cd -- {folder} && for file in *.pid; do\n[ -s \"$file\" ] || continue\nread -r pid _ < \"$file\"\n\
              echo \"${{file%.pid}} ${{pid}} $(state \"$pid\")\"\ndone\necho looked\n"
         );
-        let began = Instant::now();
+        let started = Instant::now();
         let found = loop {
             let found = listed(host, &script)?;
-            if !found.is_empty() || began.elapsed() >= PATIENCE {
+            if !found.is_empty() || started.elapsed() >= PATIENCE {
                 break found;
             }
             std::thread::sleep(LOOK);
@@ -174,7 +174,7 @@ impl Daemons {
         *self.known() = found;
         match self.ended(host)?.as_slice() {
             [] => Ok(()),
-            ended => Err(LabError::Daemons(told(
+            ended => Err(LabError::Daemons(describe_ended(
                 ended,
                 "before anything was measured",
             ))),
@@ -185,7 +185,7 @@ impl Daemons {
     ///
     /// # Errors
     /// The host does not answer, or its answer is not understood.
-    pub fn ended(&self, host: &dyn Host) -> Result<Vec<Ended>, LabError> {
+    pub fn ended(&self, host: &dyn Host) -> Result<Vec<EndedDaemon>, LabError> {
         let known = self.known().clone();
         if known.is_empty() {
             return Ok(Vec::new());
@@ -201,7 +201,7 @@ impl Daemons {
         let found = listed(host, &script)?;
         let gone = (known.into_iter()).filter(|one| one.started == ENDED || !found.contains(one));
         gone.map(|one| {
-            Ok(Ended {
+            Ok(EndedDaemon {
                 last_words: self.last_words(&one.name, host)?,
                 name: one.name,
                 process: one.process,
@@ -214,8 +214,8 @@ impl Daemons {
         let log = quoted(&format!("{}/{name}.log", self.folder)).into_owned();
         let script = format!("[ ! -f {log} ] || tail -c {BYTES} {log}\n");
         let command = Command::shell(&script).called(format!("read {log}"));
-        let said = host.run(&command, Limit::OURS)?;
-        Ok(last_lines(&String::from_utf8_lossy(&said.stdout)))
+        let output = host.run(&command, Limit::OURS)?;
+        Ok(last_lines(&String::from_utf8_lossy(&output.stdout)))
     }
 
     fn known(&self) -> MutexGuard<'_, Vec<Daemon>> {
@@ -226,11 +226,11 @@ impl Daemons {
 /// Parses what a script prints about processes; those that have ended are included, with [`ENDED`]
 /// as start time.
 fn listed(host: &dyn Host, script: &str) -> Result<Vec<Daemon>, LabError> {
-    let what = "look at the daemons of the configuration";
-    let said = host.run(&Command::shell(script).called(what), Limit::OURS)?;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    let not = || not_understood(host, what, &said);
-    let mut lines: Vec<&str> = said.lines().collect();
+    let action = "look at the daemons of the configuration";
+    let output = host.run(&Command::shell(script).called(action), Limit::OURS)?;
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let not = || not_understood(host, action, &output);
+    let mut lines: Vec<&str> = output.lines().collect();
     if lines.pop() != Some("looked") {
         return Err(not());
     }
@@ -278,12 +278,12 @@ fn shown(line: &str) -> String {
 }
 
 /// Describes which daemons ended when, with the last lines of their logs.
-pub(crate) fn told(ended: &[Ended], when: &str) -> String {
+pub(crate) fn describe_ended(ended: &[EndedDaemon], when: &str) -> String {
     let all: Vec<String> = ended.iter().map(|one| one.told(when)).collect();
     all.join("; ")
 }
 
-impl Ended {
+impl EndedDaemon {
     fn told(&self, when: &str) -> String {
         let space = if when.is_empty() { "" } else { " " };
         format!(
@@ -299,7 +299,7 @@ impl Ended {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for EndedDaemon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (process {}) ended", self.name, self.process)
     }
@@ -325,7 +325,7 @@ mod tests {
     /// With real processes of this machine: one keeps running, one ends after control characters in
     /// its log.
     #[test]
-    fn who_ended_is_told_with_its_last_words_and_who_lives_is_not() {
+    fn ended_daemons_are_reported_with_their_last_output() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let daemons = daemons(folder.path());
@@ -343,7 +343,7 @@ mod tests {
         );
         assert!(daemons.ended(&Local).unwrap().is_empty());
         assert!(daemons.expect(&words, &host, &undo).unwrap());
-        let error = daemons.meet(&Local).unwrap_err().to_string();
+        let error = daemons.find_daemons(&Local).unwrap_err().to_string();
         assert!(error.contains("$FWDLAB_DAEMONS/NAME.pid"), "{error}");
 
         let (mut lives, mut ends) = (sleeper(), sleeper());
@@ -351,20 +351,20 @@ mod tests {
         std::fs::write(at("ends.pid"), format!("{}", ends.id())).unwrap();
         let log = format!("1\n2\n{}\n\u{1b}[2Jbye\x07\n3\n", "x".repeat(500));
         std::fs::write(at("ends.log"), log).unwrap();
-        daemons.meet(&Local).unwrap();
+        daemons.find_daemons(&Local).unwrap();
         assert_eq!(daemons.ended(&Local).unwrap(), []);
 
         // killed but not reaped, it is a zombie; then it is gone
         ends.kill().unwrap();
         for _ in 0..2 {
             let mut ended = daemons.ended(&Local).unwrap();
-            let began = Instant::now();
-            while ended.is_empty() && began.elapsed() < Duration::from_secs(10) {
+            let start_time = Instant::now();
+            while ended.is_empty() && start_time.elapsed() < Duration::from_secs(10) {
                 ended = daemons.ended(&Local).unwrap();
             }
             let long = "x".repeat(LETTERS);
             assert_eq!(
-                told(&ended, "during trial 7"),
+                describe_ended(&ended, "during trial 7"),
                 format!(
                     "ends (process {}) ended during trial 7; its last words: {long} | \\u{{1b}}[2Jbye\\u{{7}} | 3",
                     ends.id()
@@ -377,10 +377,10 @@ mod tests {
         daemons.known()[0].started = "1".into();
         let ended = daemons.ended(&Local).unwrap();
         assert_eq!(ended.len(), 2, "{ended:?}");
-        assert!(told(&ended[..1], "").contains("it left no words (no a b.log in"));
+        assert!(describe_ended(&ended[..1], "").contains("it left no words (no a b.log in"));
 
         // one that has ended before the first check
-        let error = daemons.meet(&Local).unwrap_err().to_string();
+        let error = daemons.find_daemons(&Local).unwrap_err().to_string();
         assert!(
             error.contains("ended before anything was measured"),
             "{error}"

@@ -31,12 +31,12 @@ use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 pub use black_box::BlackBox;
-pub use daemons::Ended;
+pub use daemons::EndedDaemon;
 pub use freebsd::FreeBsd;
 pub use linux::Linux;
 pub use set::Configuration;
 pub use spread::Spread;
-pub use sweep::Swept;
+pub use sweep::SweptParameter;
 pub use vpp::Vpp;
 
 use crate::control::Control;
@@ -90,7 +90,7 @@ pub trait Dut: fmt::Debug + Send + Sync {
     /// The value could not be set, or the DUT's tables differ; the change is undone.
     fn set(
         &self,
-        swept: &Swept,
+        swept: &SweptParameter,
         version: IpVersion,
         value: u64,
         control: &Control,
@@ -155,7 +155,7 @@ pub trait Dut: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The DUT does not answer.
-    fn ports_amiss(&self) -> Result<Vec<String>, LabError>;
+    fn port_problems(&self) -> Result<Vec<String>, LabError>;
 
     /// Returns how often the links of its ports went up or down so far, by port and host, as far as
     /// this is counted.
@@ -179,7 +179,7 @@ pub trait Dut: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The DUT does not answer.
-    fn daemons_ended(&self) -> Result<Vec<Ended>, LabError> {
+    fn daemons_ended(&self) -> Result<Vec<EndedDaemon>, LabError> {
         Ok(Vec::new())
     }
 
@@ -188,7 +188,7 @@ pub trait Dut: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The new ones are not running either.
-    fn meet_daemons(&self) -> Result<(), LabError> {
+    fn find_new_daemons(&self) -> Result<(), LabError> {
         Ok(())
     }
 
@@ -228,7 +228,7 @@ pub trait Dut: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// It could not be undone; the teardown of the bed tries again.
-    fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError>;
+    fn undo_change(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError>;
 
     /// Undoes all changes in reverse order; returns which could not be undone, and why.
     fn undo(&self) -> Vec<String>;
@@ -261,7 +261,7 @@ pub struct PlannedReset {
     /// What is reset.
     pub reset: Reset,
     /// The command or script, in the syntax of its system.
-    how: String,
+    description: String,
 }
 
 /// Returns a script for `sh` that prints its start as the first moment.

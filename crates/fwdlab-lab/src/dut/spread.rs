@@ -14,7 +14,7 @@ const ENOUGH: u64 = 32;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spread {
     /// Frames received at its input.
-    pub came: u64,
+    pub arrived: u64,
     /// Frames that each tunnel has carried, by its port.
     pub carried: BTreeMap<String, u64>,
 }
@@ -24,24 +24,24 @@ impl Spread {
     /// none.
     pub fn unused(before: &[Option<Spread>], after: &[Option<Spread>]) -> Option<String> {
         let each = before.iter().zip(after);
-        let said = each.filter_map(|pair| match pair {
+        let output = each.filter_map(|pair| match pair {
             (Some(before), Some(after)) => after.unused_since(before),
             _ => None,
         });
-        let said: Vec<String> = said.collect();
-        (!said.is_empty()).then(|| said.join("; "))
+        let output: Vec<String> = output.collect();
+        (!output.is_empty()).then(|| output.join("; "))
     }
 
     fn unused_since(&self, before: &Spread) -> Option<String> {
-        let came = self.came.saturating_sub(before.came);
+        let returned = self.arrived.saturating_sub(before.arrived);
         let is_used = |(name, now): &(&String, &u64)| before.carried.get(*name) < Some(now);
         let (used, unused): (Vec<_>, Vec<_>) = self.carried.iter().partition(is_used);
-        if unused.is_empty() || came < ENOUGH * self.carried.len() as u64 {
+        if unused.is_empty() || returned < ENOUGH * self.carried.len() as u64 {
             return None;
         }
         let names: Vec<&str> = unused.iter().map(|(name, _)| name.as_str()).collect();
         Some(format!(
-            "of {came} frames that came in, {} of {} tunnels carried none ({}): {}",
+            "of {returned} frames that came in, {} of {} tunnels carried none ({}): {}",
             unused.len(),
             self.carried.len(),
             names.join(", "),
@@ -57,16 +57,22 @@ impl Spread {
 mod tests {
     use super::*;
 
-    fn spread(came: u64, carried: &[u64]) -> Vec<Option<Spread>> {
+    fn spread(returned: u64, carried: &[u64]) -> Vec<Option<Spread>> {
         let names = (0..).map(|n| format!("tun{n}"));
         let carried = names.zip(carried.iter().copied()).collect();
-        vec![None, Some(Spread { came, carried })]
+        vec![
+            None,
+            Some(Spread {
+                arrived: returned,
+                carried,
+            }),
+        ]
     }
 
     #[test]
-    fn a_tunnel_that_carried_nothing_is_told() {
+    fn a_tunnel_without_traffic_is_reported() {
         let before = spread(100, &[50, 7, 0]);
-        let of = |came, carried: &[u64]| Spread::unused(&before, &spread(came, carried));
+        let of = |returned, carried: &[u64]| Spread::unused(&before, &spread(returned, carried));
         assert_eq!(of(1100, &[51, 8, 1]), None);
         assert_eq!(
             of(1100, &[550, 7, 500]).unwrap(),

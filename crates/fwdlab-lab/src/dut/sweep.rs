@@ -1,7 +1,7 @@
 //! The parameter of a sweep: set on the DUT, verified there, and undone before the next value.
 //!
 //! Flows and frame sizes are set by the tester, so nothing is set for them here. Each kind of DUT
-//! sets values in its own file, for Linux `linux/tables.rs`. Start with [`Swept::of`] and
+//! sets values in its own file, for Linux `linux/tables.rs`. Start with [`SweptParameter::new`] and
 //! [`Setting::set`].
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -26,7 +26,7 @@ pub(super) const MOST_ROUTES: u64 = 2_000_000;
 
 /// What a sweep varies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Swept {
+pub enum SweptParameter {
     /// Flows or frame sizes: what the tester sends.
     Stream,
     /// CPUs of the DUT.
@@ -46,13 +46,13 @@ pub enum Swept {
     },
 }
 
-impl Swept {
+impl SweptParameter {
     /// Returns what a sweep varies, on a simulated DUT or on a bed with this number of CPUs for the
     /// DUT.
     ///
     /// # Errors
     /// The bed does not support it, or a value is out of range.
-    pub fn of(sweep: &Sweep, simulated: bool, dut_cpus: usize) -> Result<Swept, String> {
+    pub fn new(sweep: &Sweep, simulated: bool, dut_cpus: usize) -> Result<SweptParameter, String> {
         let (swept, least, most) = match (sweep.parameter.as_str(), &sweep.apply) {
             ("flows" | "size" | "rules" | "routes" | "cores", Some(_)) => {
                 return Err(format!(
@@ -60,14 +60,14 @@ impl Swept {
                     sweep.parameter
                 ));
             }
-            ("flows" | "size", None) => (Swept::Stream, 1, u64::MAX),
-            ("cores", None) if simulated => (Swept::Cores, 1, 1024),
-            ("cores", None) => (Swept::Cores, 1, dut_cpus as u64),
-            (_, _) if simulated => (Swept::Units, 0, u64::MAX),
-            ("rules", None) => (Swept::Rules, 0, MOST_RULES),
-            ("routes", None) => (Swept::Routes, 0, MOST_ROUTES),
+            ("flows" | "size", None) => (SweptParameter::Stream, 1, u64::MAX),
+            ("cores", None) if simulated => (SweptParameter::Cores, 1, 1024),
+            ("cores", None) => (SweptParameter::Cores, 1, dut_cpus as u64),
+            (_, _) if simulated => (SweptParameter::Units, 0, u64::MAX),
+            ("rules", None) => (SweptParameter::Rules, 0, MOST_RULES),
+            ("routes", None) => (SweptParameter::Routes, 0, MOST_ROUTES),
             (_, Some(apply)) => {
-                let command = Swept::Command {
+                let command = SweptParameter::Command {
                     apply: apply.clone(),
                     undo: sweep.undo.clone(),
                 };
@@ -85,7 +85,7 @@ impl Swept {
             .iter()
             .find(|value| !(least..=most).contains(value))
         {
-            Some(value) if swept == Swept::Cores && !simulated => Err(format!(
+            Some(value) if swept == SweptParameter::Cores && !simulated => Err(format!(
                 "{value} cores: the DUT has {dut_cpus} of the CPUs of this machine; give it more with dut-cpus in [bed]"
             )),
             Some(value) => Err(format!(
@@ -99,16 +99,18 @@ impl Swept {
     /// Describes what is done on the DUT; `None` if nothing is.
     pub fn words(&self) -> Option<String> {
         match self {
-            Swept::Stream | Swept::Units => None,
-            Swept::Cores => {
+            SweptParameter::Stream | SweptParameter::Units => None,
+            SweptParameter::Cores => {
                 Some("packet steering spreads flows over the first N of its CPUs".into())
             }
-            Swept::Rules => Some(
+            SweptParameter::Rules => Some(
                 "N nftables rules that match nothing, in a chain of their own at the forward hook"
                     .into(),
             ),
-            Swept::Routes => Some("N routes to networks that no frame is sent to".into()),
-            Swept::Command { apply, .. } => Some(format!("{apply}   with every value for {{}}")),
+            SweptParameter::Routes => Some("N routes to networks that no frame is sent to".into()),
+            SweptParameter::Command { apply, .. } => {
+                Some(format!("{apply}   with every value for {{}}"))
+            }
         }
     }
 }
@@ -116,7 +118,7 @@ impl Swept {
 /// A parameter of the DUT with its current value.
 pub(crate) struct Setting {
     parameter: String,
-    swept: Swept,
+    swept: SweptParameter,
     current: Option<u64>,
     /// How the DUT undoes it, if it can.
     change: Option<Change>,
@@ -124,7 +126,7 @@ pub(crate) struct Setting {
 
 impl Setting {
     /// Creates a parameter without a value.
-    pub fn new(parameter: &str, swept: Swept) -> Setting {
+    pub fn new(parameter: &str, swept: SweptParameter) -> Setting {
         Setting {
             parameter: parameter.to_owned(),
             swept,
@@ -183,7 +185,7 @@ impl Setting {
             is_stopped: &|| control.is_stopped(),
         };
         match self.change.take() {
-            Some(change) => dut.take_back(change, limit),
+            Some(change) => dut.undo_change(change, limit),
             None => Ok(()),
         }
     }
@@ -217,13 +219,16 @@ mod tests {
     #[test]
     fn what_can_be_swept() {
         let of = |parameter, values: &[u64], apply, simulated| {
-            Swept::of(&sweep(parameter, values, apply), simulated, 2)
+            SweptParameter::new(&sweep(parameter, values, apply), simulated, 2)
         };
-        assert_eq!(of("flows", &[1, 2], None, false), Ok(Swept::Stream));
-        assert_eq!(of("rules", &[0, 2], None, false), Ok(Swept::Rules));
-        assert_eq!(of("rules", &[0, 2], None, true), Ok(Swept::Units));
-        assert_eq!(of("states", &[0, 2], None, true), Ok(Swept::Units));
-        assert_eq!(of("cores", &[1, 2], None, false), Ok(Swept::Cores));
+        assert_eq!(
+            of("flows", &[1, 2], None, false),
+            Ok(SweptParameter::Stream)
+        );
+        assert_eq!(of("rules", &[0, 2], None, false), Ok(SweptParameter::Rules));
+        assert_eq!(of("rules", &[0, 2], None, true), Ok(SweptParameter::Units));
+        assert_eq!(of("states", &[0, 2], None, true), Ok(SweptParameter::Units));
+        assert_eq!(of("cores", &[1, 2], None, false), Ok(SweptParameter::Cores));
         for (parameter, values, apply, words) in [
             ("states", &[0, 2][..], None, "unknown parameter `states`"),
             ("rules", &[0, 2], Some("x {}"), "another name"),

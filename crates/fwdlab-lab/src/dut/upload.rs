@@ -16,14 +16,14 @@ const LARGEST: usize = 4 << 20;
 
 /// Commands before and after writing; empty on most systems.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Around {
+pub(super) struct WriteCommands {
     pub before: &'static str,
     pub after: &'static str,
 }
 
 /// What was at a path before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Was {
+enum PreviousFile {
     Nothing,
     File {
         content: Vec<u8>,
@@ -36,11 +36,11 @@ enum Was {
 /// Files to upload, and what they replace.
 #[derive(Debug)]
 pub(super) struct Uploads<'a> {
-    files: Vec<(&'a Upload, Was)>,
+    files: Vec<(&'a Upload, PreviousFile)>,
     /// Directories that do not exist yet, inner ones last.
     new_folders: Vec<String>,
     folder: &'a Folder,
-    around: Around,
+    around: WriteCommands,
 }
 
 impl<'a> Uploads<'a> {
@@ -51,7 +51,7 @@ impl<'a> Uploads<'a> {
     pub fn look(
         host: &Arc<dyn Host>,
         folder: &'a Folder,
-        around: Around,
+        around: WriteCommands,
     ) -> Result<Uploads<'a>, LabError> {
         let mut uploads = Uploads {
             files: Vec::new(),
@@ -81,19 +81,21 @@ impl<'a> Uploads<'a> {
                 quoted(parent)
             );
         }
-        let what = format!("inspect the files that {} replaces", folder.path.display());
-        let command = Command::new("sh", &["-s"]).with_input(script).called(&what);
-        let said = host.run(&command, Limit::OURS)?;
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        let strange = || crate::host::not_understood(host.as_ref(), &what, &said);
-        let lines: Vec<&str> = said.lines().collect();
+        let action = format!("inspect the files that {} replaces", folder.path.display());
+        let command = Command::new("sh", &["-s"])
+            .with_input(script)
+            .called(&action);
+        let output = host.run(&command, Limit::OURS)?;
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        let strange = || crate::host::not_understood(host.as_ref(), &action, &output);
+        let lines: Vec<&str> = output.lines().collect();
         if lines.len() != folder.files.len() + folders.len() {
             return Err(strange());
         }
         for (file, line) in folder.files.iter().zip(&lines) {
             let was = match line.split_once(' ').unwrap_or((line, "")) {
-                ("nothing", "") => Was::Nothing,
-                ("link", to) if !to.is_empty() => Was::Link(to.to_owned()),
+                ("nothing", "") => PreviousFile::Nothing,
+                ("link", to) if !to.is_empty() => PreviousFile::Link(to.to_owned()),
                 ("file", of) => {
                     let is_number =
                         |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
@@ -112,7 +114,7 @@ impl<'a> Uploads<'a> {
                             content.len()
                         )));
                     }
-                    Was::File {
+                    PreviousFile::File {
                         content,
                         mode: mode.to_owned(),
                         owner: owner.to_owned(),
@@ -140,14 +142,16 @@ impl<'a> Uploads<'a> {
     }
 
     /// Returns the command that restores what was there, and then runs these reload commands.
-    pub fn way_back(&self, reload: &[String]) -> Command {
+    pub fn restore_command(&self, reload: &[String]) -> Command {
         let mut script = format!("set -e\n{}{BACK}", self.around.before);
         for (file, was) in &self.files {
             let path = quoted(&file.theirs);
             let _ = match was {
-                Was::Nothing => writeln!(script, "rm -f {path}"),
-                Was::Link(to) => writeln!(script, "rm -f {path}; ln -s {} {path}", quoted(to)),
-                Was::File {
+                PreviousFile::Nothing => writeln!(script, "rm -f {path}"),
+                PreviousFile::Link(to) => {
+                    writeln!(script, "rm -f {path}; ln -s {} {path}", quoted(to))
+                }
+                PreviousFile::File {
                     content,
                     mode,
                     owner,
@@ -166,11 +170,13 @@ impl<'a> Uploads<'a> {
         for command in reload {
             let _ = writeln!(script, "{command}");
         }
-        let what = format!(
+        let action = format!(
             "restore the files that {} replaced",
             self.folder.path.display()
         );
-        Command::new("sh", &["-s"]).with_input(script).called(what)
+        Command::new("sh", &["-s"])
+            .with_input(script)
+            .called(action)
     }
 
     /// Uploads the files. A file that existed keeps its mode and owner.
@@ -185,7 +191,7 @@ pub(super) fn upload(
     host: &Arc<dyn Host>,
     folder: &Folder,
     files: &[&Upload],
-    around: Around,
+    around: WriteCommands,
 ) -> Result<(), LabError> {
     if files.is_empty() {
         return Ok(());
@@ -204,8 +210,10 @@ pub(super) fn upload(
         );
     }
     script += around.after;
-    let what = format!("upload the files of {}", folder.path.display());
-    let command = Command::new("sh", &["-s"]).with_input(script).called(what);
+    let action = format!("upload the files of {}", folder.path.display());
+    let command = Command::new("sh", &["-s"])
+        .with_input(script)
+        .called(action);
     host.run(&command, Limit::OURS)?;
     Ok(())
 }
@@ -295,7 +303,7 @@ mod tests {
 
     /// On files of this machine, in a directory that represents the DUT's root, with a real shell.
     #[test]
-    fn files_are_as_they_were() {
+    fn uploaded_files_are_restored() {
         let (there, set) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let root = there.path();
         fs::create_dir_all(root.join("etc")).unwrap();
@@ -331,9 +339,9 @@ mod tests {
             apply: None,
         };
         let host: Arc<dyn Host> = Arc::new(Local);
-        let uploads = Uploads::look(&host, &folder, Around::default()).unwrap();
+        let uploads = Uploads::look(&host, &folder, WriteCommands::default()).unwrap();
         let mark = format!("touch '{}/reloaded'", root.display());
-        let back = uploads.way_back(&[mark]);
+        let undo = uploads.restore_command(&[mark]);
         for times in [1, 2] {
             uploads.carry_out(&host).unwrap();
             for name in names {
@@ -354,13 +362,13 @@ mod tests {
                     .is_symlink()
             );
             for _ in 0..times {
-                host.run(&back, Limit::OURS).unwrap();
+                host.run(&undo, Limit::OURS).unwrap();
             }
             fs::remove_file(root.join("reloaded")).unwrap();
             assert_eq!(state(root), before);
         }
         // a second time does no harm
-        host.run(&back, Limit::OURS).unwrap();
+        host.run(&undo, Limit::OURS).unwrap();
         fs::remove_file(root.join("reloaded")).unwrap();
         assert_eq!(state(root), before);
 
@@ -368,7 +376,7 @@ mod tests {
         fs::create_dir_all(root.join("etc/d")).unwrap();
         let mut wrong = folder.clone();
         wrong.files[0].theirs = format!("{}/etc/d", root.display());
-        let error = Uploads::look(&host, &wrong, Around::default()).unwrap_err();
+        let error = Uploads::look(&host, &wrong, WriteCommands::default()).unwrap_err();
         assert!(
             error.to_string().contains("is not a regular file"),
             "{error}"

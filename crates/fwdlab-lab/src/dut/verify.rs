@@ -30,12 +30,12 @@ pub(super) fn look(
     } = verify;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let at = stdout.rfind("fwdlab: ").unwrap_or(stdout.len());
-    let (said, ended) = stdout.split_at(at);
+    let (printed, ended) = stdout.split_at(at);
     let Some(ended) = ended.strip_prefix("fwdlab: ") else {
         return Err(not_understood(host, command, &output.text()));
     };
-    let said = format!("{said}{}", String::from_utf8_lossy(&output.stderr));
-    let shown: String = said.trim().chars().take(200).collect();
+    let printed = format!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+    let shown: String = printed.trim().chars().take(200).collect();
     if ended.trim() != exit.to_string() {
         let ended = ended.trim();
         return Ok(Err(format!(
@@ -44,7 +44,7 @@ pub(super) fn look(
     }
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     Ok(match expect {
-        Some(text) if !words(&said).contains(&words(text)) => Err(format!(
+        Some(text) if !words(&printed).contains(&words(text)) => Err(format!(
             "`{command}` should say `{text}`, and says: {shown}"
         )),
         _ => Ok(()),

@@ -73,9 +73,9 @@ impl Confinement {
     /// # Errors
     /// A message if the kernel does not allow it.
     pub fn begin(namespace: &str, mark: &str) -> Result<Confinement, String> {
-        let impossible = |why: String| {
+        let impossible = |reason: String| {
             format!(
-                "cannot isolate a configuration of the DUT from the host: {why}. --set-unconfined applies it without isolation"
+                "cannot isolate a configuration of the DUT from the host: {reason}. --set-unconfined applies it without isolation"
             )
         };
         let network = super::netns::file(namespace)
@@ -114,11 +114,11 @@ impl Confinement {
             }
         }
         drop(confinement);
-        let mut why = String::new();
+        let mut reason = String::new();
         if let Some(mut errors) = errors {
-            let _ = errors.read_to_string(&mut why);
+            let _ = errors.read_to_string(&mut reason);
         }
-        Err(impossible(why.trim().to_owned()))
+        Err(impossible(reason.trim().to_owned()))
     }
 
     /// Returns the words that precede a command to run it inside: `nsenter` and its options.

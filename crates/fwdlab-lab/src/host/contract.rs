@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::scratch::Namespace;
 use super::ssh::tests::{Server, program};
-use super::{Command, Failure, Heard, Host, Limit, Local, Netns, Process, Remote};
+use super::{Command, Failure, Host, Limit, Local, Netns, Process, ProcessEvent, Remote};
 use crate::agent::serve::serve;
-use crate::host::wire::connection::{Connection, Epitaph};
+use crate::host::wire::connection::{Connection, EndReason};
 
 /// Time limit for something that should take a moment.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,15 +37,15 @@ fn commands(host: &dyn Host) {
         "!\u{7}\t#;&|",
     ];
     let printf = [&["%s|"], &odd[..]].concat();
-    let said = host.ask("printf", &printf).unwrap();
-    assert_eq!(said, format!("{}|", odd.join("|")));
+    let printed = host.query("printf", &printf).unwrap();
+    assert_eq!(printed, format!("{}|", odd.join("|")));
 
     let input = "y\n".repeat(150_000);
     let both = Command::shell("cat; printf said >&2").with_input(input.clone());
     let output = host.run(&both, Limit::OURS).unwrap();
     assert_eq!(output.stdout, input.as_bytes());
     assert_eq!(output.stderr, b"said");
-    let nothing = host.ask("cat", &[]).unwrap();
+    let nothing = host.query("cat", &[]).unwrap();
     assert_eq!(nothing, "", "there is nothing to read");
     host.feed("true", &[], "that nobody reads").unwrap();
 
@@ -61,8 +61,8 @@ fn commands(host: &dyn Host) {
     let missing = failure(&Command::new("fwdlab-no-such-program", &["x"]));
     let program = "fwdlab-no-such-program".to_owned();
     assert_eq!(missing, Failure::Missing { program });
-    let daemon = host.ask("sh", &["-c", "sleep 20 & echo $!"]).unwrap();
-    host.ask("kill", &[daemon.trim()]).unwrap();
+    let daemon = host.query("sh", &["-c", "sleep 20 & echo $!"]).unwrap();
+    host.query("kill", &[daemon.trim()]).unwrap();
 }
 
 fn files(host: &dyn Host) {
@@ -100,8 +100,9 @@ fn files(host: &dyn Host) {
         written[1].as_ref().unwrap_err(),
         read[1].as_ref().unwrap_err(),
     ] {
-        let is_missing = |why: &str| why.contains("No such file") || why.contains("nonexistent");
-        let is = matches!(&error.failure, Failure::File(why) if is_missing(why));
+        let is_missing =
+            |reason: &str| reason.contains("No such file") || reason.contains("nonexistent");
+        let is = matches!(&error.failure, Failure::File(reason) if is_missing(reason));
         assert!(is, "{error:?}");
         assert!(error.to_string().contains(" /no/such/file"), "{error}");
     }
@@ -110,37 +111,37 @@ fn files(host: &dyn Host) {
     std::fs::write(&program, "#!/bin/sh\necho \"$@\"\n").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let there = host.put(&program).unwrap();
-    assert_eq!(host.ask(&there, &["a", "b"]).unwrap(), "a b\n");
+    assert_eq!(host.query(&there, &["a", "b"]).unwrap(), "a b\n");
     let there = host.put(folder.path()).unwrap();
-    let there = host.ask(&format!("{there}/pro gram"), &["c"]).unwrap();
+    let there = host.query(&format!("{there}/pro gram"), &["c"]).unwrap();
     assert_eq!(there, "c\n");
 }
 
 fn followed(host: &dyn Host) {
     let text = Command::shell("cat; echo two >&2; printf three; exit 4").with_input("one\n");
-    let mut going = host.start(&text).unwrap();
-    let mut heard = Vec::new();
+    let mut process = host.start(&text).unwrap();
+    let mut received = Vec::new();
     let status = loop {
-        match going.next(PATIENCE).unwrap() {
-            Heard::Line(line) => heard.push(line),
-            Heard::Silence => panic!("{heard:?}"),
-            Heard::End(status) => break status,
+        match process.next(PATIENCE).unwrap() {
+            ProcessEvent::Line(line) => received.push(line),
+            ProcessEvent::Silence => panic!("{received:?}"),
+            ProcessEvent::End(status) => break status,
         }
     };
-    heard.sort();
-    assert_eq!(heard, ["one", "three", "two"]);
+    received.sort();
+    assert_eq!(received, ["one", "three", "two"]);
     assert_eq!(status, "exit status: 4");
 
-    let mut going = host
+    let mut process = host
         .start(&Command::shell("sleep 60 & echo $!; sleep 60"))
         .unwrap();
-    let child = line(&mut going);
-    assert_eq!(going.next(Duration::ZERO).unwrap(), Heard::Silence);
-    drop(going);
+    let child = line(&mut process);
+    assert_eq!(process.next(Duration::ZERO).unwrap(), ProcessEvent::Silence);
+    drop(process);
     // it was killed; it takes a moment until it is gone
-    let began = Instant::now();
+    let started = Instant::now();
     while !is_gone(host, &child) {
-        assert!(began.elapsed() < PATIENCE, "it still runs");
+        assert!(started.elapsed() < PATIENCE, "it still runs");
     }
 }
 
@@ -152,7 +153,7 @@ fn limited(host: &dyn Host) {
     let sleep = Command::shell("exec sleep 60");
     let stopped = host.run(&sleep, limit(20_000, &|| true)).unwrap_err();
     assert_eq!(stopped.failure, Failure::Stopped);
-    if host.ask("true", &[]).is_err() {
+    if host.query("true", &[]).is_err() {
         return;
     }
     let slow = host.run(&sleep, limit(1000, &|| false)).unwrap_err();
@@ -165,7 +166,7 @@ fn limited(host: &dyn Host) {
 
 fn line(of: &mut Box<dyn Process>) -> String {
     match of.next(PATIENCE).unwrap() {
-        Heard::Line(line) => line,
+        ProcessEvent::Line(line) => line,
         other => panic!("{other:?}"),
     }
 }
@@ -173,7 +174,7 @@ fn line(of: &mut Box<dyn Process>) -> String {
 /// Returns true if a process is gone or a zombie: a killed process exists until it is reaped.
 fn is_gone(host: &dyn Host, process: &str) -> bool {
     let state = format!("sed 's/.*) //' /proc/{process}/stat 2>/dev/null || true");
-    let state = host.ask("sh", &["-c", &state]).unwrap();
+    let state = host.query("sh", &["-c", &state]).unwrap();
     state.is_empty() || state.starts_with('Z')
 }
 
@@ -195,7 +196,7 @@ fn a_namespace_keeps_the_contract() {
 #[derive(Debug)]
 struct Unknown;
 
-impl Epitaph for Unknown {
+impl EndReason for Unknown {
     fn words(&self) -> String {
         "nobody knows why".into()
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Process};
+use super::{Address, Command, Failure, Host, HostError, Limit, Output, Process, ProcessEvent};
 use crate::sys::{die_with_parent, kill_group};
 
 /// How often to check a command that keeps its output open, or was asked to end.
@@ -44,7 +44,11 @@ impl Host for Local {
     }
 
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError> {
-        Ok(Box::new(Going::start(self.name(), command, command)?))
+        Ok(Box::new(LocalProcess::start(
+            self.name(),
+            command,
+            command,
+        )?))
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
@@ -66,8 +70,13 @@ impl Host for Local {
 
 /// Returns the path of a local file for a host that sees all files of this machine.
 pub(super) fn in_its_place(host: &str, ours: &Path) -> Result<String, HostError> {
-    let failed =
-        |why: String| HostError::new(host, format!("find {}", ours.display()), Failure::File(why));
+    let failed = |reason: String| {
+        HostError::new(
+            host,
+            format!("find {}", ours.display()),
+            Failure::File(reason),
+        )
+    };
     let whole = std::fs::canonicalize(ours).map_err(|e| failed(e.to_string()))?;
     let text = whole.into_os_string().into_string();
     text.map_err(|_| failed("its name is not UTF-8".into()))
@@ -83,14 +92,14 @@ pub(super) fn run_as(
     let error = |failure| HostError::new(host, command, failure);
     let mut child = spawn(here).map_err(&error)?;
     feed(&mut child, command.input.as_deref().map(str::as_bytes));
-    let mut output = Captured::of(&mut child);
-    let began = Instant::now();
+    let mut output = Captured::take_from(&mut child);
+    let started = Instant::now();
     let (mut timed_out, mut stopped) = (false, false);
     let status = loop {
-        if let Some(status) = child.try_wait().map_err(|e| error(of_io(&e)))? {
+        if let Some(status) = child.try_wait().map_err(|e| error(from_io_error(&e)))? {
             break status;
         }
-        timed_out = timed_out || began.elapsed() > limit.time;
+        timed_out = timed_out || started.elapsed() > limit.time;
         stopped = stopped || (limit.is_stopped)();
         if timed_out || stopped {
             kill_group(child.id());
@@ -104,16 +113,16 @@ pub(super) fn run_as(
     if status.success() {
         return Ok(output);
     }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(error(match (timed_out, missing(&said)) {
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(error(match (timed_out, missing(&printed)) {
         (true, _) => Failure::TimedOut {
             after: limit.time,
-            said,
+            said: printed,
         },
         (false, Some(program)) => Failure::Missing { program },
         (false, None) => Failure::Exit {
             status: status.to_string(),
-            said,
+            said: printed,
         },
     }))
 }
@@ -122,8 +131,8 @@ pub(super) fn run_as(
 /// `exec of "nft" failed: No such file or directory` is printed by `ip netns exec`,
 /// `nsenter: failed to execute nft: No such ...` by nsenter, and `sh: 1: exec: nft: not found` by a
 /// shell.
-fn missing(said: &str) -> Option<String> {
-    let line = said.lines().last()?;
+fn missing(output: &str) -> Option<String> {
+    let line = output.lines().last()?;
     if let Some(before) = line.strip_suffix(": not found") {
         return Some(before.rsplit_once(": exec: ")?.1.to_owned());
     }
@@ -154,11 +163,11 @@ pub(super) fn spawn(command: &Command) -> Result<Child, Failure> {
         std::io::ErrorKind::NotFound => Failure::Missing {
             program: program.to_owned(),
         },
-        _ => of_io(&e),
+        _ => from_io_error(&e),
     })
 }
 
-fn of_io(error: &std::io::Error) -> Failure {
+fn from_io_error(error: &std::io::Error) -> Failure {
     Failure::Refused(error.to_string())
 }
 
@@ -180,7 +189,7 @@ struct Pipe {
 }
 
 impl Pipe {
-    fn of(from: Option<impl Into<OwnedFd>>) -> Pipe {
+    fn new(from: Option<impl Into<OwnedFd>>) -> Pipe {
         let from: Option<OwnedFd> = from.map(Into::into);
         if let Some(from) = &from {
             // a smaller pipe works, too
@@ -231,10 +240,10 @@ pub(super) struct Captured {
 
 impl Captured {
     /// Captures the output of a child that was just started.
-    pub fn of(child: &mut Child) -> Captured {
+    pub fn take_from(child: &mut Child) -> Captured {
         Captured {
-            stdout: Pipe::of(child.stdout.take()),
-            stderr: Pipe::of(child.stderr.take()),
+            stdout: Pipe::new(child.stdout.take()),
+            stderr: Pipe::new(child.stderr.take()),
             was_closed: false,
         }
     }
@@ -269,8 +278,8 @@ impl Captured {
     /// Returns the complete output after the child has ended.
     pub fn collect(mut self) -> Output {
         self.read();
-        let began = Instant::now();
-        while self.is_open() && began.elapsed() < AFTER_ITS_END {
+        let started = Instant::now();
+        while self.is_open() && started.elapsed() < AFTER_ITS_END {
             self.wait(LOOK);
         }
         Output {
@@ -286,20 +295,20 @@ impl Captured {
 
 /// A command of this machine that keeps running.
 #[derive(Debug)]
-pub(super) struct Going {
+pub(super) struct LocalProcess {
     child: Child,
     output: Captured,
     lines: VecDeque<String>,
     status: Option<ExitStatus>,
 }
 
-impl Going {
+impl LocalProcess {
     /// Starts a command of a host with a command of this machine.
-    pub fn start(host: &str, command: &Command, here: &Command) -> Result<Going, HostError> {
+    pub fn start(host: &str, command: &Command, here: &Command) -> Result<LocalProcess, HostError> {
         let mut child = spawn(here).map_err(|failure| HostError::new(host, command, failure))?;
         feed(&mut child, here.input.as_deref().map(str::as_bytes));
-        let output = Captured::of(&mut child);
-        Ok(Going {
+        let output = Captured::take_from(&mut child);
+        Ok(LocalProcess {
             child,
             output,
             lines: VecDeque::new(),
@@ -315,8 +324,8 @@ impl Going {
     }
 }
 
-impl Process for Going {
-    fn next(&mut self, patience: Duration) -> Result<Heard, HostError> {
+impl Process for LocalProcess {
+    fn next(&mut self, patience: Duration) -> Result<ProcessEvent, HostError> {
         let until = Instant::now() + patience;
         loop {
             let ended = self.has_ended();
@@ -324,19 +333,19 @@ impl Process for Going {
             self.lines.extend(self.output.stdout.lines(ended));
             self.lines.extend(self.output.stderr.lines(ended));
             if let Some(line) = self.lines.pop_front() {
-                return Ok(Heard::Line(line));
+                return Ok(ProcessEvent::Line(line));
             }
             let left = until.saturating_duration_since(Instant::now());
             match self.status {
-                Some(status) => return Ok(Heard::End(status.to_string())),
-                None if left.is_zero() => return Ok(Heard::Silence),
+                Some(status) => return Ok(ProcessEvent::End(status.to_string())),
+                None if left.is_zero() => return Ok(ProcessEvent::Silence),
                 None => self.output.wait(left.min(10 * LOOK)),
             }
         }
     }
 }
 
-impl Drop for Going {
+impl Drop for LocalProcess {
     fn drop(&mut self) {
         if !self.has_ended() {
             kill_group(self.child.id());
@@ -358,14 +367,14 @@ mod tests {
 
     #[test]
     fn output_errors_and_time() {
-        assert_eq!(Local.ask("echo", &["a", "b"]).unwrap(), "a b\n");
-        let said = |command: &Command| Local.run(command, Limit::OURS).unwrap_err().to_string();
-        let error = said(&Command::shell("echo no such thing >&2; exit 3"));
+        assert_eq!(Local.query("echo", &["a", "b"]).unwrap(), "a b\n");
+        let output = |command: &Command| Local.run(command, Limit::OURS).unwrap_err().to_string();
+        let error = output(&Command::shell("echo no such thing >&2; exit 3"));
         assert_eq!(
             error,
             "`echo no such thing >&2; exit 3` failed on this machine (exit status: 3): no such thing"
         );
-        let error = said(&Command::new("fwdlab-no-such-program", &["x"]));
+        let error = output(&Command::new("fwdlab-no-such-program", &["x"]));
         assert!(
             error.contains("no program `fwdlab-no-such-program`"),
             "{error}"
@@ -385,57 +394,60 @@ mod tests {
 
     /// Its earlier output is not lost.
     #[test]
-    fn a_daemon_that_is_left_behind_keeps_nobody() {
+    fn a_daemon_left_behind_does_not_block_the_command() {
         let daemon = Command::shell("echo started; sleep 2 & echo $!");
-        let began = Instant::now();
+        let started = Instant::now();
         let output = Local.run(&daemon, Limit::OURS).unwrap();
-        assert!(began.elapsed() < Duration::from_millis(1500));
+        assert!(started.elapsed() < Duration::from_millis(1500));
         let text = output.text();
         assert!(text.starts_with("started\n"), "{text}");
         let daemon = text.lines().nth(1).unwrap();
-        Local.ask("kill", &[daemon]).unwrap();
+        Local.query("kill", &[daemon]).unwrap();
     }
 
     #[test]
-    fn what_goes_on_is_heard_line_by_line_and_ends_when_nobody_listens() {
+    fn output_is_streamed_by_line_and_stops_without_a_listener() {
         let count = Command::shell("echo one; echo two >&2; exit 4");
-        let mut going = Local.start(&count).unwrap();
-        let mut heard: Vec<String> = Vec::new();
+        let mut process = Local.start(&count).unwrap();
+        let mut received: Vec<String> = Vec::new();
         let status = loop {
-            match going.next(Duration::from_secs(10)).unwrap() {
-                Heard::Line(line) => heard.push(line),
-                Heard::Silence => panic!("{heard:?}"),
-                Heard::End(status) => break status,
+            match process.next(Duration::from_secs(10)).unwrap() {
+                ProcessEvent::Line(line) => received.push(line),
+                ProcessEvent::Silence => panic!("{received:?}"),
+                ProcessEvent::End(status) => break status,
             }
         };
-        heard.sort();
-        assert_eq!(heard, ["one", "two"]);
+        received.sort();
+        assert_eq!(received, ["one", "two"]);
         assert_eq!(status, "exit status: 4");
         // a late reader loses nothing
         let much = Command::shell("seq 10000; printf 'and so on'");
-        let mut going = Going::start("here", &much, &much).unwrap();
-        while !going.has_ended() {
+        let mut process = LocalProcess::start("here", &much, &much).unwrap();
+        while !process.has_ended() {
             std::thread::sleep(LOOK);
         }
         let count = (1..=10_000).map(|n: u32| n.to_string());
         for line in count.chain(["and so on".to_owned()]) {
-            assert_eq!(going.next(Duration::ZERO).unwrap(), Heard::Line(line));
+            assert_eq!(
+                process.next(Duration::ZERO).unwrap(),
+                ProcessEvent::Line(line)
+            );
         }
-        let end = going.next(Duration::ZERO).unwrap();
-        assert_eq!(end, Heard::End("exit status: 0".to_owned()));
+        let end = process.next(Duration::ZERO).unwrap();
+        assert_eq!(end, ProcessEvent::End("exit status: 0".to_owned()));
 
-        let mut going = Local.start(&Command::shell("echo $$; sleep 60")).unwrap();
-        let Heard::Line(pid) = going.next(Duration::from_secs(10)).unwrap() else {
+        let mut process = Local.start(&Command::shell("echo $$; sleep 60")).unwrap();
+        let ProcessEvent::Line(pid) = process.next(Duration::from_secs(10)).unwrap() else {
             panic!("it says who it is");
         };
-        assert_eq!(going.next(Duration::ZERO).unwrap(), Heard::Silence);
-        drop(going);
+        assert_eq!(process.next(Duration::ZERO).unwrap(), ProcessEvent::Silence);
+        drop(process);
         assert!(!Path::new(&format!("/proc/{pid}")).exists());
     }
 
     #[test]
-    fn programs_that_are_not_there_are_known_by_what_is_said() {
-        let of = |said: &str| missing(said);
+    fn missing_programs_are_recognised_by_the_error_message() {
+        let of = |output: &str| missing(output);
         assert_eq!(
             of("exec of \"nft\" failed: No such file or directory\n").as_deref(),
             Some("nft")

@@ -109,7 +109,7 @@ pub trait Host: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As for [`Host::run`].
-    fn ask(&self, program: &str, arguments: &[&str]) -> Result<String, HostError> {
+    fn query(&self, program: &str, arguments: &[&str]) -> Result<String, HostError> {
         let output = self.run(&Command::new(program, arguments), Limit::OURS)?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -152,12 +152,12 @@ pub trait Process: fmt::Debug + Send {
     ///
     /// # Errors
     /// The host was lost.
-    fn next(&mut self, patience: Duration) -> Result<Heard, HostError>;
+    fn next(&mut self, patience: Duration) -> Result<ProcessEvent, HostError>;
 }
 
 /// What a running command did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum ProcessEvent {
     /// Printed a line, without its newline.
     Line(String),
     /// Printed nothing in this time.
@@ -275,9 +275,9 @@ impl Output {
 
 /// Removes the name of the shell and the line from a message like
 /// `sh: 1: cannot open /x: No such file`.
-pub(crate) fn without_program(said: &str) -> String {
-    let said = said.trim();
-    let mut rest = said;
+pub(crate) fn without_program(output: &str) -> String {
+    let output = output.trim();
+    let mut rest = output;
     for part in ["sh: ", "cat: ", "/bin/sh: "] {
         rest = rest.strip_prefix(part).unwrap_or(rest);
     }
@@ -289,23 +289,23 @@ pub(crate) fn without_program(said: &str) -> String {
 }
 
 /// Turns the failure of a command that reads or writes a file for us into one of that file.
-pub(crate) fn of_file(error: HostError) -> HostError {
+pub(crate) fn as_file_error(error: HostError) -> HostError {
     match error.failure {
-        Failure::Exit { said, .. } => {
-            let why = Failure::File(without_program(&said));
-            HostError::new(&error.host, error.what, why)
+        Failure::Exit { said: output, .. } => {
+            let reason = Failure::File(without_program(&output));
+            HostError::new(&error.host, error.what, reason)
         }
         _ => error,
     }
 }
 
 /// Returns the error for an answer of a host that has an unexpected format.
-pub(crate) fn not_understood(host: &dyn Host, what: &str, said: &str) -> LabError {
-    let said: String = said.chars().take(80).collect();
+pub(crate) fn not_understood(host: &dyn Host, action: &str, output: &str) -> LabError {
+    let output: String = output.chars().take(80).collect();
     LabError::Preflight(format!(
-        "`{what}` on {} gives \"{}\", which is not what it should look like. Try it there by hand",
+        "`{action}` on {} gives \"{}\", which is not what it should look like. Try it there by hand",
         host.name(),
-        said.escape_debug()
+        output.escape_debug()
     ))
 }
 
@@ -328,8 +328,8 @@ mod tests {
             "--x=1,2:/y",
         ] {
             let line = format!("printf %s {}", quoted(word));
-            let said = Local.run(&Command::shell(&line), Limit::OURS).unwrap();
-            assert_eq!(String::from_utf8_lossy(&said.stdout), word);
+            let output = Local.run(&Command::shell(&line), Limit::OURS).unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), word);
         }
         let command = Command::new("ip", &["route", "show", "to", "a b"]);
         assert_eq!(command.to_string(), "ip route show to 'a b'");

@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use super::confinement::Confinement;
-use super::local::{Going, Local, in_its_place, run_as};
-use super::{Address, Command, Failure, Files, Host, HostError, Limit, Output, Process, of_file};
+use super::local::{Local, LocalProcess, in_its_place, run_as};
+use super::{
+    Address, Command, Failure, Files, Host, HostError, Limit, Output, Process, as_file_error,
+};
 use crate::error::LabError;
 use crate::host::registry;
 
@@ -34,12 +36,12 @@ const OF_THE_NETWORK: &[&str] = &["/proc/sys/net/", "/proc/thread-self/net/"];
 #[derive(Debug)]
 pub struct Netns {
     namespace: String,
-    apart: Apart,
+    apart: Isolation,
 }
 
 /// How its commands are isolated from the machine.
 #[derive(Debug)]
-enum Apart {
+enum Isolation {
     Bare,
     /// Not at all, in a machine that is ours.
     Ours,
@@ -61,7 +63,7 @@ impl Netns {
     pub fn bare(namespace: &str) -> Netns {
         Netns {
             namespace: namespace.to_owned(),
-            apart: Apart::Bare,
+            apart: Isolation::Bare,
         }
     }
 
@@ -69,7 +71,7 @@ impl Netns {
     pub(crate) fn ours(namespace: &str) -> Netns {
         Netns {
             namespace: namespace.to_owned(),
-            apart: Apart::Ours,
+            apart: Isolation::Ours,
         }
     }
 
@@ -79,14 +81,14 @@ impl Netns {
         Netns {
             namespace: namespace.to_owned(),
             apart: match is_unconfined {
-                true => Apart::Unconfined { lab },
-                false => Apart::Confined(Mutex::new(Confined { lab, place: None })),
+                true => Isolation::Unconfined { lab },
+                false => Isolation::Confined(Mutex::new(Confined { lab, place: None })),
             },
         }
     }
 
     /// Returns the local command that runs a command there, and the notes of the place, once.
-    fn here(&self, command: &Command) -> Result<(Command, String), HostError> {
+    fn local_command(&self, command: &Command) -> Result<(Command, String), HostError> {
         let words = command.words.iter().cloned();
         let around = |before: Vec<String>| Command {
             words: before.into_iter().chain(words).collect(),
@@ -96,14 +98,14 @@ impl Netns {
         Ok(match &self.apart {
             // `ip -n` enters the namespace by itself, without new mounts, which takes less than
             // half the time
-            Apart::Bare | Apart::Ours if command.program() == "ip" => {
+            Isolation::Bare | Isolation::Ours if command.program() == "ip" => {
                 let mut here = command.clone();
                 here.words
                     .splice(1..1, ["-n".into(), self.namespace.clone()]);
                 (here, String::new())
             }
-            Apart::Bare => (around(exec().to_vec()), String::new()),
-            Apart::Ours => {
+            Isolation::Bare => (around(exec().to_vec()), String::new()),
+            Isolation::Ours => {
                 let enter = format!("--net=/run/netns/{}", self.namespace);
                 let unshare = ["unshare", "--mount", "--propagation", "unchanged"];
                 let shell = ["sh", "-c", SEE, "sh"];
@@ -111,18 +113,18 @@ impl Netns {
                 before.extend(unshare.into_iter().chain(shell).map(str::to_owned));
                 (around(before), String::new())
             }
-            Apart::Unconfined { lab } => {
+            Isolation::Unconfined { lab } => {
                 let text = format!("{}{PROTECT}exec \"$@\"", registry::marking(lab));
                 let shell = ["sh".into(), "-c".into(), text, "sh".into()];
                 (around([&exec()[..], &shell].concat()), String::new())
             }
-            Apart::Confined(confined) => {
+            Isolation::Confined(confined) => {
                 let mut confined = confined.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut notes = String::new();
                 if confined.place.is_none() {
                     let mark = registry::mark(&confined.lab);
-                    let place = Confinement::begin(&self.namespace, &mark).map_err(|why| {
-                        HostError::new(&self.namespace, command, Failure::Refused(why))
+                    let place = Confinement::begin(&self.namespace, &mark).map_err(|reason| {
+                        HostError::new(&self.namespace, command, Failure::Refused(reason))
                     })?;
                     notes.clone_from(&place.notes);
                     confined.place = Some(place);
@@ -140,17 +142,18 @@ impl Netns {
 
     /// Returns true if the content of a file depends only on the network namespace of the thread,
     /// and not on mounts of a place.
-    fn is_of_the_network(path: &str) -> bool {
+    fn is_per_namespace(path: &str) -> bool {
         OF_THE_NETWORK.iter().any(|of| path.starts_with(of))
     }
 
     /// Reads or writes a network file on a thread in the namespace.
     fn within(
         &self,
-        what: String,
+        action: String,
         work: impl FnOnce() -> std::io::Result<Vec<u8>> + Send,
     ) -> Result<Vec<u8>, HostError> {
-        let error = |why: String| HostError::new(&self.namespace, &what, Failure::File(why));
+        let error =
+            |reason: String| HostError::new(&self.namespace, &action, Failure::File(reason));
         let worked = within(&self.namespace, || Ok(work())).map_err(|e| error(e.to_string()))?;
         worked.map_err(|e| error(e.to_string()))
     }
@@ -166,43 +169,43 @@ impl Host for Netns {
     }
 
     fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {
-        let (here, notes) = self.here(command)?;
+        let (here, notes) = self.local_command(command)?;
         let mut output = run_as(self.name(), command, &here, limit)?;
         output.stdout.splice(..0, notes.into_bytes());
         Ok(output)
     }
 
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError> {
-        let (here, _) = self.here(command)?;
-        Ok(Box::new(Going::start(self.name(), command, &here)?))
+        let (here, _) = self.local_command(command)?;
+        Ok(Box::new(LocalProcess::start(self.name(), command, &here)?))
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
-        let what = format!("read {path}");
-        if Netns::is_of_the_network(path) {
-            return self.within(what, || std::fs::read(path));
+        let action = format!("read {path}");
+        if Netns::is_per_namespace(path) {
+            return self.within(action, || std::fs::read(path));
         }
-        if matches!(self.apart, Apart::Bare | Apart::Ours) && path.starts_with("/proc/") {
+        if matches!(self.apart, Isolation::Bare | Isolation::Ours) && path.starts_with("/proc/") {
             return Local.read(path);
         }
-        let cat = Command::new("cat", &[path]).called(what);
+        let cat = Command::new("cat", &[path]).called(action);
         let output = self.run(&cat, Limit::OURS);
-        Ok(output.map_err(of_file)?.stdout)
+        Ok(output.map_err(as_file_error)?.stdout)
     }
 
     fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError> {
-        let what = format!("write {path}");
-        if Netns::is_of_the_network(path) {
+        let action = format!("write {path}");
+        if Netns::is_per_namespace(path) {
             let write = || std::fs::write(path, content).map(|()| Vec::new());
-            return self.within(what, write).map(drop);
+            return self.within(action, write).map(drop);
         }
         let command = match std::str::from_utf8(content) {
             Ok(text) => Command::new("sh", &["-c", "cat > \"$1\"", "sh", path]).with_input(text),
             // the input of commands must be text
             Err(_) => Command::new("sh", &["-s", "--", path]).with_input(printed(content)),
         };
-        let output = self.run(&command.called(what), Limit::OURS);
-        output.map(drop).map_err(of_file)
+        let output = self.run(&command.called(action), Limit::OURS);
+        output.map(drop).map_err(as_file_error)
     }
 
     fn put(&self, ours: &Path) -> Result<String, HostError> {
@@ -211,9 +214,9 @@ impl Host for Netns {
 
     fn files(&self) -> Files {
         match self.apart {
-            Apart::Bare | Apart::Unconfined { .. } => Files::Ours,
-            Apart::Ours => Files::Guest,
-            Apart::Confined(_) => Files::View,
+            Isolation::Bare | Isolation::Unconfined { .. } => Files::Ours,
+            Isolation::Ours => Files::Guest,
+            Isolation::Confined(_) => Files::View,
         }
     }
 }
@@ -258,7 +261,7 @@ mod tests {
     fn commands_are_put_into_the_namespace() {
         let words = |host: &Netns, command: &[&str]| {
             let command = Command::new(command[0], &command[1..]);
-            host.here(&command).unwrap().0.words
+            host.local_command(&command).unwrap().0.words
         };
         let bare = Netns::bare("x");
         assert_eq!(
@@ -276,11 +279,11 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_is_not_there_is_named() {
+    fn a_missing_namespace_is_named() {
         let host = Netns::bare("fwdlab-no-such-namespace");
         for error in [
             host.read("/proc/thread-self/net/dev").unwrap_err(),
-            host.ask("true", &[]).unwrap_err(),
+            host.query("true", &[]).unwrap_err(),
         ] {
             let text = error.to_string();
             assert!(text.contains("fwdlab-no-such-namespace"), "{text}");

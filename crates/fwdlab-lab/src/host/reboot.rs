@@ -28,8 +28,8 @@ pub fn identity(host: &dyn Host, limit: Limit<'_>) -> Result<String, HostError> 
     let output = host.run(&command, limit)?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if text.is_empty() {
-        let why = Failure::Refused("its system does not tell one boot from another".into());
-        return Err(HostError::new(host.name(), command, why));
+        let reason = Failure::Refused("its system does not tell one boot from another".into());
+        return Err(HostError::new(host.name(), command, reason));
     }
     Ok(text)
 }
@@ -52,7 +52,7 @@ pub(super) fn send_and_wait(
     look: Duration,
     limit: Limit<'_>,
 ) -> Result<String, HostError> {
-    let began = Instant::now();
+    let started = Instant::now();
     let short = Limit {
         time: ANSWER.min(limit.time),
         is_stopped: limit.is_stopped,
@@ -61,20 +61,20 @@ pub(super) fn send_and_wait(
     match host.run(command, short) {
         Ok(_) => {}
         // the connection may break before the command reports success
-        Err(e) if is_away(&e.failure) => {}
+        Err(e) if is_unreachable(&e.failure) => {}
         Err(error) => return Err(error),
     }
     let failed = |failure| HostError::new(host.name(), command, failure);
     let mut was_away = false;
     let mut last = String::new();
-    while began.elapsed() < limit.time {
+    while started.elapsed() < limit.time {
         match identity(host, short) {
             Ok(now) if now != before => return Ok(now),
             Ok(_) => {}
             Err(error) if error.failure == Failure::Stopped => return Err(failed(error.failure)),
             // during its start the machine may also refuse us
             Err(error) => {
-                was_away |= is_away(&error.failure);
+                was_away |= is_unreachable(&error.failure);
                 last = format!(" ({error})");
             }
         }
@@ -94,7 +94,7 @@ pub(super) fn send_and_wait(
     }))
 }
 
-fn is_away(failure: &Failure) -> bool {
+fn is_unreachable(failure: &Failure) -> bool {
     matches!(
         failure,
         Failure::Lost(_) | Failure::Unreachable(_) | Failure::TimedOut { .. }
@@ -168,20 +168,20 @@ mod tests {
         Failure::Lost("Connection closed".into())
     }
 
-    fn away() -> Failure {
+    fn unreachable() -> Failure {
         Failure::Unreachable("Connection refused".into())
     }
 
     #[test]
-    fn it_goes_and_comes_back_as_another() {
+    fn a_reboot_is_recognised_by_a_new_boot_id() {
         let busy = Failure::Refused("System is booting up".into());
         let machine = Machine::new([
             Ok("boot-1\n"),
             Err(lost()),
             Ok("boot-1\n"),
             Err(lost()),
-            Err(away()),
-            Err(away()),
+            Err(unreachable()),
+            Err(unreachable()),
             Err(busy),
             Ok("boot-2\n"),
         ]);
@@ -192,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_never_comes_back_is_told_of() {
-        let machine = Machine::new([Ok("boot-1"), Ok(""), Err(away())]);
+    fn a_host_that_never_returns_is_reported() {
+        let machine = Machine::new([Ok("boot-1"), Ok(""), Err(unreachable())]);
         let text = reboot(&machine, 50, &|| false).unwrap_err();
         assert!(
             text.contains("lost connection to router1 during `reboot`"),
@@ -211,7 +211,7 @@ mod tests {
         let machine = Machine::new([Ok("boot-1"), Err(not_allowed)]);
         let text = reboot(&machine, 50, &|| false).unwrap_err();
         assert!(text.contains("must be superuser"), "{text}");
-        let machine = Machine::new([Ok("boot-1"), Ok(""), Err(away())]);
+        let machine = Machine::new([Ok("boot-1"), Ok(""), Err(unreachable())]);
         let text = reboot(&machine, 50_000, &|| true).unwrap_err();
         assert!(text.contains("was stopped"), "{text}");
     }

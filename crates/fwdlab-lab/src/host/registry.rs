@@ -81,7 +81,7 @@ pub struct Record {
 
 /// A lab that was found on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundLab {
     /// Its record.
     pub record: Record,
     /// True if a process holds its lock.
@@ -226,9 +226,9 @@ impl Registry {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn list(&self) -> Result<Vec<Found>, LabError> {
+    pub fn list(&self) -> Result<Vec<FoundLab>, LabError> {
         let records = self.files(RECORD)?;
-        let mut found: Vec<Found> = records.iter().filter_map(|path| look(path)).collect();
+        let mut found: Vec<FoundLab> = records.iter().filter_map(|path| read_lab(path)).collect();
         found.sort_by(|a, b| a.record.id.cmp(&b.record.id));
         Ok(found)
     }
@@ -266,7 +266,7 @@ impl Registry {
             };
             if !record.keep || kept {
                 undo(&record, &path, |goes_anyway| {
-                    steps.take_back(&path, goes_anyway, reach)
+                    steps.undo_change(&path, goes_anyway, reach)
                 });
                 swept.push(record.id);
             }
@@ -276,10 +276,10 @@ impl Registry {
     }
 
     fn files(&self, kind: &str) -> Result<Vec<PathBuf>, LabError> {
-        let what = |e| LabError::system(format!("read {}", self.directory.display()), e);
+        let action = |e| LabError::system(format!("read {}", self.directory.display()), e);
         let mut files = Vec::new();
-        for entry in fs::read_dir(&self.directory).map_err(what)? {
-            let path = entry.map_err(what)?.path();
+        for entry in fs::read_dir(&self.directory).map_err(action)? {
+            let path = entry.map_err(action)?.path();
             if path.extension().is_some_and(|e| e == kind) {
                 files.push(path);
             }
@@ -293,9 +293,9 @@ impl Registry {
     /// The lock file cannot be created.
     pub(crate) fn build_lock(&self) -> Result<File, LabError> {
         let path = self.directory.join("build.lock");
-        let what = || format!("lock {}", path.display());
-        let file = File::create(&path).map_err(|e| LabError::system(what(), e))?;
-        flock(&file, FlockOperation::LockExclusive).map_err(|e| LabError::system(what(), e))?;
+        let action = || format!("lock {}", path.display());
+        let file = File::create(&path).map_err(|e| LabError::system(action(), e))?;
+        flock(&file, FlockOperation::LockExclusive).map_err(|e| LabError::system(action(), e))?;
         Ok(file)
     }
 }
@@ -355,7 +355,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         // with the hosts it is connected to, because a new connection may fail
         undo(&self.record, &self.path, |goes_anyway| {
-            self.changes.take_rest_back(goes_anyway, Limit::OURS)
+            self.changes.undo_rest(goes_anyway, Limit::OURS)
         });
         // leave the rest to the next sweep; unlock explicitly, because a child that was just forked
         // may have the file open, too
@@ -374,7 +374,7 @@ impl Abandoned {
         flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
         let taken = Abandoned(file);
         flock(&taken.0, FlockOperation::LockExclusive).ok()?;
-        has_its_name(&taken.0, path).then_some(taken)
+        has_same_path(&taken.0, path).then_some(taken)
     }
 }
 
@@ -386,7 +386,7 @@ impl Drop for Abandoned {
 }
 
 /// Returns true if the file still has this name.
-fn has_its_name(file: &File, path: &Path) -> bool {
+fn has_same_path(file: &File, path: &Path) -> bool {
     let of = |data: fs::Metadata| (data.dev(), data.ino());
     let (ours, there) = (file.metadata().map(of), fs::metadata(path).map(of));
     matches!((ours, there), (Ok(ours), Ok(there)) if ours == there)
@@ -400,19 +400,19 @@ fn is_old(draft: &Path) -> bool {
 
 /// Reads a lab. Takes the lock only shared and for a moment, so that no start or sweep fails
 /// because of it.
-fn look(path: &Path) -> Option<Found> {
-    look_at(File::open(path).ok()?, path)
+fn read_lab(path: &Path) -> Option<FoundLab> {
+    read_lab_file(File::open(path).ok()?, path)
 }
 
-fn look_at(mut file: File, path: &Path) -> Option<Found> {
+fn read_lab_file(mut file: File, path: &Path) -> Option<FoundLab> {
     let in_use = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
     let _ = flock(&file, FlockOperation::Unlock);
     // its lab vanished between two checks
-    if !in_use && !has_its_name(&file, path) {
+    if !in_use && !has_same_path(&file, path) {
         return None;
     }
     let (record, _) = read(&mut file, path)?;
-    Some(Found { record, in_use })
+    Some(FoundLab { record, in_use })
 }
 
 /// Reads a record and the steps after it; of a damaged record, only its name.
@@ -429,14 +429,14 @@ fn read(file: &mut File, path: &Path) -> Option<(Record, Steps)> {
             keep: false,
         })
     });
-    Some((record?, Steps::of(steps)))
+    Some((record?, Steps::parse(steps)))
 }
 
 /// Undoes a lab: its changes on other hosts, its processes, its namespaces with their contents, its
 /// record. Processes of others are left alone. If something could not be undone, the record is kept
 /// for another attempt.
 ///
-/// `take_back` undoes its changes, except those on hosts that vanish anyway, and returns what could
+/// `undo_change` undoes its changes, except those on hosts that vanish anyway, and returns what could
 /// not be undone.
 fn undo(
     record: &Record,
@@ -457,10 +457,10 @@ fn undo(
         }
     }
     let of_lab = |host: &Address| matches!(host, Address::Namespace(name) if names.contains(name));
-    let amiss = take_back(&of_lab);
-    let mut all_gone = amiss.is_empty();
-    leave(amiss.into_iter().map(|what| Left::Change {
-        what,
+    let problem = take_back(&of_lab);
+    let mut all_gone = problem.is_empty();
+    leave(problem.into_iter().map(|action| Left::Change {
+        what: action,
         record: path.to_owned(),
     }));
     for name in names.iter().filter(|n| n.starts_with(PREFIX)) {
@@ -469,7 +469,7 @@ fn undo(
             continue;
         }
         end_processes_in(name, &mark(&record.id));
-        let deleted = Local.ask("ip", &["netns", "delete", name]);
+        let deleted = Local.query("ip", &["netns", "delete", name]);
         all_gone &= deleted.is_ok() || !file.exists();
     }
     if all_gone {
@@ -521,9 +521,12 @@ impl fmt::Display for Left {
                 "process {pid} ({name}) runs in {namespace}, was not started by fwdlab and was left alone: the namespace no \
                  longer has a name or ports"
             ),
-            Left::Change { what, record } => write!(
+            Left::Change {
+                what: action,
+                record,
+            } => write!(
                 f,
-                "{what}. It is recorded in {}, and the next start of fwdlab tries again",
+                "{action}. It is recorded in {}, and the next start of fwdlab tries again",
                 record.display()
             ),
         }
@@ -532,14 +535,14 @@ impl fmt::Display for Left {
 
 /// Accesses what this process left behind so far.
 #[cfg(not(test))]
-fn with_left<T>(work: impl FnOnce(&mut Vec<Left>) -> T) -> T {
+fn with_leftovers<T>(work: impl FnOnce(&mut Vec<Left>) -> T) -> T {
     static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
     work(&mut LEFT.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The same in tests, which share a process and have one thread each.
 #[cfg(test)]
-fn with_left<T>(work: impl FnOnce(&mut Vec<Left>) -> T) -> T {
+fn with_leftovers<T>(work: impl FnOnce(&mut Vec<Left>) -> T) -> T {
     thread_local! {
         static LEFT: std::cell::RefCell<Vec<Left>> = const { std::cell::RefCell::new(Vec::new()) };
     }
@@ -548,18 +551,18 @@ fn with_left<T>(work: impl FnOnce(&mut Vec<Left>) -> T) -> T {
 
 fn leave(left: impl IntoIterator<Item = Left>) {
     let left: Vec<Left> = left.into_iter().collect();
-    with_left(|all| all.extend(left));
+    with_leftovers(|all| all.extend(left));
 }
 
 /// Returns what the labs that this process undid left behind since the last call.
 pub fn left_behind() -> Vec<Left> {
-    with_left(std::mem::take)
+    with_leftovers(std::mem::take)
 }
 
 /// Ends processes that configurations left running in a namespace, because they would keep it
 /// alive. Other processes there keep running, without the ports.
 fn end_processes_in(namespace: &str, mark: &str) {
-    let Ok(pids) = Local.ask("ip", &["netns", "pids", namespace]) else {
+    let Ok(pids) = Local.query("ip", &["netns", "pids", namespace]) else {
         return;
     };
     let pids = pids.lines().filter_map(|line| line.trim().parse().ok());
@@ -586,7 +589,7 @@ fn end_processes_in(namespace: &str, mark: &str) {
     }
     // other processes keep the namespace alive, which would keep the ports
     for port in veths(namespace) {
-        let _ = Local.ask("ip", &["-n", namespace, "link", "delete", &port]);
+        let _ = Local.query("ip", &["-n", namespace, "link", "delete", &port]);
     }
     leave(left);
 }
@@ -604,7 +607,7 @@ fn is_marked(pid: u32, mark: &str) -> Option<bool> {
 /// `2: tx0@if3: <BROADCAST,MULTICAST> mtu ...`
 fn veths(namespace: &str) -> Vec<String> {
     let list = ["-n", namespace, "-o", "link", "show", "type", "veth"];
-    let text = Local.ask("ip", &list).unwrap_or_default();
+    let text = Local.query("ip", &list).unwrap_or_default();
     text.lines()
         .filter_map(|line| line.split(": ").nth(1)?.split('@').next())
         .map(str::to_owned)
@@ -634,7 +637,7 @@ mod tests {
 
     /// Undo steps contain the files that a set replaces, whatever their modes.
     #[test]
-    fn nobody_else_reads_a_record() {
+    fn records_are_readable_by_their_owner_only() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::at(directory.path()).unwrap();
@@ -644,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lab_that_nobody_holds_is_swept_and_a_held_one_is_not() {
+    fn an_unlocked_lab_is_swept_and_a_locked_one_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::at(directory.path()).unwrap();
         let held = registry.register(2, false).unwrap();
@@ -711,7 +714,7 @@ mod tests {
 
     /// Many labs start while others list and sweep: each of them exists until it is dropped.
     #[test]
-    fn those_who_look_and_those_who_sweep_are_in_nobodys_way() {
+    fn listing_and_sweeping_do_not_block_others() {
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::at(directory.path()).unwrap();
         let over = std::sync::atomic::AtomicBool::new(false);
@@ -745,13 +748,13 @@ mod tests {
     /// A lab that is just vanishing does not count as abandoned; and one that leaves changes behind
     /// is unlocked at once, even if another process has its file open.
     #[test]
-    fn a_lab_that_goes_is_held_or_gone() {
+    fn an_ending_lab_is_not_abandoned() {
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::at(directory.path()).unwrap();
         let lab = registry.register_on_hosts().unwrap();
         let (path, looked) = (lab.path.clone(), File::open(&lab.path).unwrap());
         drop(lab);
-        assert_eq!(look_at(looked, &path), None);
+        assert_eq!(read_lab_file(looked, &path), None);
 
         let host: Arc<dyn Host> = Arc::new(Local);
         let lab = registry.register_on_hosts().unwrap();
@@ -801,7 +804,7 @@ mod tests {
     fn wait_until_locked_out(path: &Path) {
         use std::os::unix::fs::MetadataExt;
         let inode = format!(":{} ", fs::metadata(path).unwrap().ino());
-        let began = std::time::Instant::now();
+        let started = std::time::Instant::now();
         let is_waiting = || {
             let locks = fs::read_to_string("/proc/locks").unwrap();
             let mut waiting = locks.lines().filter(|line| line.contains("-> FLOCK"));
@@ -809,7 +812,7 @@ mod tests {
         };
         while !is_waiting() {
             assert!(
-                began.elapsed() < Duration::from_secs(60),
+                started.elapsed() < Duration::from_secs(60),
                 "it does not wait"
             );
             std::thread::sleep(Duration::from_millis(5));
@@ -820,7 +823,7 @@ mod tests {
     /// namespaces vanish with them, and what cannot be undone is reported and kept. Records without
     /// steps of earlier versions are read, too.
     #[test]
-    fn changes_of_the_dead_are_taken_back() {
+    fn changes_of_dead_processes_are_undone() {
         let directory = tempfile::tempdir().unwrap();
         let registry = Registry::at(directory.path()).unwrap();
         let lab = registry.register(1, true).unwrap();
@@ -847,13 +850,13 @@ mod tests {
         registry.sweep(true).unwrap();
         assert!(!fs::exists(file("one")).unwrap() && fs::exists(file("two")).unwrap());
         assert!(path.exists(), "there is something left to do");
-        let said: Vec<String> = left_behind().iter().map(ToString::to_string).collect();
-        let of_this = said.iter().filter(|left| left.contains(&id));
+        let output: Vec<String> = left_behind().iter().map(ToString::to_string).collect();
+        let of_this = output.iter().filter(|left| left.contains(&id));
         let of_this: Vec<&String> = of_this.collect();
         assert!(
             of_this[0].contains("not there could not be undone: `rm ")
                 && of_this[0].contains("the next start of fwdlab tries again"),
-            "{said:?}"
+            "{output:?}"
         );
 
         // now it can be removed

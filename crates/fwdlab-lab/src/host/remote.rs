@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Address, Command, Failure, Heard, Host, HostError, Limit, Output, Process};
-use crate::host::wire::connection::{Connection, out_of_step};
+use super::{Address, Command, Failure, Host, HostError, Limit, Output, Process, ProcessEvent};
+use crate::host::wire::connection::{Connection, unexpected_answer};
 use crate::host::wire::{Answer, Hello, Place, Question};
 
 /// The machine of an agent.
@@ -33,7 +33,7 @@ impl Remote {
     }
 
     /// Sets the address of a machine that exists without its agent, too.
-    pub fn that_stays(self, address: Address) -> Remote {
+    pub fn with_address(self, address: Address) -> Remote {
         Remote {
             address: Some(address),
             ..self
@@ -41,12 +41,12 @@ impl Remote {
     }
 
     /// Returns a host for a machine that no longer exists.
-    pub(crate) fn gone(name: &str) -> Remote {
+    pub(crate) fn removed_host(name: &str) -> Remote {
         Remote::new(name, Arc::new(Connection::ended()))
     }
 
     /// Returns true if its agent answers.
-    pub(crate) fn is_there(&self, limit: Limit<'_>) -> bool {
+    pub(crate) fn is_reachable(&self, limit: Limit<'_>) -> bool {
         self.hello(limit).is_ok()
     }
 
@@ -70,24 +70,28 @@ impl Remote {
     /// Sends a question to its agent, and returns the answer.
     pub(crate) fn put_to(
         &self,
-        what: &str,
+        action: &str,
         question: &Question,
         bytes: &[u8],
         limit: Limit<'_>,
     ) -> Result<(Answer, Vec<u8>), HostError> {
-        let answer = self.connection.ask(question, bytes, limit);
-        answer.map_err(|failure| HostError::new(&self.name, what, failure))
+        let answer = self.connection.query(question, bytes, limit);
+        answer.map_err(|failure| HostError::new(&self.name, action, failure))
     }
 
-    fn unexpected<T>(&self, what: &str, answer: &Answer) -> Result<T, HostError> {
-        Err(HostError::new(&self.name, what, out_of_step(answer)))
+    fn unexpected<T>(&self, action: &str, answer: &Answer) -> Result<T, HostError> {
+        Err(HostError::new(
+            &self.name,
+            action,
+            unexpected_answer(answer),
+        ))
     }
 
     fn put_file(&self, ours: &Path, name: &str) -> Result<String, HostError> {
-        let what = format!("put {} there", ours.display());
+        let action = format!("put {} there", ours.display());
         let failed = |e: std::io::Error| {
-            let why = Failure::File(e.to_string());
-            HostError::new(&self.name, &what, why)
+            let reason = Failure::File(e.to_string());
+            HostError::new(&self.name, &action, reason)
         };
         let content = std::fs::read(ours).map_err(failed)?;
         let mode = std::fs::metadata(ours).map_err(failed)?.permissions();
@@ -95,9 +99,9 @@ impl Remote {
             name: name.to_owned(),
             executable: mode.mode() & 0o111 != 0,
         };
-        match self.put_to(&what, &question, &content, Limit::OURS)? {
+        match self.put_to(&action, &question, &content, Limit::OURS)? {
             (Answer::Path(path), _) => Ok(path),
-            (other, _) => self.unexpected(&what, &other),
+            (other, _) => self.unexpected(&action, &other),
         }
     }
 }
@@ -115,53 +119,53 @@ impl Host for Remote {
     }
 
     fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {
-        let what = command.to_string();
+        let action = command.to_string();
         let question = Question::Run {
             place: self.place.clone(),
             command: command.clone(),
         };
-        match self.put_to(&what, &question, &[], limit)? {
+        match self.put_to(&action, &question, &[], limit)? {
             (Answer::Output { stdout }, mut all) if stdout <= all.len() => Ok(Output {
                 stderr: all.split_off(stdout),
                 stdout: all,
             }),
-            (other, _) => self.unexpected(&what, &other),
+            (other, _) => self.unexpected(&action, &other),
         }
     }
 
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError> {
-        let what = command.to_string();
+        let action = command.to_string();
         let question = Question::Start {
             place: self.place.clone(),
             command: command.clone(),
         };
-        match self.put_to(&what, &question, &[], Limit::OURS)? {
-            (Answer::Started { process }, _) => Ok(Box::new(Far {
+        match self.put_to(&action, &question, &[], Limit::OURS)? {
+            (Answer::Started { process }, _) => Ok(Box::new(RemoteProcess {
                 host: self.clone(),
                 process,
-                what,
+                command: action,
             })),
-            (other, _) => self.unexpected(&what, &other),
+            (other, _) => self.unexpected(&action, &other),
         }
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
-        let what = format!("read {path}");
+        let action = format!("read {path}");
         let question = Question::Read {
             place: self.place.clone(),
             path: path.to_owned(),
         };
-        let (_, content) = self.put_to(&what, &question, &[], Limit::OURS)?;
+        let (_, content) = self.put_to(&action, &question, &[], Limit::OURS)?;
         Ok(content)
     }
 
     fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError> {
-        let what = format!("write {path}");
+        let action = format!("write {path}");
         let question = Question::Write {
             place: self.place.clone(),
             path: path.to_owned(),
         };
-        self.put_to(&what, &question, content, Limit::OURS)
+        self.put_to(&action, &question, content, Limit::OURS)
             .map(drop)
     }
 
@@ -173,8 +177,8 @@ impl Host for Remote {
         let mut files = Vec::new();
         let listed = files_below(ours, &mut files);
         listed.map_err(|e| {
-            let what = format!("put {} there", ours.display());
-            HostError::new(&self.name, what, Failure::File(e.to_string()))
+            let action = format!("put {} there", ours.display());
+            HostError::new(&self.name, action, Failure::File(e.to_string()))
         })?;
         let mut folder = String::new();
         for file in files {
@@ -200,14 +204,14 @@ fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> std::io::R
 
 /// A command that keeps running on the remote machine.
 #[derive(Debug)]
-struct Far {
+struct RemoteProcess {
     host: Remote,
     process: u32,
-    what: String,
+    command: String,
 }
 
-impl Process for Far {
-    fn next(&mut self, patience: Duration) -> Result<Heard, HostError> {
+impl Process for RemoteProcess {
+    fn next(&mut self, patience: Duration) -> Result<ProcessEvent, HostError> {
         let question = Question::Next {
             process: self.process,
             patience_ms: patience.as_millis() as u64,
@@ -216,21 +220,21 @@ impl Process for Far {
             time: patience + Limit::OURS.time,
             is_stopped: &|| false,
         };
-        match self.host.put_to(&self.what, &question, &[], limit)? {
-            (Answer::Line(line), _) => Ok(Heard::Line(line)),
-            (Answer::Silence, _) => Ok(Heard::Silence),
-            (Answer::Ended(status), _) => Ok(Heard::End(status)),
-            (other, _) => self.host.unexpected(&self.what, &other),
+        match self.host.put_to(&self.command, &question, &[], limit)? {
+            (Answer::Line(line), _) => Ok(ProcessEvent::Line(line)),
+            (Answer::Silence, _) => Ok(ProcessEvent::Silence),
+            (Answer::Ended(status), _) => Ok(ProcessEvent::End(status)),
+            (other, _) => self.host.unexpected(&self.command, &other),
         }
     }
 }
 
-impl Drop for Far {
+impl Drop for RemoteProcess {
     fn drop(&mut self) {
         let question = Question::End {
             process: self.process,
         };
         // if the host is lost, the process has ended anyway
-        let _ = self.host.put_to(&self.what, &question, &[], Limit::OURS);
+        let _ = self.host.put_to(&self.command, &question, &[], Limit::OURS);
     }
 }

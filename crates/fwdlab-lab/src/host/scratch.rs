@@ -12,13 +12,13 @@ impl Namespace {
     pub(crate) fn new(of: &str) -> Namespace {
         let namespace = Namespace(format!("{of}-{}", std::process::id()));
         let name = &namespace.0;
-        Local.ask("ip", &["netns", "add", name]).unwrap();
+        Local.query("ip", &["netns", "add", name]).unwrap();
         namespace
     }
 }
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        let _ = Local.ask("ip", &["netns", "delete", &self.0]);
+        let _ = Local.query("ip", &["netns", "delete", &self.0]);
     }
 }

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Address, Command, Failure, Files, Heard, Host, HostError, Limit, Output, Process};
+use super::{
+    Address, Command, Failure, Files, Host, HostError, Limit, Output, Process, ProcessEvent,
+};
 use crate::control::Control;
 
 /// The default name of a scripted host.
@@ -41,11 +43,11 @@ pub(crate) struct Faults {
     stops: Option<(usize, Control)>,
     /// Lost hosts are back when the next bed is built.
     pub comes_back: bool,
-    so_far: Mutex<SoFar>,
+    so_far: Mutex<PartialOutput>,
 }
 
 #[derive(Debug, Default)]
-struct SoFar {
+struct PartialOutput {
     /// The commands so far, with the names of their hosts.
     asked: Vec<(String, String)>,
     /// Hosts that cannot be reached any more.
@@ -86,7 +88,7 @@ impl Faults {
     }
 
     /// Returns the commands of all hosts so far: the name of the host, and the command.
-    pub fn asked(&self) -> Vec<(String, String)> {
+    pub fn commands(&self) -> Vec<(String, String)> {
         let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
         so_far.asked.clone()
     }
@@ -95,19 +97,19 @@ impl Faults {
     ///
     /// # Errors
     /// It fails now; [`Fails::Garbage`] has no effect.
-    pub fn fail(&self, host: &str, what: &str) -> Result<(), HostError> {
-        let failure = match self.of(host, what) {
+    pub fn fail(&self, host: &str, action: &str) -> Result<(), HostError> {
+        let failure = match self.matching(host, action) {
             None | Some(Fails::Garbage) => return Ok(()),
-            Some(how) => how.failure(what),
+            Some(how) => how.failure(action),
         };
-        Err(HostError::new(host, what, failure))
+        Err(HostError::new(host, action, failure))
     }
 
     /// Counts a command of a host, and returns how it fails.
-    fn of(&self, host: &str, what: &str) -> Option<Fails> {
+    fn matching(&self, host: &str, action: &str) -> Option<Fails> {
         let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
         let number = so_far.asked.len();
-        so_far.asked.push((host.to_owned(), what.to_owned()));
+        so_far.asked.push((host.to_owned(), action.to_owned()));
         if let Some((_, control)) = self.stops.as_ref().filter(|(at, _)| *at == number) {
             control.stop();
         }
@@ -155,9 +157,9 @@ impl Fails {
 
     /// Returns the failure of a program.
     fn failure(self, program: &str) -> Failure {
-        let exit = |status: &str, said: &str| Failure::Exit {
+        let exit = |status: &str, output: &str| Failure::Exit {
             status: status.into(),
-            said: said.into(),
+            said: output.into(),
         };
         match self {
             Fails::Refused => Failure::Refused("Permission denied".into()),
@@ -236,19 +238,19 @@ impl Scripted {
     }
 
     /// Returns all commands so far, each followed by its input.
-    pub fn asked(&self) -> Vec<String> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.clone()
+    pub fn commands(&self) -> Vec<String> {
+        let requested = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        requested.clone()
     }
 
     /// Returns the output of a command, or how it fails. A batch that fails by itself has done half
     /// of its work; a command that does not end, prints garbage, or loses the host has done all of
     /// it: these are the worst cases for undoing it.
-    fn answer(&self, command: &Command, what: &str) -> Result<String, HostError> {
+    fn answer(&self, command: &Command, action: &str) -> Result<String, HostError> {
         let input = command.input.as_deref().unwrap_or_default();
         {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            asked.push(format!("{what}\n{input}").trim().to_owned());
+            let mut requested = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            requested.push(format!("{action}\n{input}").trim().to_owned());
         }
         let text = match (command.program(), &command.words[..]) {
             ("sh", [_, option, text, ..]) if option == "-c" => text,
@@ -256,18 +258,18 @@ impl Scripted {
         };
         let is_file = ["read ", "write "]
             .iter()
-            .any(|verb| what.starts_with(verb));
+            .any(|verb| action.starts_with(verb));
         let was_lost = self.is_lost();
-        let Some(how) = self.faults.of(&self.name, what) else {
-            return Ok((self.answers)(what, text));
+        let Some(how) = self.faults.matching(&self.name, action) else {
+            return Ok((self.answers)(action, text));
         };
         match how {
-            Fails::Exit if what.ends_with("-batch -") => {
+            Fails::Exit if action.ends_with("-batch -") => {
                 let lines: Vec<&str> = text.lines().collect();
-                (self.answers)(what, &lines[..lines.len() / 2].join("\n"));
+                (self.answers)(action, &lines[..lines.len() / 2].join("\n"));
             }
-            Fails::Garbage | Fails::TimedOut => drop((self.answers)(what, text)),
-            Fails::Lost if !was_lost => drop((self.answers)(what, text)),
+            Fails::Garbage | Fails::TimedOut => drop((self.answers)(action, text)),
+            Fails::Lost if !was_lost => drop((self.answers)(action, text)),
             _ => {}
         }
         if how == Fails::Garbage {
@@ -277,7 +279,7 @@ impl Scripted {
             Fails::File if is_file => Failure::File(NO_FILE.into()),
             how => how.failure(command.program()),
         };
-        Err(HostError::new(&self.name, what, failure))
+        Err(HostError::new(&self.name, action, failure))
     }
 
     fn is_lost(&self) -> bool {
@@ -297,19 +299,21 @@ impl Host for Scripted {
     }
 
     fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {
-        let what = command.to_string();
+        let action = command.to_string();
         if (limit.is_stopped)() {
-            return Err(HostError::new(&self.name, what, Failure::Stopped));
+            return Err(HostError::new(&self.name, action, Failure::Stopped));
         }
         Ok(Output {
-            stdout: self.answer(command, &what)?.into_bytes(),
+            stdout: self.answer(command, &action)?.into_bytes(),
             stderr: Vec::new(),
         })
     }
 
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError> {
-        let said = self.answer(command, &command.to_string())?;
-        Ok(Box::new(Said(said.lines().map(str::to_owned).collect())))
+        let output = self.answer(command, &command.to_string())?;
+        Ok(Box::new(ScriptedLines(
+            output.lines().map(str::to_owned).collect(),
+        )))
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
@@ -337,13 +341,13 @@ impl Host for Scripted {
 
 /// The lines of a command that then ends.
 #[derive(Debug)]
-struct Said(VecDeque<String>);
+struct ScriptedLines(VecDeque<String>);
 
-impl Process for Said {
-    fn next(&mut self, _: Duration) -> Result<Heard, HostError> {
+impl Process for ScriptedLines {
+    fn next(&mut self, _: Duration) -> Result<ProcessEvent, HostError> {
         Ok(match self.0.pop_front() {
-            Some(line) => Heard::Line(line),
-            None => Heard::End("exit status: 0".into()),
+            Some(line) => ProcessEvent::Line(line),
+            None => ProcessEvent::End("exit status: 0".into()),
         })
     }
 }

@@ -66,7 +66,7 @@ impl Address {
         match self {
             Address::ThisMachine => Arc::new(Local),
             Address::Namespace(name) => Arc::new(Netns::bare(name)),
-            Address::Agent(name) => Arc::new(Remote::gone(name)),
+            Address::Agent(name) => Arc::new(Remote::removed_host(name)),
             Address::Ssh(target) => Arc::new(Ssh::new(target.clone())),
         }
     }
@@ -127,14 +127,14 @@ impl Undo {
     pub fn before(
         &self,
         host: &Arc<dyn Host>,
-        what: &str,
+        action: &str,
         command: Command,
     ) -> Result<Change, LabError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let number = state.next;
         let step = Step {
             host: host.address(),
-            what: what.to_owned(),
+            what: action.to_owned(),
             command,
         };
         let line = Line::Undo {
@@ -142,8 +142,8 @@ impl Undo {
             step: step.clone(),
         };
         state.write(&line).map_err(|e| {
-            let what = format!("record how to undo {what} on {}", host.name());
-            LabError::system(what, e)
+            let action = format!("record how to undo {action} on {}", host.name());
+            LabError::system(action, e)
         })?;
         state.next += 1;
         state.pending.insert(number, (host.clone(), step));
@@ -158,27 +158,27 @@ impl Undo {
     pub fn changing(
         &self,
         host: &Arc<dyn Host>,
-        what: &str,
-        back: Command,
+        action: &str,
+        undo: Command,
         work: impl FnOnce() -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        let change = self.before(host, what, back)?;
-        self.after(change, what, work())
+        let change = self.before(host, action, undo)?;
+        self.after(change, action, work())
     }
 
     fn after(
         &self,
         change: Change,
-        what: &str,
+        action: &str,
         done: Result<(), LabError>,
     ) -> Result<Change, LabError> {
         let Err(error) = done else {
             return Ok(change);
         };
-        match self.take_back(change, Limit::OURS) {
+        match self.undo_change(change, Limit::OURS) {
             Err(left) if !matches!(error, LabError::Interrupted) => Err(LabError::HalfDone {
                 source: Box::new(error),
-                what: what.to_owned(),
+                what: action.to_owned(),
                 left: Box::new(left.into()),
             }),
             _ => Err(error),
@@ -189,7 +189,7 @@ impl Undo {
     ///
     /// # Errors
     /// As for [`Host::run`]: the change stays pending.
-    pub fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), HostError> {
+    pub fn undo_change(&self, change: Change, limit: Limit<'_>) -> Result<(), HostError> {
         let pending = {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.pending.get(&change.0).cloned()
@@ -207,12 +207,12 @@ impl Undo {
 
     /// Undoes all changes in reverse order. Returns those that could not be undone; they stay
     /// pending.
-    pub fn take_all_back(&self, limit: Limit<'_>) -> Vec<String> {
-        self.take_rest_back(&|_| false, limit)
+    pub fn undo_all(&self, limit: Limit<'_>) -> Vec<String> {
+        self.undo_rest(&|_| false, limit)
     }
 
     /// The same except for changes on hosts that vanish anyway.
-    pub fn take_rest_back(
+    pub fn undo_rest(
         &self,
         goes_anyway: &dyn Fn(&Address) -> bool,
         limit: Limit<'_>,
@@ -225,9 +225,9 @@ impl Undo {
                 .map(|(n, (_, step))| (*n, step.what.clone()))
                 .collect()
         };
-        let carried_out = all.into_iter().map(|(number, what)| {
-            let done = self.take_back(Change(number), limit);
-            done.map_err(|error| not_taken_back(&what, &error))
+        let carried_out = all.into_iter().map(|(number, action)| {
+            let done = self.undo_change(Change(number), limit);
+            done.map_err(|error| not_undone(&action, &error))
         });
         carried_out.filter_map(Result::err).collect()
     }
@@ -242,8 +242,8 @@ impl State {
     }
 }
 
-fn not_taken_back(what: &str, error: &HostError) -> String {
-    format!("{what} could not be undone: {error}")
+fn not_undone(action: &str, error: &HostError) -> String {
+    format!("{action} could not be undone: {error}")
 }
 
 /// The pending steps in the record of a lab that is dead or dies, last first.
@@ -257,7 +257,7 @@ pub struct Left {
 impl Left {
     /// Parses what follows the head of a record. An incomplete last line was not finished, so its
     /// change was not begun.
-    pub fn of(text: &str) -> Left {
+    pub fn parse(text: &str) -> Left {
         let mut steps = BTreeMap::new();
         let mut left = Left::default();
         let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -280,30 +280,30 @@ impl Left {
 
     /// Runs the steps, except those on hosts that vanish anyway, marks them as done in their
     /// record, and returns what could not be undone.
-    pub fn take_back(
+    pub fn undo_change(
         self,
         record: &Path,
         goes_anyway: impl Fn(&Address) -> bool,
         reach: impl Fn(&Address) -> Arc<dyn Host>,
     ) -> Vec<String> {
-        let mut amiss = Vec::new();
+        let mut problem = Vec::new();
         for (number, step) in self
             .steps
             .iter()
             .filter(|(_, step)| !goes_anyway(&step.host))
         {
             match reach(&step.host).run(&step.command, Limit::OURS) {
-                Err(error) => amiss.push(not_taken_back(&step.what, &error)),
+                Err(error) => problem.push(not_undone(&step.what, &error)),
                 Ok(_) => cross_out(record, *number),
             }
         }
         if self.unknown > 0 {
-            amiss.push(format!(
+            problem.push(format!(
                 "{} changes could not be undone: a newer fwdlab recorded them; undo them with that version",
                 self.unknown
             ));
         }
-        amiss
+        problem
     }
 }
 
@@ -337,35 +337,38 @@ mod tests {
             let before = undo_log.before(&shared, &format!("table {name}"), undo(name));
             before.unwrap()
         });
-        undo_log.take_back(changes[1], Limit::OURS).unwrap();
+        undo_log.undo_change(changes[1], Limit::OURS).unwrap();
         (undo_log, host, file)
     }
 
     #[test]
-    fn what_was_not_taken_back_is_the_last_first_by_this_process_or_another() {
+    fn pending_steps_are_listed_in_reverse_order() {
         let (undo_log, host, file) = three(Scripted::new(|_, _| String::new()));
         let text = std::fs::read_to_string(file.path()).unwrap();
 
         let next: Arc<Scripted> = Arc::new(Scripted::new(|_, _| String::new()));
         let reached = next.clone();
-        let amiss =
-            Left::of(&text).take_back(Path::new("/dev/null"), |_| false, move |_| reached.clone());
-        assert_eq!(amiss, Vec::<String>::new());
+        let problem = Left::parse(&text).undo_change(
+            Path::new("/dev/null"),
+            |_| false,
+            move |_| reached.clone(),
+        );
+        assert_eq!(problem, Vec::<String>::new());
         assert_eq!(
-            next.asked(),
+            next.commands(),
             ["nft delete table ip c", "nft delete table ip a"]
         );
         // changes that vanish with their host need nothing
         let of_lab = |address: &Address| *address == Address::Namespace(NAME.into());
-        let nobody = |_: &Address| -> Arc<dyn Host> { panic!("nobody is asked") };
+        let no_host = |_: &Address| -> Arc<dyn Host> { panic!("nobody is asked") };
         assert_eq!(
-            Left::of(&text).take_back(file.path(), of_lab, nobody),
+            Left::parse(&text).undo_change(file.path(), of_lab, no_host),
             Vec::<String>::new()
         );
 
-        assert_eq!(undo_log.take_all_back(Limit::OURS), Vec::<String>::new());
+        assert_eq!(undo_log.undo_all(Limit::OURS), Vec::<String>::new());
         assert_eq!(
-            host.asked(),
+            host.commands(),
             [
                 "nft delete table ip b",
                 "nft delete table ip c",
@@ -373,57 +376,57 @@ mod tests {
             ]
         );
         let text = std::fs::read_to_string(file.path()).unwrap();
-        assert_eq!(Left::of(&text), Left::default());
+        assert_eq!(Left::parse(&text), Left::default());
     }
 
     #[test]
-    fn one_step_that_fails_keeps_none_of_the_others_from_being_carried_out() {
+    fn one_failed_undo_step_does_not_stop_the_others() {
         // the first command is that of `three`
         let failing = Scripted::new(|_, _| String::new()).failing(1, Fails::Exit);
         let (undo_log, host, file) = three(failing);
-        let amiss = undo_log.take_all_back(Limit::OURS);
+        let problem = undo_log.undo_all(Limit::OURS);
         assert_eq!(
-            amiss,
+            problem,
             [
                 "table c could not be undone: `nft delete table ip c` failed on router1 (exit status: 2): it went wrong"
             ]
         );
-        assert_eq!(host.asked().len(), 3);
+        assert_eq!(host.commands().len(), 3);
         // it is still pending, and the next attempt succeeds
         let text = std::fs::read_to_string(file.path()).unwrap();
-        assert_eq!(Left::of(&text).steps.len(), 1);
-        assert_eq!(undo_log.take_all_back(Limit::OURS), Vec::<String>::new());
+        assert_eq!(Left::parse(&text).steps.len(), 1);
+        assert_eq!(undo_log.undo_all(Limit::OURS), Vec::<String>::new());
         let text = std::fs::read_to_string(file.path()).unwrap();
-        assert_eq!(Left::of(&text), Left::default());
+        assert_eq!(Left::parse(&text), Left::default());
     }
 
     /// A process that dies while writing a step has not begun its change.
     #[test]
-    fn records_are_read_wherever_they_are_torn() {
+    fn truncated_records_are_readable() {
         let (_, _, file) = three(Scripted::new(|_, _| String::new()));
         let text = std::fs::read_to_string(file.path()).unwrap();
-        let whole = Left::of(&text);
+        let whole = Left::parse(&text);
         assert_eq!(whole.steps.len(), 2);
         for cut in 0..text.len() {
-            let left = Left::of(&text[..cut]);
+            let left = Left::parse(&text[..cut]);
             assert!(
                 left.unknown == 0 && left.steps.len() <= 3,
                 "{cut}: {left:?}"
             );
         }
-        let newer = Left::of("{\"fold\":{\"number\":9}}\n{\"done\":{\"number\":1}}");
-        let amiss = newer.take_back(Path::new("none"), |_| false, Address::reach);
-        assert!(amiss[0].contains("1 changes could not") && amiss[0].contains("newer"));
+        let newer = Left::parse("{\"fold\":{\"number\":9}}\n{\"done\":{\"number\":1}}");
+        let problem = newer.undo_change(Path::new("none"), |_| false, Address::reach);
+        assert!(problem[0].contains("1 changes could not") && problem[0].contains("newer"));
     }
 
     /// Lines as the first version wrote them, because records outlive programs.
     #[test]
-    fn lines_of_before_are_read() {
+    fn lines_of_older_versions_are_parsed() {
         let text = r#"
 {"undo":{"number":1,"step":{"host":{"namespace":"fwdlab-ab3d-dut0"},"what":"3 rules","command":{"words":["nft","-f","-"],"input":"add table ip x\n"}}}}
 {"undo":{"number":2,"step":{"host":"this-machine","what":"y","command":{"words":["sh","-c","export A=1\ntrue"],"shown":"true"}}}}
 {"done":{"number":1}}"#;
-        let left = Left::of(text);
+        let left = Left::parse(text);
         assert_eq!((left.steps.len(), left.unknown), (1, 0));
         let (number, step) = &left.steps[0];
         assert_eq!((*number, &step.host), (2, &Address::ThisMachine));
@@ -431,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_changed_that_cannot_be_written_down() {
+    fn changes_that_cannot_be_recorded_are_not_made() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let host: Arc<dyn Host> = Arc::new(Scripted::new(|_, _| String::new()));
         let error = Undo::new(full).before(&host, "table a", undo("a"));

@@ -1,12 +1,12 @@
 //! Enables hardware time stamps of cards, and restores their settings.
 //!
-//! Settings are defined in `fwdlab_engine::stamps::card`, and restored by [`held`](super::held).
+//! Settings are defined in `fwdlab_engine::stamps::card`, and restored by [`held_settings`](super::held_settings).
 //! Start with [`Stamping::take`].
 
 use fwdlab_engine::PortSpec;
 use fwdlab_engine::stamps::card::{self, Setting};
 
-use super::held::{Held, Settings};
+use super::held_settings::{HeldSetting, Settings};
 use crate::error::LabError;
 
 /// Time stamp settings of cards.
@@ -25,15 +25,15 @@ impl Settings for Cards {
         Ok(card::set(port, setting)?)
     }
 
-    fn does(is: Setting, wanted: Setting) -> bool {
-        is.tx_type == wanted.tx_type && is.rx_filter == wanted.rx_filter
+    fn does(is: Setting, requested: Setting) -> bool {
+        is.tx_type == requested.tx_type && is.rx_filter == requested.rx_filter
     }
 }
 
 /// A card that stamps all frames until this value is dropped.
 #[derive(Debug)]
 pub struct Stamping {
-    _held: Held<Cards>,
+    _held: HeldSetting<Cards>,
 }
 
 impl Stamping {
@@ -43,7 +43,7 @@ impl Stamping {
     /// Fails, with the card unchanged, if the card cannot stamp all frames or the record cannot be
     /// written.
     pub fn take(port: &PortSpec) -> Result<Stamping, LabError> {
-        let held = Held::take(Cards, port, Setting::ALL)?;
+        let held = HeldSetting::take(Cards, port, Setting::ALL)?;
         if Cards::does(held.got, Setting::ALL) {
             return Ok(Stamping { _held: held });
         }

@@ -1,6 +1,6 @@
 //! Changes on a port while it is ours: the kernel sends nothing of its own, and longer frames fit.
 //!
-//! [`held`](super::held) restores them, also after a crash. Start with [`Ipv6`] and [`Mtu`].
+//! [`held_settings`](super::held_settings) restores them, also after a crash. Start with [`Ipv6`] and [`Mtu`].
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,8 +8,8 @@ use std::io::ErrorKind;
 use fwdlab_engine::PortSpec;
 use serde::{Deserialize, Serialize};
 
-use super::held::Settings;
-use super::look;
+use super::held_settings::Settings;
+use super::interface_facts;
 use crate::error::LabError;
 use crate::host::{Host, Local};
 
@@ -30,7 +30,7 @@ impl Settings for Ipv6 {
 
     fn read(&self, port: &PortSpec) -> Result<Disabled, LabError> {
         let file = file(port);
-        let text = look::within(&port.netns, || match fs::read_to_string(&file) {
+        let text = interface_facts::within(&port.netns, || match fs::read_to_string(&file) {
             // a kernel without IPv6 has nothing to switch off
             Err(e) if e.kind() == ErrorKind::NotFound => Ok("1".into()),
             read => read.map_err(|e| LabError::system(format!("read {file}"), e)),
@@ -41,15 +41,15 @@ impl Settings for Ipv6 {
 
     fn set(&self, port: &PortSpec, setting: Disabled) -> Result<Disabled, LabError> {
         let file = file(port);
-        look::within(&port.netns, || {
+        interface_facts::within(&port.netns, || {
             fs::write(&file, setting.disable_ipv6.to_string())
                 .map_err(|e| LabError::system(format!("write {file}"), e))
         })?;
         Ok(setting)
     }
 
-    fn does(is: Disabled, wanted: Disabled) -> bool {
-        is.disable_ipv6 == wanted.disable_ipv6
+    fn does(is: Disabled, requested: Disabled) -> bool {
+        is.disable_ipv6 == requested.disable_ipv6
     }
 }
 
@@ -72,20 +72,20 @@ impl Settings for Mtu {
     const EXTENSION: &'static str = "mtu";
 
     fn read(&self, port: &PortSpec) -> Result<Bytes, LabError> {
-        let facts = look::look(port)?;
+        let facts = interface_facts::read_facts(port)?;
         Ok(Bytes { mtu: facts.mtu })
     }
 
     fn set(&self, port: &PortSpec, setting: Bytes) -> Result<Bytes, LabError> {
         let mtu = setting.mtu.to_string();
-        look::within(&port.netns, || {
+        interface_facts::within(&port.netns, || {
             let words = ["link", "set", "dev", &port.interface, "mtu", &mtu];
-            Ok(Local.ask("ip", &words)?)
+            Ok(Local.query("ip", &words)?)
         })?;
         Ok(setting)
     }
 
-    fn does(is: Bytes, wanted: Bytes) -> bool {
-        is.mtu >= wanted.mtu
+    fn does(is: Bytes, requested: Bytes) -> bool {
+        is.mtu >= requested.mtu
     }
 }

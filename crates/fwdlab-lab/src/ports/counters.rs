@@ -44,13 +44,13 @@ impl Counters {
 /// # Errors
 /// Fails if the namespace or the interface is gone.
 pub fn read(spec: &PortSpec) -> Result<Counters, LabError> {
-    let what = || format!("read the counters of {}", spec.interface);
-    super::look::within(&spec.netns, || {
+    let action = || format!("read the counters of {}", spec.interface);
+    super::interface_facts::within(&spec.netns, || {
         let text = fs::read_to_string("/proc/thread-self/net/dev")
-            .map_err(|e| LabError::system(what(), e))?;
-        of_interface(&text, &spec.interface).ok_or_else(|| {
+            .map_err(|e| LabError::system(action(), e))?;
+        parse_interface(&text, &spec.interface).ok_or_else(|| {
             let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "the interface is gone");
-            LabError::system(what(), gone)
+            LabError::system(action(), gone)
         })
     })
 }
@@ -81,13 +81,13 @@ pub const NAMES: [&str; 16] = [
 /// # Errors
 /// Fails if the namespace or the interface is gone.
 pub fn all(spec: &PortSpec) -> Result<Vec<u64>, LabError> {
-    let what = || format!("read the counters of {}", spec.interface);
-    super::look::within(&spec.netns, || {
+    let action = || format!("read the counters of {}", spec.interface);
+    super::interface_facts::within(&spec.netns, || {
         let text = fs::read_to_string("/proc/thread-self/net/dev")
-            .map_err(|e| LabError::system(what(), e))?;
+            .map_err(|e| LabError::system(action(), e))?;
         numbers(&text, &spec.interface).ok_or_else(|| {
             let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "the interface is gone");
-            LabError::system(what(), gone)
+            LabError::system(action(), gone)
         })
     })
 }
@@ -107,7 +107,7 @@ fn numbers(text: &str, name: &str) -> Option<Vec<u64>> {
 
 /// Columns after the name: receive bytes packets errs drop fifo frame compressed multicast,
 /// transmit the same way.
-fn of_interface(text: &str, name: &str) -> Option<Counters> {
+fn parse_interface(text: &str, name: &str) -> Option<Counters> {
     let n = numbers(text, name)?;
     Some(Counters {
         rx_bytes: *n.first()?,
@@ -135,8 +135,8 @@ mod tests {
             tx_packets: 1_488_240,
             tx_dropped: 7_252_858,
         };
-        assert_eq!(of_interface(text, "tx0"), Some(expected));
-        assert_eq!(of_interface(text, "x0"), None);
+        assert_eq!(parse_interface(text, "tx0"), Some(expected));
+        assert_eq!(parse_interface(text, "x0"), None);
         assert_eq!(expected.since(expected), Counters::default());
     }
 }

@@ -1,16 +1,16 @@
 //! Judges from facts alone whether an interface is in use by others; each danger has its own text
 //! and its own option.
 //!
-//! [`look`](super::look) reads the facts; this has no I/O, so that tests can use values of machines
+//! [`interface_facts`](super::interface_facts) reads the facts; this has no I/O, so that tests can use values of machines
 //! that we do not have. Start with [`dangers`].
 
 use std::net::IpAddr;
 
 use fwdlab_engine::PortSpec;
 
-use super::beyond::Beyond;
 use super::destinations::is_for_tests;
-use super::look::Facts;
+use super::egress::NextInterface;
+use super::interface_facts::Facts;
 use super::routes;
 
 /// A reason not to use an interface.
@@ -66,7 +66,7 @@ pub fn dangers(facts: &Facts) -> Vec<(Danger, String)> {
     if let Some(prefix) = &facts.default_route {
         danger(Danger::DefaultRoute, routes::words(prefix));
     }
-    for address in facts.addresses.iter().filter(|a| is_somebodys(**a)) {
+    for address in facts.addresses.iter().filter(|a| is_in_use(**a)) {
         danger(
             Danger::Address,
             format!("it has the address {address}, which is not a test address"),
@@ -79,12 +79,7 @@ pub fn dangers(facts: &Facts) -> Vec<(Danger, String)> {
         };
         danger(Danger::InUse, format!("{connection}{more}"));
     }
-    for neighbour in facts
-        .neighbours
-        .iter()
-        .filter(|a| is_somebodys(**a))
-        .take(1)
-    {
+    for neighbour in facts.neighbours.iter().filter(|a| is_in_use(**a)).take(1) {
         danger(
             Danger::InUse,
             format!("{neighbour} is an active neighbour of it"),
@@ -115,9 +110,9 @@ pub fn dangers(facts: &Facts) -> Vec<(Danger, String)> {
 }
 
 /// Returns the dangers of what lies beyond an interface, in words.
-pub fn dangers_beyond(beyond: &[Beyond]) -> Vec<(Danger, String)> {
-    let of = |station: &Beyond| {
-        let way = format!("frames sent on it go to {}, and ", station.way);
+pub fn dangers_beyond(beyond: &[NextInterface]) -> Vec<(Danger, String)> {
+    let of = |station: &NextInterface| {
+        let way = format!("frames sent on it go to {}, and ", station.link);
         let found = dangers(&station.facts).into_iter();
         found.map(move |(danger, words)| (danger, format!("{way}{words}")))
     };
@@ -125,7 +120,7 @@ pub fn dangers_beyond(beyond: &[Beyond]) -> Vec<(Danger, String)> {
 }
 
 /// Returns true if the address may be used to reach this host, or a host from it.
-fn is_somebodys(address: IpAddr) -> bool {
+fn is_in_use(address: IpAddr) -> bool {
     let link_local = match address {
         IpAddr::V4(_) => false,
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -211,9 +206,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_a_port_is_judged_like_the_port() {
-        let station = |way: &str, has_default: bool| Beyond {
-            way: way.into(),
+    fn interfaces_behind_a_port_are_judged_like_the_port() {
+        let station = |way: &str, has_default: bool| NextInterface {
+            link: way.into(),
             facts: Facts {
                 default_route: has_default.then(|| "0.0.0.0/1".into()),
                 ..Facts::default()

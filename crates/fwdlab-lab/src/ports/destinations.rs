@@ -141,7 +141,7 @@ pub fn check_mac(destination: [u8; 6]) -> Result<(), LabError> {
 /// # Errors
 /// Fails as [`check_reach`] and [`check_mac`] do.
 pub fn check_frame(frame: &[u8]) -> Result<(), LabError> {
-    check_reach(&reach::of_frame(frame))?;
+    check_reach(&reach::frame_reach(frame))?;
     frame.first_chunk().copied().map_or(Ok(()), check_mac)
 }
 
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_begin_and_end_where_the_registries_say() {
+    fn address_blocks_match_the_iana_registries() {
         // IANA special-purpose address registries
         for good in [
             "198.18.0.0 198.19.255.255",
@@ -214,7 +214,7 @@ mod tests {
     }
 
     /// Checks the frames of a profile with one stream.
-    fn of_profile(layers: &str, vary: &str) -> Result<(), LabError> {
+    fn check_profile(layers: &str, vary: &str) -> Result<(), LabError> {
         let text = format!("[[stream]]\nlayers = [{layers}]\nvary = [{vary}]\n");
         let profile = Profile::parse("p", &text).unwrap();
         let setting = Setting {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_tunnel_is_judged_too() {
+    fn destinations_in_a_tunnel_are_judged_too() {
         let outer = "{ ipv4 = { destination = '198.19.1.1' } }";
         let public = "{ ipv4 = { destination = '8.8.8.8' } }, 'udp'";
         let public6 = "{ ipv6 = { destination = '2a00:1450::1' } }, 'udp'";
@@ -274,11 +274,11 @@ mod tests {
                 "8.0.0.0 to ",
             ),
         ] {
-            let error = of_profile(&layers, vary).unwrap_err().to_string();
+            let error = check_profile(&layers, vary).unwrap_err().to_string();
             assert!(error.contains(words), "{layers} {vary}: {error}");
         }
         let near = "{ field = 'ipv4[2].destination', values = ['198.18.0.1', '198.18.0.9'] }";
-        of_profile(&inner, near).unwrap();
+        check_profile(&inner, near).unwrap();
     }
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused_with_the_words_that_allow_them() {
+    fn other_destinations_are_refused_with_the_option_that_allows_them() {
         for bad in [
             "8.8.8.8",
             "100.64.0.1",

@@ -42,7 +42,7 @@ impl Lock {
         };
         let name = format!("fwdlab/port/{index}/{word}");
         let failed = |e| LabError::system(format!("lock {}", spec.interface), e);
-        let taken = super::look::within(&spec.netns, || match bound(&name) {
+        let taken = super::interface_facts::within(&spec.netns, || match bound(&name) {
             Ok(lock) => {
                 let process = bound(&format!("{name}/{}", std::process::id())).map_err(failed)?;
                 Ok(Ok(Lock {
@@ -138,9 +138,9 @@ mod tests {
         drop(lock);
         // a child that another test has just forked has the descriptors, too, until it executes
         // another program
-        let began = Instant::now();
+        let started = Instant::now();
         while let Err(error) = Lock::take(&spec, index, Role::Send) {
-            assert!(began.elapsed() < Duration::from_secs(10), "{error}");
+            assert!(started.elapsed() < Duration::from_secs(10), "{error}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -3,20 +3,20 @@
 //!
 //! A port that is needed for something else is refused unless each of its dangers is accepted by
 //! name; a port that another fwdlab uses is always refused. Engines do everything else on the port.
-//! Start with [`Port::take`]; [`destinations`] judges addresses, [`look`] reads the kernel's facts
-//! about an interface, `beyond` follows frames that are sent on it, [`lock`] excludes other
+//! Start with [`Port::take`]; [`destinations`] judges addresses, [`interface_facts`] reads the kernel's facts
+//! about an interface, `next_interfaces` follows frames that are sent on it, [`lock`] excludes other
 //! fwdlabs. Ports in a test-bed file are judged in the same way, with messages for the owner of the
 //! file: `claim`.
 
-mod beyond;
 mod card;
 mod changes;
 pub mod counters;
 mod danger;
 pub mod destinations;
-mod held;
+mod egress;
+mod held_settings;
+pub mod interface_facts;
 pub mod lock;
-pub mod look;
 pub(crate) mod noise;
 pub mod private;
 pub(crate) mod routes;
@@ -31,11 +31,11 @@ use std::time::{Duration, Instant};
 use fwdlab_engine::PortSpec;
 
 use self::changes::{Bytes, Disabled, Ipv6, Mtu};
-use self::held::Held;
+use self::held_settings::HeldSetting;
 pub use card::Stamping;
 pub use danger::{Danger, dangers};
+pub use interface_facts::Facts;
 pub use lock::{Lock, Role};
-pub use look::Facts;
 
 use crate::error::LabError;
 use crate::host::wire::Network;
@@ -52,8 +52,8 @@ pub struct Port {
     pub spec: PortSpec,
     /// Its properties.
     pub facts: Facts,
-    silence: Option<Held<Ipv6>>,
-    mtu: Option<Held<Mtu>>,
+    silence: Option<HeldSetting<Ipv6>>,
+    mtu: Option<HeldSetting<Mtu>>,
     _locks: Vec<Lock>,
 }
 
@@ -66,8 +66,8 @@ impl Port {
     /// [`LabError::Preflight`]: there is no such interface, it is down, in use, or another fwdlab
     /// has it. Nothing was changed.
     pub fn take(spec: &PortSpec, roles: &[Role], accepted: &[Danger]) -> Result<Port, LabError> {
-        held::sweep();
-        let facts = look::look(spec)?;
+        held_settings::sweep();
+        let facts = interface_facts::read_facts(spec)?;
         let spec = &facts.spec_in(spec);
         let mut found = dangers_of(spec, &facts, roles)?;
         found.retain(|(danger, _)| !accepted.contains(danger));
@@ -96,8 +96,8 @@ impl Port {
     ///
     /// # Errors
     /// Fails if there is no such port, or if it has no link.
-    pub fn of_ours(spec: &PortSpec) -> Result<Port, LabError> {
-        let facts = look::look(spec)?;
+    pub fn own_port(spec: &PortSpec) -> Result<Port, LabError> {
+        let facts = interface_facts::read_facts(spec)?;
         let spec = facts.spec_in(spec);
         wait_for_link(&spec)?;
         Ok(Port {
@@ -123,8 +123,8 @@ impl Port {
         if self.facts.addresses.iter().any(is_set) {
             return Ok(false);
         }
-        let wanted = Disabled { disable_ipv6: 1 };
-        self.silence = Some(Held::take(Ipv6, &self.spec, wanted)?);
+        let requested = Disabled { disable_ipv6: 1 };
+        self.silence = Some(HeldSetting::take(Ipv6, &self.spec, requested)?);
         Ok(true)
     }
 
@@ -134,7 +134,7 @@ impl Port {
     /// # Errors
     /// Fails if the port does not support it, or the record cannot be written.
     pub fn raise_mtu(&mut self, bytes: u32) -> Result<(), LabError> {
-        let held = Held::take(Mtu, &self.spec, Bytes { mtu: bytes })?;
+        let held = HeldSetting::take(Mtu, &self.spec, Bytes { mtu: bytes })?;
         self.facts.mtu = held.got.mtu;
         self.mtu = Some(held);
         Ok(())
@@ -144,7 +144,7 @@ impl Port {
 /// Returns the same interface by its own name. A missing interface keeps the given name, so that
 /// taking it reports the error.
 pub fn by_own_name(spec: PortSpec) -> PortSpec {
-    match look::own_name(&spec) {
+    match interface_facts::own_name(&spec) {
         Ok(Some(interface)) => PortSpec { interface, ..spec },
         _ => spec,
     }
@@ -158,7 +158,7 @@ fn dangers_of(
 ) -> Result<Vec<(Danger, String)>, LabError> {
     let mut found = dangers(facts);
     if roles.contains(&Role::Send) {
-        found.extend(danger::dangers_beyond(&beyond::beyond(spec)?));
+        found.extend(danger::dangers_beyond(&egress::next_interfaces(spec)?));
     }
     // a program looks at arriving frames: it conflicts with another program, and not with sending
     found.retain(|(danger, _)| *danger != Danger::XdpProgram || roles.contains(&Role::Receive));
@@ -188,12 +188,12 @@ pub(crate) struct Claimed {
 /// [`LabError::Preflight`]: the port is in use, or another fwdlab has it; with advice for the owner
 /// of the bed's file.
 pub(crate) fn claim(spec: &PortSpec, networks: &[Network]) -> Result<Claimed, LabError> {
-    held::sweep();
-    let facts = look::look(spec)?;
+    held_settings::sweep();
+    let facts = interface_facts::read_facts(spec)?;
     let spec = &facts.spec_in(spec);
     match needed(spec, &facts, networks)? {
-        Some((why, instead)) => Err(LabError::Preflight(format!(
-            "{} cannot be used for tests: {why}. Use another port in the test bed, or {instead}",
+        Some((reason, instead)) => Err(LabError::Preflight(format!(
+            "{} cannot be used for tests: {reason}. Use another port in the test bed, or {instead}",
             spec.interface
         ))),
         None => Ok(Claimed {
@@ -211,7 +211,7 @@ pub(crate) fn needed_by(
     spec: &PortSpec,
     networks: &[Network],
 ) -> Result<Option<(String, String)>, LabError> {
-    let facts = look::look(spec)?;
+    let facts = interface_facts::read_facts(spec)?;
     needed(&facts.spec_in(spec), &facts, networks)
 }
 
@@ -231,7 +231,7 @@ fn needed(
     facts.addresses.retain(|address| !is_of_bed(address));
     facts.neighbours.retain(|address| !is_of_bed(address));
     let own = dangers(&facts);
-    let beyond = danger::dangers_beyond(&beyond::beyond(spec)?);
+    let beyond = danger::dangers_beyond(&egress::next_interfaces(spec)?);
     let mut instead: Vec<String> = own.iter().map(|(danger, _)| danger.instead(spec)).collect();
     instead.dedup();
     if !beyond.is_empty() {
@@ -247,11 +247,11 @@ fn needed(
 
 /// Waits for the link: one that was just set up may need some seconds.
 fn wait_for_link(spec: &PortSpec) -> Result<(), LabError> {
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
         match state::check(spec) {
             Ok(()) => return Ok(()),
-            Err(_) if began.elapsed() < LINK_PATIENCE => thread::sleep(LINK_POLL),
+            Err(_) if started.elapsed() < LINK_PATIENCE => thread::sleep(LINK_POLL),
             Err(error) => {
                 return Err(LabError::Preflight(format!(
                     "{error}. Is the cable in, and is the other end up?"
@@ -284,7 +284,7 @@ fn in_netns(spec: &PortSpec) -> String {
 }
 
 fn refusal(spec: &PortSpec, roles: &[Role], found: &[(Danger, String)]) -> LabError {
-    let what = if roles.contains(&Role::Send) {
+    let action = if roles.contains(&Role::Send) {
         "refusing to send on"
     } else {
         "refusing to attach to"
@@ -297,7 +297,7 @@ fn refusal(spec: &PortSpec, roles: &[Role], found: &[(Danger, String)]) -> LabEr
         }
     }
     LabError::Preflight(format!(
-        "{what} {}: {}. Use another port, or, if nothing else uses this one, add {}",
+        "{action} {}: {}. Use another port, or, if nothing else uses this one, add {}",
         spec.interface,
         reasons.join("; "),
         flags.join(" ")
@@ -310,7 +310,7 @@ mod tests {
     use crate::host::{Host, Local};
 
     #[test]
-    fn namespaces_as_people_name_them() {
+    fn namespaces_by_name_path_or_pid() {
         assert_eq!(netns("gen"), Path::new("/run/netns/gen"));
         assert_eq!(netns("42"), Path::new("/proc/42/ns/net"));
         assert_eq!(netns("/proc/self/ns/net"), Path::new("/proc/self/ns/net"));
@@ -356,9 +356,9 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = [0; 6];
+        let mut printed = [0; 6];
         let output = container.stdout.as_mut().unwrap();
-        std::io::Read::read_exact(output, &mut said).unwrap();
+        std::io::Read::read_exact(output, &mut printed).unwrap();
         let pid = container.id();
         ip(&format!(
             "link add c type veth peer name d\nlink set dev b netns {pid}\nlink set dev c netns {pid}\n\
@@ -370,7 +370,7 @@ mod tests {
                       ip link set dev $port up; done; ip link set br0 up";
         let target = format!("--net=/proc/{pid}/ns/net");
         Local
-            .ask("nsenter", &[&target, "sh", "-c", inside])
+            .query("nsenter", &[&target, "sh", "-c", inside])
             .unwrap();
         let error = refused(&[]).unwrap_err();
         drop(container.stdin.take());
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_beds_own_addresses_are_no_danger_and_others_have_a_way_out() {
+    fn a_beds_own_addresses_are_safe_and_others_need_an_option() {
         let spec = PortSpec {
             netns: Some("/run/netns/fwdlab-nosuch".into()),
             interface: "eth0".into(),
@@ -414,20 +414,20 @@ mod tests {
         match judged(&facts(&["10.77.1.2", "198.19.0.2"])) {
             Err(error) => {
                 println!(
-                    "SKIPPED: a_test_beds_own_addresses_are_no_danger_and_others_have_a_way_out: {error}"
+                    "SKIPPED: a_beds_own_addresses_are_safe_and_others_need_an_option: {error}"
                 );
             }
             Ok(found) => {
                 assert_eq!(found, None);
-                let (why, instead) = judged(&facts(&["10.77.2.2"])).unwrap().unwrap();
-                assert!(why.contains("10.77.2.2"), "{why}");
+                let (reason, instead) = judged(&facts(&["10.77.2.2"])).unwrap().unwrap();
+                assert!(reason.contains("10.77.2.2"), "{reason}");
                 assert_eq!(instead, "take its addresses away: ip addr flush dev lo");
             }
         }
     }
 
     #[test]
-    fn a_refusal_says_why_and_what_to_say() {
+    fn a_refusal_has_a_reason_and_the_option_that_allows_it() {
         let spec = PortSpec {
             netns: None,
             interface: "eth0".into(),

@@ -3,7 +3,7 @@
 //!
 //! Frames are captured by a packet socket, on this machine or by an agent on its own; their names
 //! are a function of their bytes. Advice about them is given elsewhere, to the owner of the test
-//! bed. Start with [`hear`] and [`name`].
+//! bed. Start with [`capture_noise`] and [`name`].
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const RING_BYTES: usize = 4 << 20;
 ///
 /// # Errors
 /// Fails if a port went down or disappeared, or cannot be listened to.
-pub(crate) fn hear(ports: &[PortSpec], time: Duration) -> Result<Vec<Noise>, LabError> {
+pub(crate) fn capture_noise(ports: &[PortSpec], time: Duration) -> Result<Vec<Noise>, LabError> {
     let options = Options {
         snap: SNAP,
         ring_bytes: RING_BYTES,
@@ -38,18 +38,22 @@ pub(crate) fn hear(ports: &[PortSpec], time: Duration) -> Result<Vec<Noise>, Lab
         .map(open)
         .collect::<Result<Vec<_>, LabError>>()?;
     let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
-    let began = Instant::now();
-    while began.elapsed() < time {
+    let started = Instant::now();
+    while started.elapsed() < time {
         for (port, capture) in &mut captures {
             capture.frames(Duration::from_millis(10), &mut |frame| {
-                let what = name(frame.bytes);
-                *counts.entry((port.clone(), what)).or_default() += 1;
+                let action = name(frame.bytes);
+                *counts.entry((port.clone(), action)).or_default() += 1;
                 true
             })?;
         }
     }
     let noise = counts.into_iter();
-    let noise = noise.map(|((port, what), frames)| Noise { port, what, frames });
+    let noise = noise.map(|((port, action), frames)| Noise {
+        port,
+        what: action,
+        frames,
+    });
     Ok(noise.collect())
 }
 
@@ -100,7 +104,7 @@ pub(crate) fn name(frame: &[u8]) -> String {
 }
 
 /// Returns true for frames of a switch on which they can be disabled.
-pub(crate) fn is_of_switch(what: &str) -> bool {
+pub(crate) fn is_switch_noise(action: &str) -> bool {
     [
         "STP",
         "CDP",
@@ -115,7 +119,7 @@ pub(crate) fn is_of_switch(what: &str) -> bool {
         "802.1X",
     ]
     .iter()
-    .any(|of| what.starts_with(of))
+    .any(|of| action.starts_with(of))
 }
 
 fn ipv6(frame: &[u8], at: usize) -> Option<&'static str> {
@@ -163,7 +167,7 @@ mod tests {
 
     /// As they are in the standards, and in captures of switches.
     #[test]
-    fn frames_have_the_names_that_people_know() {
+    fn frames_are_described_by_their_protocol() {
         let bridges = [0x01, 0x80, 0xc2, 0, 0, 0];
         let nearest = [0x01, 0x80, 0xc2, 0, 0, 0x0e];
         let cisco = [0x01, 0, 0x0c, 0xcc, 0xcc, 0xcc];
@@ -212,13 +216,15 @@ mod tests {
             assert_eq!(name(&bytes), name_);
         }
         assert!(
-            is_of_switch("STP per VLAN (PVST+)") && is_of_switch("CDP") && !is_of_switch("ARP")
+            is_switch_noise("STP per VLAN (PVST+)")
+                && is_switch_noise("CDP")
+                && !is_switch_noise("ARP")
         );
     }
 
     /// Truncated frames: no byte beyond the end is read.
     #[test]
-    fn frames_that_end_anywhere_have_a_name() {
+    fn truncated_frames_are_described() {
         let whole = frame(
             [0x33, 0x33, 0, 0, 0, 0x16],
             &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 0, 255],

@@ -26,7 +26,7 @@ pub fn namespace_with_pair() -> Result<PathBuf, LabError> {
     )?;
     // NAPI at both ends, without which live frames vanish
     for port in ["a", "b"] {
-        Local.ask("ethtool", &["-K", port, "gro", "on"])?;
+        Local.query("ethtool", &["-K", port, "gro", "on"])?;
     }
     let thread = rustix::thread::gettid().as_raw_nonzero();
     Ok(PathBuf::from(format!(

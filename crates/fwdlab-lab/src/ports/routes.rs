@@ -22,14 +22,16 @@ const LOOK: &str = "for f in -4 -6; do ip $f -o route show table all 2>/dev/null
 /// # Errors
 /// Fails as [`Host::run`] does.
 pub(crate) fn default_route(host: &dyn Host, interface: &str) -> Result<Option<String>, HostError> {
-    let routes = host.ask("sh", &["-c", LOOK])?;
-    let mut defaults = routes.lines().filter_map(|route| of_line(route, interface));
+    let routes = host.query("sh", &["-c", LOOK])?;
+    let mut defaults = routes
+        .lines()
+        .filter_map(|route| parse_line(route, interface));
     Ok(defaults.next().map(str::to_owned))
 }
 
 /// Parses `0.0.0.0/1 via 10.0.0.1 dev eth0`; of several next hops each has its `dev`. A route that
 /// is not unicast begins with its type.
-fn of_line<'a>(route: &'a str, interface: &str) -> Option<&'a str> {
+fn parse_line<'a>(route: &'a str, interface: &str) -> Option<&'a str> {
     let words: Vec<&str> = route.split_whitespace().collect();
     let leaves = words.windows(2).any(|two| two == ["dev", interface]);
     let prefix = words
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_of_a_default_route_are_one_and_networks_of_somebody_are_not() {
+    fn two_halves_of_a_default_route_count_as_one() {
         for (prefix, expected) in [
             ("default", true),
             ("0.0.0.0/0", true),
@@ -130,7 +132,7 @@ mod tests {
             ),
             ("", "eth0", None),
         ] {
-            assert_eq!(of_line(route, interface), expected, "{route}");
+            assert_eq!(parse_line(route, interface), expected, "{route}");
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use fwdlab_engine::PortSpec;
 
-use super::look::within;
+use super::interface_facts::within;
 use super::sys;
 use crate::error::LabError;
 
@@ -14,9 +14,9 @@ use crate::error::LabError;
 /// Fails if it is gone, was set down, or has no link; the message contains which.
 pub fn check(spec: &PortSpec) -> Result<(), LabError> {
     let name = &spec.interface;
-    let failed = |what: &str, code| {
+    let failed = |action: &str, code| {
         let source = std::io::Error::from_raw_os_error(code);
-        LabError::system(format!("continue with {name}: {what}"), source)
+        LabError::system(format!("continue with {name}: {action}"), source)
     };
     let look = || {
         sys::interface_flags(name).map_err(|e| match e.raw_os_error() {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interface_that_is_gone_is_said_to_be() {
+    fn a_missing_interface_is_reported() {
         let spec = PortSpec {
             netns: None,
             interface: "nosuch0".into(),

@@ -12,7 +12,7 @@ pub(super) fn interface_flags(name: &str) -> io::Result<libc::c_int> {
     // SAFETY: all zero is a valid union.
     let ifru: libc::__c_anonymous_ifr_ifru = unsafe { std::mem::zeroed() };
     // SAFETY: this request reads only the name.
-    let ifru = unsafe { ask(name, libc::SIOCGIFFLAGS, ifru) }?;
+    let ifru = unsafe { query(name, libc::SIOCGIFFLAGS, ifru) }?;
     // SAFETY: the call has written this member.
     let flags = unsafe { ifru.ifru_flags };
     // two's complement of 16 bits, of which the highest is a flag, too
@@ -29,32 +29,32 @@ pub(super) fn settle(name: &str) {
         ifru_data: value.as_mut_ptr().cast(),
     };
     // SAFETY: the value outlives the call, which writes its second number.
-    drop(unsafe { ask(name, libc::SIOCETHTOOL, ifru) });
+    drop(unsafe { query(name, libc::SIOCETHTOOL, ifru) });
 }
 
 /// Sends an ioctl about an interface.
 ///
 /// # Safety
 /// The members of `ifru` that the request reads must be valid.
-unsafe fn ask(
+unsafe fn query(
     name: &str,
     request: libc::c_ulong,
     ifru: libc::__c_anonymous_ifr_ifru,
 ) -> io::Result<libc::__c_anonymous_ifr_ifru> {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    let mut asked = libc::ifreq {
+    let mut requested = libc::ifreq {
         ifr_name: [0; libc::IFNAMSIZ],
         ifr_ifru: ifru,
     };
-    if name.len() >= asked.ifr_name.len() {
+    if name.len() >= requested.ifr_name.len() {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
-    for (to, from) in asked.ifr_name.iter_mut().zip(name.bytes()) {
+    for (to, from) in requested.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
     // SAFETY: the request has a name with an end and outlives the call; the caller answers for the rest.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &raw mut asked) } {
-        0.. => Ok(asked.ifr_ifru),
+    match unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &raw mut requested) } {
+        0.. => Ok(requested.ifr_ifru),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -23,8 +23,8 @@ use crate::host::Host;
 use crate::host::wire::{Network, Noise};
 use crate::networks::{Networks, mac};
 use crate::ports::noise;
-use crate::site::standing::ports::{self, Words};
-use crate::site::{Site, Wanted, standing};
+use crate::site::existing::ports::{self, PortCommands};
+use crate::site::{Site, Wanted, existing};
 use crate::tester::Frames;
 
 /// How long to listen for unsolicited frames on the links: a spanning tree sends every two seconds.
@@ -66,9 +66,9 @@ pub fn machine(disk: Result<&Path, String>) -> Vec<HostChecks> {
     checks.push(super::kvm::check());
     checks.push(match disk {
         Ok(path) => Check::ok("disk", format!("{} can be started", path.display())),
-        Err(why) => Check::fail(
+        Err(reason) => Check::fail(
             "disk",
-            why,
+            reason,
             "say host = \"vm:DISK\" with a disk that a machine starts from: raw, qcow2, vmdk, vdi",
         ),
     });
@@ -91,7 +91,7 @@ type Role<'a> = (
 /// stops them.
 pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> {
     let mut all = Vec::new();
-    let site = match Site::standing(bed.clone(), program) {
+    let site = match Site::existing(bed.clone(), program) {
         Ok(site) => site,
         Err(error) => {
             let fix = "write local, netns:NAME, or ssh://[user@]host[:port]";
@@ -102,7 +102,7 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
             }];
         }
     };
-    site.heed(control);
+    site.set_control(control);
     let mut places: Vec<Role<'_>> = Vec::new();
     for (number, port) in bed.tester_ports().into_iter().enumerate() {
         let key = ["port a", "port b", "port a"][number];
@@ -121,31 +121,31 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
             return all;
         }
         let Some(place) = place else {
-            let why = "a black box: it has no login";
+            let reason = "a black box: it has no login";
             all.push(HostChecks {
                 host,
-                checks: vec![Check::skip("reached", why)],
+                checks: vec![Check::skip("reached", reason)],
             });
             continue;
         };
-        let checks = match standing::reach(place) {
+        let checks = match existing::reach(place) {
             Ok(there) => {
-                let cli = standing::cli(bed, &there);
+                let cli = existing::cli(bed, &there);
                 let words = match host {
-                    "dut" => standing::words(bed, &cli),
-                    _ => Words::Linux,
+                    "dut" => existing::words(bed, &cli),
+                    _ => PortCommands::Linux,
                 };
-                let tester = (host != "dut").then(|| standing::given(bed));
-                of_host(there.as_ref(), place, &ports, words, tester.as_deref())
+                let tester = (host != "dut").then(|| existing::link_networks(bed));
+                check_host(there.as_ref(), place, &ports, words, tester.as_deref())
             }
-            Err(why) => vec![Check::fail("reached", why, "look at its address")],
+            Err(reason) => vec![Check::fail("reached", reason, "look at its address")],
         };
         all.push(HostChecks { host, checks });
     }
     if let Some(switch) = &bed.switch {
         all.push(HostChecks {
             host: "switch",
-            checks: super::switch::checks(switch, &standing::addresses(bed).0),
+            checks: super::switch::checks(switch, &existing::addresses(bed).0),
         });
     }
     all.push(HostChecks {
@@ -156,14 +156,14 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
         .iter()
         .all(|of| of.checks.iter().all(|c| !c.is_failure()));
     let mut checks = match is_there {
-        true => of_path(bed, &site, control),
+        true => check_path(bed, &site, control),
         false => vec![Check::skip("forwarding", "a host has failures")],
     };
     // only one process at a time can use the bed
     drop(site);
     let is_wanted = is_there && !control.is_stopped();
     if let (true, Some(reference)) = (is_wanted, bed.with_reference()) {
-        checks.push(match carried(&reference, program, control) {
+        checks.push(match bed_capacity(&reference, program, control) {
             Ok(words) => Check::ok("reference", words),
             Err(error) => Check::fail(
                 "reference",
@@ -182,7 +182,7 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
 /// Compares the MTU of all ports that can be queried: a port silently drops frames that exceed its
 /// own.
 fn same_mtu(bed: &TestBed) -> Check {
-    let (_, mtus) = standing::addresses(bed);
+    let (_, mtus) = existing::addresses(bed);
     let mut all: Vec<u32> = mtus.iter().map(|(_, mtu)| *mtu).collect();
     all.sort_unstable();
     all.dedup();
@@ -208,13 +208,13 @@ fn same_mtu(bed: &TestBed) -> Check {
 
 /// Measures what the test bed itself carries, with its reference in place of the DUT: smallest
 /// frames, as fast as they can be sent.
-fn carried(bed: &TestBed, program: &Path, control: &Control) -> Result<String, LabError> {
+fn bed_capacity(bed: &TestBed, program: &Path, control: &Control) -> Result<String, LabError> {
     let failed = |error: fwdlab_model::file::FileError| LabError::Preflight(error.to_string());
-    let site = Site::standing(bed.clone(), program).map_err(failed)?;
-    site.heed(control);
-    let placement = standing::placement(bed)?;
+    let site = Site::existing(bed.clone(), program).map_err(failed)?;
+    site.set_control(control);
+    let placement = existing::placement(bed)?;
     let dut = campaign::Dut::default();
-    let built = site.build(&Wanted::of_one(&dut, &placement))?;
+    let built = site.build(&Wanted::with_one_dut(&dut, &placement))?;
     settle(control)?;
     let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).expect("a stream that there is");
     let choice = Choice {
@@ -254,15 +254,15 @@ fn carried(bed: &TestBed, program: &Path, control: &Control) -> Result<String, L
 }
 
 /// Checks one host. `tester`: the networks of the bed, if it is a host of the tester.
-fn of_host(
+fn check_host(
     host: &dyn Host,
     place: &Place,
     ports: &[(&'static str, &str)],
-    words: Words<'_>,
+    words: PortCommands<'_>,
     tester: Option<&[Network]>,
 ) -> Vec<Check> {
-    let system = match host.ask("uname", &["-s", "-r"]) {
-        Ok(said) => said.trim().to_owned(),
+    let system = match host.query("uname", &["-s", "-r"]) {
+        Ok(output) => output.trim().to_owned(),
         Err(error) => {
             let fix = match place {
                 Place::Ssh(text) => {
@@ -277,7 +277,7 @@ fn of_host(
         }
     };
     let mut checks = vec![Check::ok("reached", format!("{}, {system}", host.name()))];
-    match host.ask("id", &["-u"]) {
+    match host.query("id", &["-u"]) {
         Ok(id) if id.trim() == "0" => {}
         Ok(_) => checks.push(Check::fail(
             "privileges",
@@ -287,7 +287,7 @@ fn of_host(
         Err(error) => checks.push(Check::skip("privileges", error.to_string())),
     }
     for &(key, port) in ports {
-        let link = match ports::look(host, port, words) {
+        let link = match ports::read_link(host, port, words) {
             Ok(link) => link,
             Err(error) => {
                 checks.push(Check::fail(key, error.to_string(), "ip -brief link"));
@@ -295,31 +295,32 @@ fn of_host(
             }
         };
         let port = &*link.name;
-        let spec = standing::spec(place, port);
+        let spec = existing::spec(place, port);
         checks.push(match (tester, spec) {
             (Some(networks), Some(spec)) => {
                 let look = || crate::ports::needed_by(&spec, networks);
-                of_port(host, key, &link, &look)
+                check_port(host, key, &link, &look)
             }
             _ => {
                 let fix = "use another port in the test bed".to_owned();
-                let look = || Ok(ports::in_use(host, port, words)?.map(|why| (why, fix.clone())));
-                of_port(host, key, &link, &look)
+                let look =
+                    || Ok(ports::in_use(host, port, words)?.map(|reason| (reason, fix.clone())));
+                check_port(host, key, &link, &look)
             }
         });
         // by ethtool
-        if let Words::Linux = words {
+        if let PortCommands::Linux = words {
             checks.extend(offloads(host, port));
         }
     }
-    if let (Words::Linux, Place::Local | Place::Ssh(_)) = (words, place) {
-        checks.extend(of_machine(host));
+    if let (PortCommands::Linux, Place::Local | Place::Ssh(_)) = (words, place) {
+        checks.extend(check_machine(host));
     }
     checks
 }
 
 /// Checks one port. `needed`: who needs the port, and what to do about it.
-fn of_port(
+fn check_port(
     host: &dyn Host,
     key: &'static str,
     link: &ports::Link,
@@ -328,8 +329,12 @@ fn of_port(
     let port = &*link.name;
     match needed() {
         Ok(None) => {}
-        Ok(Some((why, fix))) => {
-            return Check::fail(key, format!("{port} cannot be used for tests: {why}"), fix);
+        Ok(Some((reason, fix))) => {
+            return Check::fail(
+                key,
+                format!("{port} cannot be used for tests: {reason}"),
+                fix,
+            );
         }
         Err(error) => return Check::fail(key, error.to_string(), "see what it says there"),
     }
@@ -376,17 +381,19 @@ fn offloads(host: &dyn Host, port: &str) -> Vec<Check> {
 /// Returns a field in the output of ethtool, such as `driver: veth`; `None` if it is missing, or
 /// ethtool is.
 fn field(host: &dyn Host, arguments: &[&str], name: &str) -> Option<String> {
-    let said = host.ask("ethtool", arguments).ok()?;
-    let lines = said.lines().filter_map(|line| line.trim().split_once(':'));
+    let output = host.query("ethtool", arguments).ok()?;
+    let lines = output
+        .lines()
+        .filter_map(|line| line.trim().split_once(':'));
     lines
         .filter(|(key, _)| key.trim() == name)
         .map(|(_, value)| value.trim().to_owned())
         .find(|value| !value.is_empty())
 }
 
-fn of_machine(host: &dyn Host) -> Vec<Check> {
+fn check_machine(host: &dyn Host) -> Vec<Check> {
     let mut checks = Vec::new();
-    if host.ask("pgrep", &["-x", "irqbalance"]).is_ok() {
+    if host.query("pgrep", &["-x", "irqbalance"]).is_ok() {
         checks.push(Check::warn(
             "irqbalance",
             "it moves interrupts while frames are counted",
@@ -408,7 +415,7 @@ fn of_machine(host: &dyn Host) -> Vec<Check> {
 }
 
 /// Checks the path: unsolicited frames, and our own.
-fn of_path(bed: &TestBed, site: &Site, control: &Control) -> Vec<Check> {
+fn check_path(bed: &TestBed, site: &Site, control: &Control) -> Vec<Check> {
     match try_path(bed, site, control) {
         Ok(checks) => checks,
         Err(error) => vec![Check::fail(
@@ -446,7 +453,7 @@ fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
             "it is looked at on Linux only; frames are seen to go through below",
         );
     }
-    let Ok(host) = standing::reach(place) else {
+    let Ok(host) = existing::reach(place) else {
         return Check::skip(name, "the DUT cannot be reached");
     };
     for (port, side) in [(&ports.a, input), (&ports.b, output)] {
@@ -462,8 +469,8 @@ fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
             "nud",
             "permanent",
         ];
-        match host.ask("ip", &line) {
-            Ok(said) if said.contains(&mac(side.tester_mac).to_string()) => {}
+        match host.query("ip", &line) {
+            Ok(printed) if printed.contains(&mac(side.tester_mac).to_string()) => {}
             Ok(_) => {
                 return Check::fail(
                     name,
@@ -491,8 +498,8 @@ fn mode(engine: Engine) -> Option<Mode> {
 
 /// Returns the frames that went into the DUT and out of it since `before`, by its own counters.
 /// Some drivers update theirs every second.
-fn through(bed: &Bed, before: DutPorts, received: u64) -> Result<(u64, u64), LabError> {
-    let began = Instant::now();
+fn frames_through(bed: &Bed, before: DutPorts, received: u64) -> Result<(u64, u64), LabError> {
+    let started = Instant::now();
     loop {
         let now = bed.counters(0)?.dut.unwrap_or(before);
         let since = |now: (u64, u64), before: (u64, u64)| now.0.saturating_sub(before.0);
@@ -500,14 +507,14 @@ fn through(bed: &Bed, before: DutPorts, received: u64) -> Result<(u64, u64), Lab
             since(now.input, before.input),
             since(now.output, before.output),
         );
-        if input.min(output) >= received || began.elapsed() >= SETTLE {
+        if input.min(output) >= received || started.elapsed() >= SETTLE {
             return Ok((input, output));
         }
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// Checks that frames come back, and through the DUT. `through`: counts of its ports, if they can
+/// Checks that frames come back, and through the DUT. `frames_through`: counts of its ports, if they can
 /// be read.
 fn forwards(name: &'static str, proof: &Proof, through: Option<(u64, u64)>, fix: String) -> Check {
     let Proof { sent, received, .. } = *proof;
@@ -534,15 +541,15 @@ fn forwards(name: &'static str, proof: &Proof, through: Option<(u64, u64)>, fix:
 
 /// Waits for the frames that a new link causes.
 fn settle(control: &Control) -> Result<(), LabError> {
-    let began = Instant::now();
-    while began.elapsed() < SETTLE {
-        is_wanted(control)?;
+    let started = Instant::now();
+    while started.elapsed() < SETTLE {
+        check_not_stopped(control)?;
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }
 
-fn is_wanted(control: &Control) -> Result<(), LabError> {
+fn check_not_stopped(control: &Control) -> Result<(), LabError> {
     match control.is_stopped() {
         true => Err(LabError::Interrupted),
         false => Ok(()),
@@ -550,18 +557,23 @@ fn is_wanted(control: &Control) -> Result<(), LabError> {
 }
 
 fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>, LabError> {
-    let placement = standing::placement(file)?;
+    let placement = existing::placement(file)?;
     let dut = campaign::Dut::default();
-    let wanted = Wanted::of_one(&dut, &placement);
-    let bed = site.build(&wanted)?;
+    let requested = Wanted::with_one_dut(&dut, &placement);
+    let bed = site.build(&requested)?;
     let mut checks = Vec::new();
     settle(control)?;
-    let noise = site.hear(&bed, IDLE)?;
+    let noise = site.capture_noise(&bed, IDLE)?;
     if noise.is_empty() {
         checks.push(Check::ok("idle links", "no other host sends there"));
     }
-    for Noise { port, what, frames } in noise {
-        let fix = match noise::is_of_switch(&what) {
+    for Noise {
+        port,
+        what: action,
+        frames,
+    } in noise
+    {
+        let fix = match noise::is_switch_noise(&action) {
             true => format!(
                 "switch it off at the switch's port; the lines for one: fwdlab bed switch-config --vendor cisco {}",
                 file.name
@@ -569,7 +581,7 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
             false => format!("see who it is: fwdlab capture {port}"),
         };
         let words = format!(
-            "{what} at {port}: {frames} {} in three idle seconds",
+            "{action} at {port}: {frames} {} in three idle seconds",
             if frames == 1 { "frame" } else { "frames" }
         );
         checks.push(Check::warn("idle links", words, fix));
@@ -579,7 +591,7 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
         let stream = Stream::new(version, FrameSize::new(128).expect("a frame size"), 10);
         stream.expect("flows that there are")
     };
-    is_wanted(control)?;
+    check_not_stopped(control)?;
     let mut choice = Choice {
         mode: mode(file.generator.engine),
         cpus: placement.generator_cpus.clone(),
@@ -602,11 +614,11 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
         ("forwarding IPv4", IpVersion::Ipv4),
         ("forwarding IPv6", IpVersion::Ipv6),
     ] {
-        is_wanted(control)?;
+        check_not_stopped(control)?;
         let before = bed.counters(0)?.dut;
         let proof = rig.prove(0, &stream(version), FRAMES)?;
         let through = match before {
-            Some(before) => Some(through(&bed, before, proof.received)?),
+            Some(before) => Some(frames_through(&bed, before, proof.received)?),
             None => None,
         };
         let fix = format!(

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_virtual_machine_says_so() {
+    fn a_virtual_machine_is_detected() {
         let cpuinfo =
             "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu vme hypervisor lahf_lm\n";
         let check = hypervisor(cpuinfo, Some("KVM"));

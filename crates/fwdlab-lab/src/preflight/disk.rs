@@ -47,7 +47,7 @@ pub(super) fn check(runs: &Path) -> Check {
             room.free_bytes,
             room.read_only,
         ),
-        Err(why) => Check::skip("disk", why),
+        Err(reason) => Check::skip("disk", reason),
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_does_not_exist_yet_is_looked_for_above() {
+    fn free_space_of_a_new_folder_is_that_of_its_parent() {
         let folder = tempfile::tempdir().unwrap();
         let check = check(&folder.path().join("not/yet"));
         assert!(

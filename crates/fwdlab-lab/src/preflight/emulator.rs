@@ -24,8 +24,8 @@ const LIMIT: Limit<'static> = Limit {
 
 pub(super) fn checks() -> Vec<Check> {
     let version = crate::programs::find(QEMU).map(|_| {
-        let asked = Local.run(&Command::new(QEMU, &["--version"]), LIMIT);
-        asked
+        let requested = Local.run(&Command::new(QEMU, &["--version"]), LIMIT);
+        requested
             .map(|output| output.text())
             .map_err(|error| error.to_string())
     });
@@ -38,15 +38,15 @@ pub(super) fn checks() -> Vec<Check> {
 }
 
 /// Judges the version output of QEMU; `None`: there is no such program.
-fn emulator(said: Option<Result<String, String>>) -> Check {
+fn emulator(output: Option<Result<String, String>>) -> Check {
     let fix = format!("apt-get install {PACKAGE}");
-    match said {
+    match output {
         None => Check::warn(
             NAME,
             format!("{QEMU} not found: no instructions are counted (quick --vm, --exact, bisect)"),
             fix,
         ),
-        Some(Err(why)) => Check::warn(NAME, format!("{QEMU} does not run: {why}"), fix),
+        Some(Err(reason)) => Check::warn(NAME, format!("{QEMU} does not run: {reason}"), fix),
         Some(Ok(text)) => {
             let first = text.lines().next().unwrap_or_default().trim();
             Check::ok(NAME, first)
@@ -70,9 +70,9 @@ fn judge(made: Result<Result<(), String>, PluginError>) -> Check {
             PROFILES,
             "the plugin that counts by function is compiled, and QEMU loads it",
         ),
-        Ok(Err(why)) => Check::warn(
+        Ok(Err(reason)) => Check::warn(
             PROFILES,
-            format!("no functions are named: {why}"),
+            format!("no functions are named: {reason}"),
             "install QEMU 7 or 8; without, instructions are counted all the same",
         ),
         Err(error @ PluginError::Cache { .. } | error @ PluginError::Profile { .. }) => {
@@ -88,12 +88,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_a_warning_with_its_package() {
+    fn missing_programs_are_a_warning_with_their_package() {
         let none = emulator(None);
         assert_eq!(none.status, Status::Warn);
         assert!(none.fix.unwrap().contains("qemu-system-x86"));
-        let said = "QEMU emulator version 7.2.22 (Debian)\nCopyright\n".to_owned();
-        let there = emulator(Some(Ok(said)));
+        let output = "QEMU emulator version 7.2.22 (Debian)\nCopyright\n".to_owned();
+        let there = emulator(Some(Ok(output)));
         assert_eq!(there.finding, "QEMU emulator version 7.2.22 (Debian)");
 
         let new = judge(Ok(Err("it does not load the plugin".into())));

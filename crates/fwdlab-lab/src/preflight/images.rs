@@ -46,7 +46,7 @@ fn cache(folder: &Path, room: Result<Room, String>) -> Check {
         "fwdlab image rm --unused 30, or let FWDLAB_CACHE name a folder with more room";
     let room = match room {
         Ok(room) => room,
-        Err(why) => return Check::skip(NAME, why),
+        Err(reason) => return Check::skip(NAME, reason),
     };
     let finding = format!(
         "{} MiB free for {}",

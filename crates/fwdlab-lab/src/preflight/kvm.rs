@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_needs_it() {
+    fn kvm_is_optional() {
         assert_eq!(judge(Ok(())).status, Status::Ok);
         assert_eq!(judge(Err(Errno::NOENT)).status, Status::Skip);
         let refused = judge(Err(Errno::ACCESS));

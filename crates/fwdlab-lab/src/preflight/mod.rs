@@ -15,7 +15,7 @@ mod emulator;
 mod images;
 mod kernel;
 mod kvm;
-mod others;
+mod other_users;
 mod privileges;
 pub(crate) mod programs;
 mod scratch;
@@ -26,7 +26,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-pub use others::{Watch, labs, noise};
+pub use other_users::{Watch, labs, noise};
 
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -109,7 +109,7 @@ pub fn host(runs: &Path) -> Vec<Check> {
     checks.extend(programs::checks());
     checks.extend(scratch::checks(root));
     checks.extend(cpu::checks());
-    checks.extend(others::checks());
+    checks.extend(other_users::checks());
     checks.push(disk::check(runs));
     checks.extend(emulator::checks());
     checks.push(kvm::check());
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_can_be_looked_at_and_every_failure_has_a_fix() {
+    fn this_host_is_checked_and_every_failure_has_a_fix() {
         let checks = host(Path::new("."));
         for name in [
             "privileges",

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn root_of_the_host_is_what_we_want() {
+    fn root_of_the_host_has_all_privileges() {
         assert_eq!(
             privileges(&status(0, "000001ffffffffff"), HOST).status,
             Status::Ok

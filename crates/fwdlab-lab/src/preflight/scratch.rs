@@ -28,7 +28,7 @@ struct Scratch(Child);
 
 /// How far the script got, with the error output of the step at which it ended.
 #[derive(Debug, PartialEq)]
-enum Made {
+enum ScriptOutcome {
     Nothing(String),
     Namespace(String),
     Ports,
@@ -66,7 +66,7 @@ pub(super) fn checks(root: bool) -> Vec<Check> {
     };
     let made = made(&mut scratch.0);
     let mut checks = namespace_and_ports(&made, root);
-    if made == Made::Ports {
+    if made == ScriptOutcome::Ports {
         checks.push(if root {
             live_frames(send(&scratch).map_err(|error| error.to_string()))
         } else {
@@ -77,53 +77,53 @@ pub(super) fn checks(root: bool) -> Vec<Check> {
 }
 
 /// Reads the output of the script until it waits for us or ends.
-fn made(child: &mut Child) -> Made {
+fn made(child: &mut Child) -> ScriptOutcome {
     let mut steps = Vec::new();
     if let Some(stdout) = child.stdout.as_mut() {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             steps.push(line);
             if steps.len() == 2 {
-                return Made::Ports;
+                return ScriptOutcome::Ports;
             }
         }
     }
-    let mut said = String::new();
+    let mut output = String::new();
     if let Some(stderr) = child.stderr.as_mut() {
         // if the error output cannot be read, continue with what there is
-        let _ = stderr.read_to_string(&mut said);
+        let _ = stderr.read_to_string(&mut output);
     }
-    let said = said.trim().to_owned();
+    let output = output.trim().to_owned();
     if steps.is_empty() {
-        Made::Nothing(said)
+        ScriptOutcome::Nothing(output)
     } else {
-        Made::Namespace(said)
+        ScriptOutcome::Namespace(output)
     }
 }
 
-fn namespace_and_ports(made: &Made, root: bool) -> Vec<Check> {
+fn namespace_and_ports(made: &ScriptOutcome, root: bool) -> Vec<Check> {
     let namespace = Check::ok(NAMESPACES, "one was created and removed again");
     match made {
-        Made::Namespace(said) if said.contains("not found") => {
+        ScriptOutcome::Namespace(output) if output.contains("not found") => {
             vec![namespace, Check::skip(VETH, "cannot be tested without ip")]
         }
-        Made::Nothing(said) => vec![Check::fail(
+        ScriptOutcome::Nothing(output) => vec![Check::fail(
             NAMESPACES,
-            format!("cannot create one: {said}"),
+            format!("cannot create one: {output}"),
             if root {
                 "run outside of the container, or start it with --privileged"
             } else {
                 "sudo fwdlab doctor, and sudo for measurements"
             },
         )],
-        Made::Namespace(said) => vec![
+        ScriptOutcome::Namespace(output) => vec![
             namespace,
             Check::fail(
                 VETH,
-                format!("cannot create a pair of ports: {said}"),
+                format!("cannot create a pair of ports: {output}"),
                 "sudo modprobe veth",
             ),
         ],
-        Made::Ports => vec![
+        ScriptOutcome::Ports => vec![
             namespace,
             Check::ok(VETH, "a pair of ports was created and removed again"),
         ],
@@ -174,33 +174,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_missing_step_is_told_apart() {
-        let statuses = |made: &Made| -> Vec<(&str, Status)> {
+    fn each_missing_step_is_reported_separately() {
+        let statuses = |made: &ScriptOutcome| -> Vec<(&str, Status)> {
             namespace_and_ports(made, true)
                 .iter()
                 .map(|check| (check.name, check.status))
                 .collect()
         };
         assert_eq!(
-            statuses(&Made::Ports),
+            statuses(&ScriptOutcome::Ports),
             [(NAMESPACES, Status::Ok), (VETH, Status::Ok)]
         );
         assert_eq!(
-            statuses(&Made::Namespace("Error: Unknown device type.".into())),
+            statuses(&ScriptOutcome::Namespace(
+                "Error: Unknown device type.".into()
+            )),
             [(NAMESPACES, Status::Ok), (VETH, Status::Fail)]
         );
         assert_eq!(
-            statuses(&Made::Namespace("sh: 1: ip: not found".into())),
+            statuses(&ScriptOutcome::Namespace("sh: 1: ip: not found".into())),
             [(NAMESPACES, Status::Ok), (VETH, Status::Skip)]
         );
         assert_eq!(
-            statuses(&Made::Nothing("Operation not permitted".into())),
+            statuses(&ScriptOutcome::Nothing("Operation not permitted".into())),
             [(NAMESPACES, Status::Fail)]
         );
     }
 
     #[test]
-    fn the_script_is_read_as_far_as_it_comes() {
+    fn the_script_output_is_parsed_as_far_as_it_got() {
         let run = |script: &str| {
             let mut child = Command::new("sh")
                 .args(["-c", script])
@@ -213,14 +215,17 @@ mod tests {
             drop(Scratch(child));
             made
         };
-        assert_eq!(run("echo namespace; echo veth; exec cat"), Made::Ports);
+        assert_eq!(
+            run("echo namespace; echo veth; exec cat"),
+            ScriptOutcome::Ports
+        );
         assert_eq!(
             run("echo namespace; echo no veth >&2; exit 2"),
-            Made::Namespace("no veth".into())
+            ScriptOutcome::Namespace("no veth".into())
         );
         assert_eq!(
             run("echo not permitted >&2; exit 1"),
-            Made::Nothing("not permitted".into())
+            ScriptOutcome::Nothing("not permitted".into())
         );
     }
 

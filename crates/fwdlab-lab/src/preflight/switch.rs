@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Check;
 use crate::host::Host;
-use crate::site::standing;
+use crate::site::existing;
 
 /// A test may take this long, and no address may age out meanwhile.
 const LONG_S: u64 = 24 * 3600;
@@ -27,16 +27,16 @@ pub(super) fn checks(switch: &Switch, addresses: &[(&'static str, Mac)]) -> Vec<
             ),
         )];
     };
-    let host = match standing::reach(place) {
+    let host = match existing::reach(place) {
         Ok(host) => host,
-        Err(why) => return vec![Check::fail("reached", why, "look at its address")],
+        Err(reason) => return vec![Check::fail("reached", reason, "look at its address")],
     };
-    of_bridge(host.as_ref(), switch, addresses)
+    check_bridge(host.as_ref(), switch, addresses)
 }
 
-fn of_bridge(host: &dyn Host, switch: &Switch, addresses: &[(&'static str, Mac)]) -> Vec<Check> {
-    let links = match host.ask("ip", &["-json", "-details", "link", "show"]) {
-        Ok(said) => serde_json::from_str::<Value>(&said).unwrap_or_default(),
+fn check_bridge(host: &dyn Host, switch: &Switch, addresses: &[(&'static str, Mac)]) -> Vec<Check> {
+    let links = match host.query("ip", &["-json", "-details", "link", "show"]) {
+        Ok(output) => serde_json::from_str::<Value>(&output).unwrap_or_default(),
         Err(error) => {
             return vec![Check::fail(
                 "reached",
@@ -45,7 +45,7 @@ fn of_bridge(host: &dyn Host, switch: &Switch, addresses: &[(&'static str, Mac)]
             )];
         }
     };
-    let fdb = host.ask("bridge", &["fdb", "show"]);
+    let fdb = host.query("bridge", &["fdb", "show"]);
     let mut checks = judged(switch, addresses, &links, fdb.as_deref().ok());
     if let Err(error) = fdb {
         checks.push(Check::skip("MAC ageing", error.to_string()));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_that_forgets_is_told_and_how_to_make_it_remember() {
+    fn a_bridge_with_a_short_ageing_time_is_reported_with_a_fix() {
         let addresses = [
             ("tester-a", Mac([2, 0, 0, 0, 0, 1])),
             ("dut-a", Mac([2, 0, 0, 0, 0, 3])),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_are_none_and_switches_that_nobody_can_ask_are_told() {
+    fn missing_ports_and_unreachable_switches_are_reported() {
         let none = Switch {
             ports: SwitchPorts {
                 tester_b: Some("s9".into()),
@@ -281,8 +281,11 @@ mod tests {
             },
             ..switch()
         };
-        let said = words(&judged(&none, &[], &links(30000, 0), Some("")));
-        assert!(said.contains("there is no port s9 (tester-b)"), "{said}");
+        let output = words(&judged(&none, &[], &links(30000, 0), Some("")));
+        assert!(
+            output.contains("there is no port s9 (tester-b)"),
+            "{output}"
+        );
         let both = Switch {
             ports: SwitchPorts {
                 tester_b: Some("s2".into()),
@@ -290,12 +293,12 @@ mod tests {
             },
             ..switch()
         };
-        let said = words(&judged(&both, &[], &links(30000, 0), Some("")));
-        assert!(said.contains("joins link a with link b"), "{said}");
-        let said = words(&checks(&switch(), &[]));
+        let output = words(&judged(&both, &[], &links(30000, 0), Some("")));
+        assert!(output.contains("joins link a with link b"), "{output}");
+        let output = words(&checks(&switch(), &[]));
         assert!(
-            said.contains("Warn MAC ageing fwdlab cannot check"),
-            "{said}"
+            output.contains("Warn MAC ageing fwdlab cannot check"),
+            "{output}"
         );
     }
 }

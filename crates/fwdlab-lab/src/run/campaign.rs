@@ -26,16 +26,16 @@ use fwdlab_model::units::imix_estimate_l2_bps;
 use fwdlab_model::version::RUN_FORMAT;
 
 use super::conduct::Method;
-use super::device::{doubts, simulated_noise};
-use super::hooks::{Hosts, Place, around_or_error};
+use super::device::{caveats, simulated_noise};
+use super::hooks::{Hosts, Place, run_hooks_or_fail};
 use super::method::bursts::{self, Bursts};
 use super::method::slices::{self, Slices};
-use super::method::whole::Whole;
+use super::method::whole_trials::TrialTurns;
 use super::method::windows::Windows;
 use super::plan::{Agenda, Plan, agenda};
 use super::restarts::Restarts;
-use super::resume::{self, Before, CutOff};
-use super::{Control, Measured, Run, carry_out, course, manage};
+use super::resume::{self, CutOff, EarlierResults};
+use super::{Control, Measured, Run, carry_out, manage, procedure_run};
 use crate::dut::vpp::instance;
 use crate::error::LabError;
 
@@ -53,11 +53,11 @@ pub fn start<'a>(
 ) -> Result<(Run<'a>, Measured), LabError> {
     let (agenda, info) = prepared(plan, runs, control)?;
     let inputs = plan.inputs()?;
-    let run = Run::create(info, plan.host.site.is_here(), runs, control, listener)?;
+    let run = Run::create(info, plan.host.site.is_local(), runs, control, listener)?;
     for (name, bytes) in inputs {
         run.writer.input(&name, &bytes)?;
     }
-    let nothing = (Before::default(), Measured::default());
+    let nothing = (EarlierResults::default(), Measured::default());
     carried_out(plan, &agenda, run, nothing, control)
 }
 
@@ -73,7 +73,7 @@ pub fn go_on<'a>(
     listener: &'a mut dyn FnMut(&Event),
 ) -> Result<(Run<'a>, Measured), LabError> {
     let (agenda, info) = prepared(plan, runs, control)?;
-    let is_here = plan.host.site.is_here();
+    let is_here = plan.host.site.is_local();
     let (run, before, measured) = resume::go_on(cut, info, plan, is_here, control, listener)?;
     carried_out(plan, &agenda, run, (before, measured), control)
 }
@@ -92,7 +92,7 @@ pub(super) fn prepared(
     }
     let first = campaign.streams(&campaign.cases[0])?;
     let common = plan.common(first, &campaign.cases[0]);
-    common.site.heed(control);
+    common.site.set_control(control);
     let mut info = Run::head(
         &common,
         &campaign.name,
@@ -111,7 +111,7 @@ fn carried_out<'a>(
     plan: &Plan,
     agenda: &Agenda,
     run: Run<'a>,
-    (before, measured): (Before, Measured),
+    (before, measured): (EarlierResults, Measured),
     control: &Control,
 ) -> Result<(Run<'a>, Measured), LabError> {
     carry_out(run, measured, |run, measured| {
@@ -130,15 +130,15 @@ fn carried_out<'a>(
             },
             is_resumed,
         )?;
-        running.around(When::Before, control, run)?;
+        running.run_hooks(When::Before, control, run)?;
         let result = running.conduct(method.as_mut(), run, measured);
         let result = result.and_then(|()| running.count_beside(run, measured));
         let result = result.and_then(|()| running.flames(run, measured));
-        let after = running.around(When::After, &Control::default(), run);
+        let after = running.run_hooks(When::After, &Control::default(), run);
         running.sum_up(run, measured);
         // a failed hook at the end does not invalidate what was measured
-        if let (Err(LabError::Hook(why)), Some(summary)) = (&after, &mut measured.summary) {
-            summary.warnings.push(why.clone());
+        if let (Err(LabError::Hook(reason)), Some(summary)) = (&after, &mut measured.summary) {
+            summary.warnings.push(reason.clone());
             return result;
         }
         result.and(after)
@@ -153,7 +153,7 @@ pub(super) struct Running<'a> {
     /// Derived from the readings before the first trial, and at the end from all of them.
     pub gate: Option<Gate>,
     /// What was measured before the run was interrupted.
-    pub before: Before,
+    pub before: EarlierResults,
     /// Iterations of each test case.
     pub made: Vec<Vec<Iteration>>,
     /// Iterations as they were reported.
@@ -183,7 +183,7 @@ impl<'a> Running<'a> {
             agenda,
             control,
             gate: None,
-            before: Before::default(),
+            before: EarlierResults::default(),
             made: vec![Vec::new(); plan.campaign.cases.len()],
             reported: BTreeMap::new(),
             dropped: BTreeMap::new(),
@@ -203,24 +203,24 @@ impl<'a> Running<'a> {
             Procedure::Paired(paired) => Box::new(Slices::new(self.plan, self.agenda, paired)),
             Procedure::Maxfwd(maxfwd) => Box::new(Windows::new(maxfwd)),
             Procedure::Exact(exact) => Box::new(Bursts::new(exact)),
-            _ => Box::new(Whole::default()),
+            _ => Box::new(TrialTurns::default()),
         }
     }
 
     /// Counts the same configurations in instructions, if that was requested in addition to rates.
     fn count_beside(&mut self, run: &mut Run<'_>, measured: &mut Measured) -> Result<(), LabError> {
         if let (Some(plan), false) = (self.plan.beside()?, self.control.is_stopped()) {
-            self.counted = bursts::beside(&plan, self.control, run, measured)?;
+            self.counted = bursts::count_instructions(&plan, self.control, run, measured)?;
         }
         Ok(())
     }
 
     /// Runs the hooks around the whole campaign.
-    fn around(&self, when: When, control: &Control, run: &mut Run<'_>) -> Result<(), LabError> {
+    fn run_hooks(&self, when: When, control: &Control, run: &mut Run<'_>) -> Result<(), LabError> {
         let hooks = &self.plan.campaign.hooks;
         let place = Place::default();
         let when = (when, Every::Campaign);
-        around_or_error(hooks, when, &place, &Hosts::default(), control, run)
+        run_hooks_or_fail(hooks, when, &place, &Hosts::default(), control, run)
     }
 
     /// Restarts the DUT before a bed is built for this test case, if the campaign requests it.
@@ -234,7 +234,7 @@ impl<'a> Running<'a> {
         let when = (campaign.reboot, campaign.order);
         let site = &self.plan.host.site;
         self.restarts
-            .before_bed(when, site, test_case, control, run)
+            .restart_if_due(when, site, test_case, control, run)
     }
 }
 
@@ -257,7 +257,7 @@ impl Running<'_> {
         if campaign.procedure.counting() == Counting::Trials {
             let bad = measured.trials.iter().map(|trial| &trial.validity);
             let bad = bad.filter(|validity| !validity.is_valid() && !validity.is_cut_off());
-            invalid = course::invalid(bad.count() as u32, measured.trials.len());
+            invalid = procedure_run::invalid(bad.count() as u32, measured.trials.len());
             self.gate = (self.gate.take()).map(|gate| gate.judge_run(&mut measured.trials));
         }
         let trials = &measured.trials;
@@ -334,21 +334,21 @@ impl Running<'_> {
                     }
                     noise => noise,
                 };
-                trust::of_lossless(noise, &found)
+                trust::without_lossless_noise(noise, &found)
             }
         };
         let common = self.plan.common(Vec::new(), &campaign.cases[0]);
         let mut warnings = match self.plan.dut {
             Some(_) => Vec::new(),
             None if campaign.procedure.counting() == Counting::Instructions => Vec::new(),
-            None => doubts(&common),
+            None => caveats(&common),
         };
         warnings.extend(run.info.gaps.iter().map(resume::words));
         warnings.append(&mut self.warnings);
         if let Some(profile) = &common.traffic.profile {
             warnings.extend(profile.notes.clone());
         }
-        warnings.extend(manage::doubts(trials));
+        warnings.extend(manage::caveats(trials));
         warnings.extend(meters::remarks(trials));
         warnings.extend(invalid);
         measured.summary = Some(Summary {

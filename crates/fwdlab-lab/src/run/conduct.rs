@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use fwdlab_measure::ahead;
 use fwdlab_measure::campaign::{Turn, sequence};
-use fwdlab_measure::precision::{leaves_out, look};
+use fwdlab_measure::precision::{evaluate, leaves_out};
+use fwdlab_measure::remaining;
 use fwdlab_model::campaign::{Order, Procedure};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::test_case::{Failure, Iteration};
@@ -125,7 +125,7 @@ pub(super) struct Work {
     pub own: Duration,
     pub later: Duration,
     /// Planned and real durations of the turns before it.
-    pub pace: ahead::Turns,
+    pub pace: remaining::Turns,
     pub began: Instant,
 }
 
@@ -166,12 +166,12 @@ impl Made {
 }
 
 /// Turns that are left, and the pace so far.
-struct Left {
+struct RemainingTurns {
     turns: VecDeque<Turn>,
     done: u32,
     /// Planned time of `turns`.
     later: Duration,
-    pace: ahead::Turns,
+    pace: remaining::Turns,
     last_end: Instant,
     /// Number of retries of each turn.
     attempts: BTreeMap<(usize, u32), usize>,
@@ -197,14 +197,14 @@ impl Running<'_> {
     ) -> Result<(), LabError> {
         method.begin(self, run, measured)?;
         let result = self.turns(method, run, measured);
-        self.plan.host.site.heed(self.control);
+        self.plan.host.site.set_control(self.control);
         let ended = method.end(self, run, measured);
         result.and(ended)?;
         // the final evaluation knows more, and may change some iterations
         for (case, made) in self.made.iter().enumerate() {
             let is_new = |one: &&Iteration| self.reported.get(&(case, one.iteration)) != Some(*one);
             for iteration in made.iter().filter(is_new) {
-                run.tell(self.finished(case, iteration))?;
+                run.record_event(self.finished(case, iteration))?;
             }
         }
         Ok(())
@@ -224,11 +224,11 @@ impl Running<'_> {
         measured: &mut Measured,
     ) -> Result<(), LabError> {
         let agenda = self.agenda;
-        let mut left = Left {
+        let mut left = RemainingTurns {
             turns: VecDeque::new(),
             done: 0,
             later: Duration::ZERO,
-            pace: ahead::Turns::default(),
+            pace: remaining::Turns::default(),
             last_end: Instant::now(),
             attempts: BTreeMap::new(),
             may_double: matches!(&self.plan.campaign.procedure, Procedure::Maxfwd(p) if p.double),
@@ -295,8 +295,8 @@ impl Running<'_> {
                 left.done -= 1;
                 continue;
             }
-            let took = work.began.max(left.last_end).elapsed();
-            left.pace.made(work.own, took);
+            let duration = work.began.max(left.last_end).elapsed();
+            left.pace.made(work.own, duration);
             left.last_end = Instant::now();
         }
     }
@@ -305,7 +305,7 @@ impl Running<'_> {
     /// reports the reason for turns whose test cases have all dropped out.
     fn next(
         &mut self,
-        left: &mut Left,
+        left: &mut RemainingTurns,
         method: &mut dyn Method,
         run: &mut Run<'_>,
     ) -> Result<Option<Work>, LabError> {
@@ -345,14 +345,14 @@ impl Running<'_> {
                 pace: left.pace,
                 began: Instant::now(),
             };
-            self.plan.host.site.heed(&work.control);
+            self.plan.host.site.set_control(&work.control);
             return Ok(Some(work));
         }
         Ok(None)
     }
 
     /// Adds the planned number of iterations again.
-    fn double(&self, left: &mut Left, run: &mut Run<'_>) -> Result<(), LabError> {
+    fn double(&self, left: &mut RemainingTurns, run: &mut Run<'_>) -> Result<(), LabError> {
         let (campaign, agenda) = (&self.plan.campaign, self.agenda);
         let iterations = campaign.iterations;
         let seed = self.plan.seed() + 1;
@@ -362,7 +362,7 @@ impl Running<'_> {
             ..turn
         }));
         left.later = agenda.time;
-        run.tell(EventKind::Note {
+        run.record_event(EventKind::Note {
             text: format!(
                 "too noisy so far, but doubling the iterations may be enough: {} more trials, about {:.0} s",
                 left.turns.len(),
@@ -372,7 +372,7 @@ impl Running<'_> {
     }
 
     /// Returns true if the results are precise enough to skip this turn.
-    fn is_enough(&self, turn: Turn, left: &mut Left) -> bool {
+    fn is_enough(&self, turn: Turn, left: &mut RemainingTurns) -> bool {
         let campaign = &self.plan.campaign;
         let Some(until) = campaign.until.filter(|until| turn.iteration > until.min) else {
             return false;
@@ -380,7 +380,7 @@ impl Running<'_> {
         if campaign.order == Order::Grouped || left.known_at != turn.iteration {
             left.known_at = turn.iteration;
             let made = self.made.iter();
-            let known = made.map(|made| (look(made, &until).is_narrow, made.len() as u32));
+            let known = made.map(|made| (evaluate(made, &until).is_narrow, made.len() as u32));
             left.known = known.collect();
         }
         let known = &left.known;
@@ -403,7 +403,7 @@ impl Running<'_> {
         turn: Turn,
         made: Result<Made, LabError>,
         is_skipped: bool,
-        left: &mut Left,
+        left: &mut RemainingTurns,
         method: &mut dyn Method,
         run: &mut Run<'_>,
         measured: &mut Measured,
@@ -441,7 +441,7 @@ impl Running<'_> {
             .attempts
             .entry((turn.case, turn.iteration))
             .or_default();
-        if self.tries_again(turn, &error, attempts, run)? {
+        if self.should_retry(turn, &error, attempts, run)? {
             method.forget(run, measured)?;
             return Ok(true);
         }
@@ -480,7 +480,7 @@ impl Running<'_> {
                 iteration = iteration.without_result(failure.clone());
                 self.failures.insert((case, turn.iteration), failure);
             }
-            run.tell(self.finished(case, &iteration))?;
+            run.record_event(self.finished(case, &iteration))?;
             self.reported
                 .insert((case, turn.iteration), iteration.clone());
             let made = &mut self.made[case];
@@ -492,7 +492,7 @@ impl Running<'_> {
 
     /// Decides whether a turn that was interrupted by a lost host is retried. If so, reports it and
     /// waits until the host may be back.
-    fn tries_again(
+    fn should_retry(
         &self,
         turn: Turn,
         error: &LabError,

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, held_up};
+use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamPlan, buckets, stalled_frames};
 use fwdlab_engine::sim::{self, Dut, Simulation};
 use fwdlab_engine::traffic::Kind;
 use fwdlab_engine::{Histogram, LoadPlan};
-use fwdlab_measure::ahead::{Capacities, ON_THEIR_WAY, TICK};
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::machine::Limit as LoadLimit;
 use fwdlab_measure::meters::Meters;
+use fwdlab_measure::remaining::{Capacities, ON_THEIR_WAY, TICK};
 use fwdlab_measure::validity::OFFERED_SHARE;
 use fwdlab_model::efficiency::Work;
 use fwdlab_model::hook::HookRecord;
@@ -30,11 +30,11 @@ use fwdlab_model::trial::Stream;
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::{Direction, DirectionCounts, Variant};
 
-use super::course::Tally;
 use super::estimate::capacities;
 use super::hooks::{During, Hosts};
-use super::manage::Asking;
+use super::manage::RunningQueries;
 use super::modify::{Modified, Running};
+use super::procedure_run::Tally;
 use super::requests::Requesters;
 use super::traffic::{Traffic, file_name, words};
 use super::trial::{
@@ -42,9 +42,9 @@ use super::trial::{
 };
 use super::{Control, Run, configure, does_forward, open_tester};
 use crate::bed::Bed;
-use crate::dut::daemons::told;
-use crate::dut::sweep::{Setting, Swept};
-use crate::dut::{Ended, PlannedReset};
+use crate::dut::daemons::describe_ended;
+use crate::dut::sweep::{Setting, SweptParameter};
+use crate::dut::{EndedDaemon, PlannedReset};
 use crate::error::LabError;
 use crate::host::Limit;
 use crate::telemetry::Seen;
@@ -102,7 +102,7 @@ pub(super) trait Device {
 
     /// Repairs the device after a trial in which a port of the bed went down: restores the DUT to
     /// its state before the series.
-    fn mend(&mut self, run: &mut Run<'_>) -> Result<(), LabError>;
+    fn repair(&mut self, run: &mut Run<'_>) -> Result<(), LabError>;
 
     /// Returns the hosts on which user commands run.
     fn hosts(&self) -> Hosts;
@@ -128,7 +128,7 @@ pub(super) struct Made {
     /// routes and addresses.
     pub is_broken: bool,
     /// Daemons of the DUT's configuration that are no longer running.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedDaemon>,
     /// Resources that forwarding took on the DUT, if it reports them.
     pub work: Option<Work>,
     /// Telemetry of the DUT's host; `None` if it was not read.
@@ -150,7 +150,7 @@ pub(super) struct Simulated<'a> {
     pub traffic: &'a Traffic,
     pub variant: Variant,
     pub control: &'a Control,
-    pub swept: Option<Swept>,
+    pub swept: Option<SweptParameter>,
     /// The known meters of the bed.
     pub meters: Meters,
 }
@@ -163,11 +163,15 @@ impl Device for Simulated<'_> {
 
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
         // the value is not a number of units that each cost time
-        let apart = matches!(&self.swept, Some(Swept::Stream | Swept::Cores)).then(|| Question {
+        let apart = matches!(
+            &self.swept,
+            Some(SweptParameter::Stream | SweptParameter::Cores)
+        )
+        .then(|| Question {
             setting: None,
             ..question.clone()
         });
-        if let (Some(Swept::Cores), Some(cores)) = (&self.swept, question.setting) {
+        if let (Some(SweptParameter::Cores), Some(cores)) = (&self.swept, question.setting) {
             self.simulation.set_cores(u32::try_from(cores).unwrap_or(1));
         }
         let question = apart.as_ref().unwrap_or(question);
@@ -186,7 +190,7 @@ impl Device for Simulated<'_> {
         let mut counters: Vec<Counters> = counters.collect();
         self.meters.judge(&mut counters);
         let answers = ways.into_iter().map(|(answer, _)| answer).collect();
-        let mut answer = of_both(answers, &counters);
+        let mut answer = combine_directions(answers, &counters);
         let counters = Counters::total(&counters);
         // the only error of a simulated test bed; that no frame came back is a result
         let ledger = balance(&counters, None);
@@ -207,7 +211,7 @@ impl Device for Simulated<'_> {
         }))
     }
 
-    fn mend(&mut self, _: &mut Run<'_>) -> Result<(), LabError> {
+    fn repair(&mut self, _: &mut Run<'_>) -> Result<(), LabError> {
         Ok(())
     }
 
@@ -232,7 +236,7 @@ pub(super) fn erect(common: &super::Parameters) -> Result<(Bed, String), LabErro
 }
 
 /// Returns doubts about a whole run on the test bed.
-pub(super) fn doubts(common: &super::Parameters) -> Vec<String> {
+pub(super) fn caveats(common: &super::Parameters) -> Vec<String> {
     let mut doubts = Vec::new();
     if !common.privileged {
         doubts.push(crate::user_namespace::MISSING.to_owned());
@@ -268,7 +272,7 @@ pub(super) fn simulated_noise(dut: &Dut, contradictions: Vec<String>) -> Noise {
 
 /// Answers of a trial on the test bed, its counters, and the delays of its frames, all by
 /// direction.
-type Watched = (Vec<Answer>, Counted, Vec<Vec<Bucket>>);
+type TrialAnswers = (Vec<Answer>, Counted, Vec<Vec<Bucket>>);
 
 /// Sends this number of frames slowly. Repeats until each direction has sent some, because a sender
 /// on a busy CPU may stall for the whole time.
@@ -316,11 +320,11 @@ pub(super) struct Real<'a> {
     /// User commands during the next trial.
     during: During,
     /// The bed in use; `None` only while it is rebuilt, or if that failed.
-    standing: Option<Standing>,
+    standing: Option<PreparedBed>,
 }
 
 /// A bed with its tester.
-struct Standing {
+struct PreparedBed {
     tester: Box<dyn Rig>,
     bed: Bed,
 }
@@ -334,7 +338,7 @@ impl<'a> Real<'a> {
         control: &'a Control,
     ) -> Real<'a> {
         Real {
-            standing: Some(Standing { tester, bed }),
+            standing: Some(PreparedBed { tester, bed }),
             common,
             control,
             variant: Variant::default(),
@@ -355,7 +359,7 @@ impl Real<'_> {
     pub fn capacities(&self, limits: &[LoadLimit]) -> Capacities {
         let mut known = capacities(None, limits);
         for &(size, load_pps, share) in &self.looks {
-            known.saw(size, load_pps, share);
+            known.record_share(size, load_pps, share);
         }
         known
     }
@@ -367,7 +371,7 @@ impl Real<'_> {
 
     /// Returns the tester and the bed.
     pub fn both(&mut self) -> (&mut dyn Rig, &Bed) {
-        let Standing { tester, bed } = self.standing.as_mut().expect(STANDS);
+        let PreparedBed { tester, bed } = self.standing.as_mut().expect(STANDS);
         (tester.as_mut(), bed)
     }
 
@@ -442,7 +446,7 @@ impl Real<'_> {
                 ),
                 sent: counters.generator_sent,
                 received: 0,
-                why: format!(
+                reason: format!(
                     "{} reached the DUT's input and {} left at its output; the bed routes only IP without tags, labels and \
                      tunnels",
                     frames_at(counters, &Stage::DutInput),
@@ -477,7 +481,7 @@ impl Real<'_> {
         let flat_out = bench.flat_out(&stream)?;
         let second = Duration::from_secs(1);
         let (_, counted) = bench.load(&stream, flat_out, second)?;
-        let all = Counters::total(&counted.whole()?.counters);
+        let all = Counters::total(&counted.or_link_down()?.counters);
         let sent = (all.generator_sent + all.generator_beside) as f64;
         let look = (all.generator_sent > 0).then(|| {
             let share = all.receiver_received as f64 / all.generator_sent as f64;
@@ -495,7 +499,7 @@ impl Real<'_> {
             for _ in 0..HELD_LOOKS {
                 let (_, counted) = bench.load(&stream, load, HELD_LOOK)?;
                 looks.made += 1;
-                looks.valid += u32::from(is_reached(&counted.whole()?));
+                looks.valid += u32::from(is_reached(&counted.or_link_down()?));
             }
             let is_held = 2 * looks.valid > looks.made;
             if is_held || found.is_none() {
@@ -526,7 +530,7 @@ impl Real<'_> {
             match look(self, run) {
                 Err(error @ LabError::Disturbed { .. }) => {
                     run.warn(format!("during the search for a load: {error}"))?;
-                    self.mend(run)?;
+                    self.repair(run)?;
                 }
                 found => return found,
             }
@@ -576,7 +580,7 @@ impl Real<'_> {
         let (Some(setting), Some(value)) = (&mut self.setting, question.setting) else {
             return Ok(());
         };
-        let Standing { tester, bed } = self.standing.as_mut().expect(STANDS);
+        let PreparedBed { tester, bed } = self.standing.as_mut().expect(STANDS);
         if setting.set(bed.dut(0).as_ref(), stream.ip_version, value, self.control)? {
             self.drops = None;
             let with = format!("{value} {}", setting.parameter());
@@ -598,7 +602,7 @@ impl Real<'_> {
             for load_pps in [PROOF_LOAD_PPS.min(load_pps), load_pps] {
                 let (frames, mut bench) = self.bench(stream)?;
                 let (_, counted) = bench.load(&frames, load_pps, LOOK)?;
-                self.saw_drops(load_pps, &counted.whole()?);
+                self.record_drops(load_pps, &counted.or_link_down()?);
             }
         }
         let from_pps = self.drops.as_ref().and_then(|(_, from_pps)| *from_pps);
@@ -606,7 +610,7 @@ impl Real<'_> {
     }
 
     /// Records whether a trial at this load lost frames inside the DUT.
-    fn saw_drops(&mut self, load_pps: f64, counted: &Counted) {
+    fn record_drops(&mut self, load_pps: f64, counted: &Counted) {
         if let Some((_, from_pps)) = &mut self.drops
             && counted.counters.iter().any(loses_inside)
         {
@@ -615,7 +619,11 @@ impl Real<'_> {
     }
 
     /// Offers one load for some time, and counts it as a whole.
-    fn plain(&mut self, stream: &Stream, question: &Question) -> Result<Option<Watched>, LabError> {
+    fn plain(
+        &mut self,
+        stream: &Stream,
+        question: &Question,
+    ) -> Result<Option<TrialAnswers>, LabError> {
         let duration = Duration::from_nanos(question.duration_ns());
         let load_pps = question.peak_pps();
         let bursts = question.bursts.map(|bursts| {
@@ -627,11 +635,11 @@ impl Real<'_> {
         });
         let bursts = bursts.transpose()?;
         let count_reasons = self.drops_at(stream, load_pps)?;
-        let wanted = self.common.telemetry.clone();
+        let requested = self.common.telemetry.clone();
         let during = std::mem::take(&mut self.during);
         let (stream, mut bench) = self.bench(stream)?;
         bench.count_reasons = count_reasons;
-        bench.telemetry = wanted.as_ref();
+        bench.telemetry = requested.as_ref();
         bench.hooks = Some(&during);
         let (ended, counted) = match bursts {
             None => bench.load(&stream, load_pps, duration)?,
@@ -640,7 +648,7 @@ impl Real<'_> {
                 bench.load_at(&stream, load_pps, rate_pps, duration)?
             }
         };
-        self.saw_drops(load_pps, &counted);
+        self.record_drops(load_pps, &counted);
         let answers = vec![Answer::default(); counted.counters.len()];
         Ok(ended.then_some((answers, counted, Vec::new())))
     }
@@ -650,17 +658,17 @@ impl Real<'_> {
         &mut self,
         stream: &Stream,
         question: &Question,
-    ) -> Result<Option<Watched>, LabError> {
+    ) -> Result<Option<TrialAnswers>, LabError> {
         let reset = self.reset(question)?;
         let peak_pps = question.peak_pps();
         let count_reasons = self.drops_at(stream, peak_pps)?;
-        let wanted = self.common.telemetry.clone();
+        let requested = self.common.telemetry.clone();
         let during = std::mem::take(&mut self.during);
         let (stream, mut bench) = self.bench(stream)?;
         bench.count_reasons = count_reasons;
-        bench.telemetry = wanted.as_ref();
+        bench.telemetry = requested.as_ref();
         bench.hooks = Some(&during);
-        let ways = bench.ways();
+        let ways = bench.path_count();
         let total = Duration::from_nanos(question.duration_ns());
         let analysis = question.tagging.map(|_| match &bench.traffic {
             None => AnalysisPlan {
@@ -681,7 +689,7 @@ impl Real<'_> {
             true => within(load_pps, total, ways * question.frames()),
             false => over_time(question, ways),
         };
-        let (begin, begun) = mpsc::channel();
+        let (begin, started) = mpsc::channel();
         let is_over = AtomicBool::new(false);
         let (bed, control) = (bench.bed, bench.control);
         let (watched, reset_done) = std::thread::scope(|scope| {
@@ -690,7 +698,7 @@ impl Real<'_> {
                 let is_over = &is_over;
                 scope.spawn(move || {
                     // if the trial ends before, no reset is requested
-                    let done = match begun.recv() {
+                    let done = match started.recv() {
                         Ok(()) => bed.dut(0).reset(
                             planned,
                             Limit {
@@ -723,27 +731,27 @@ impl Real<'_> {
             (watched, done)
         });
         let (watched, mut counted) = watched?;
-        self.saw_drops(peak_pps, &counted);
+        self.record_drops(peak_pps, &counted);
         let moments = match &watched {
             Some(_) => reset_done?,
             None => Vec::new(),
         };
         if reset.is_some() {
             // the reset itself caused this
-            let ended = told(&counted.ended, DURING);
+            let ended = describe_ended(&counted.ended, DURING);
             counted
                 .objections
-                .retain(|why| !why.ends_with(WENT_DOWN) && *why != ended);
+                .retain(|reason| !reason.ends_with(WENT_DOWN) && *reason != ended);
             counted.is_broken = false;
             if !std::mem::take(&mut counted.ended).is_empty() {
-                self.bed().dut(0).meet_daemons()?;
+                self.bed().dut(0).find_new_daemons()?;
             }
         }
         let Some(mut answers) = watched else {
             return Ok(None);
         };
         if question.is_constant() && answers.iter().all(|answer| !answer.ended_early) {
-            counted.were_due(ways, ways * question.frames());
+            counted.count_not_sent(ways, ways * question.frames());
             // use the end by the clock, not the time of the look that noticed it
             let whole = |answer: &mut Answer| answer.duration_ns = question.duration_ns();
             answers.iter_mut().for_each(whole);
@@ -759,9 +767,9 @@ impl Real<'_> {
                     let times = times(&found);
                     let of = &counted.counters[path];
                     let lost = of.generator_sent.saturating_sub(of.receiver_received);
-                    let held_up = held_up(0, of.generator_not_sent, late.as_ref());
+                    let stalled = stalled_frames(0, of.generator_not_sent, late.as_ref());
                     let delays = delays(&found, &times);
-                    answer.delays = delays.map(|delays| delays.beside(&times, lost, held_up));
+                    answer.delays = delays.map(|delays| delays.beside(&times, lost, stalled));
                     latencies.push(times);
                 }
             }
@@ -794,12 +802,12 @@ fn delays(found: &Analysis, times: &[Bucket]) -> Option<Delays> {
     let frames: u64 = times.iter().map(|bucket| bucket.count).sum();
     let min_ns = timed().map(|stream| stream.latency_min_ns).min()?;
     let max_ns = timed().map(|stream| stream.latency_max_ns).max()?;
-    Delays::of(times, min_ns, max_ns, sum_ns as f64 / frames as f64)
+    Delays::from_buckets(times, min_ns, max_ns, sum_ns as f64 / frames as f64)
 }
 
 /// Combines the answers of both directions, with these counters, into one: that of the worse
 /// direction, with the counts of each.
-fn of_both(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
+fn combine_directions(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
     for (answer, counters) in answers.iter_mut().zip(counters) {
         answer.frames_sent = counters.generator_sent;
         answer.frames_intended = counters.generator_sent + counters.generator_not_sent;
@@ -838,11 +846,11 @@ fn of_both(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer {
 
 impl Real<'_> {
     /// The result of a trial in which a port of the bed went down.
-    fn nothing(&self, why: &LabError) -> Watched {
-        let ways = self.bed().ways();
+    fn nothing(&self, reason: &LabError) -> TrialAnswers {
+        let ways = self.bed().path_count();
         (
             vec![Answer::default(); ways],
-            Counted::nothing(ways, why.to_string()),
+            Counted::link_down(ways, reason.to_string()),
             Vec::new(),
         )
     }
@@ -852,25 +860,25 @@ impl Real<'_> {
         if question.reset_at_ns.is_none() {
             return Ok(None);
         }
-        let what = question.reset.as_deref().unwrap_or_default();
-        let reset = Reset::parse(what).map_err(LabError::Preflight)?;
+        let action = question.reset.as_deref().unwrap_or_default();
+        let reset = Reset::parse(action).map_err(LabError::Preflight)?;
         self.bed().dut(0).plan_reset(&reset).map(Some)
     }
 
     /// Checks that a DUT forwards again after its reset.
-    fn is_back(
+    fn check_forwarding(
         &mut self,
         stream: &Stream,
         question: &Question,
         answer: &Answer,
     ) -> Result<(), LabError> {
-        let Some(what) = question.reset.clone() else {
+        let Some(action) = question.reset.clone() else {
             return Ok(());
         };
         let reset_ns = answer.reset_at_ns.unwrap_or(0);
         self.prove(stream).map_err(|error| match error {
             LabError::DoesNotForward { sent, .. } => LabError::NotBack {
-                what,
+                what: action,
                 waited_s: answer.duration_ns.saturating_sub(reset_ns) as f64 / 1e9,
                 sent,
             },
@@ -891,10 +899,10 @@ impl Device for Real<'_> {
             return Ok(());
         }
         let name = file_name(variant);
-        let mut tell = |kind: &str, text| run.note(&format!("series/{name}/{kind}"), text);
+        let mut report = |kind: &str, text| run.note(&format!("series/{name}/{kind}"), text);
         let (traffic, streams) = (&common.traffic, &common.streams);
         let cpus = &common.placement.dut_cpus;
-        let modified = Modified::begin(self.bed(), traffic, streams, variant, cpus, &mut tell)?;
+        let modified = Modified::begin(self.bed(), traffic, streams, variant, cpus, &mut report)?;
         let filters = modified.filters();
         self.modified = Some(modified);
         streams.iter().try_for_each(|stream| self.prove(stream))?;
@@ -906,7 +914,7 @@ impl Device for Real<'_> {
 
     fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
         self.set(stream, question)?;
-        let began = self.tester().now();
+        let started = self.tester().now();
         let learn = Duration::from_nanos(question.waits.learn_ns);
         self.tester().wait(learn);
         let before = self.probes();
@@ -917,7 +925,7 @@ impl Device for Real<'_> {
             && !question.locate_loss;
         let (updates, asking) = (self.modified.as_ref()).map_or((None, None), Modified::trial);
         let requests = question.requests.as_ref().map(|requests| {
-            let cpus = match self.common.site.is_here() {
+            let cpus = match self.common.site.is_local() {
                 true => &self.common.placement.dut_cpus[..],
                 false => &[],
             };
@@ -933,12 +941,12 @@ impl Device for Real<'_> {
             made => made?,
         };
         let route_updates = updates.map_or(Ok(0), Running::end)?;
-        let management = asking.map(Asking::end);
+        let management = asking.map(RunningQueries::end);
         let flow = (made.as_ref()).and_then(|(_, counted, _)| counted.began);
         let requests = requesters.zip(flow).map(|(asking, flow)| asking.end(flow));
         let after = self.probes();
         let is_broken = (made.as_ref()).is_some_and(|(_, counted, _)| {
-            counted.is_broken || question.reset.is_none() && counted.is_mute()
+            counted.is_broken || question.reset.is_none() && counted.received_nothing()
         });
         if let Some(answer) = made.as_ref().and_then(|(answers, ..)| answers.first())
             && !is_broken
@@ -946,22 +954,22 @@ impl Device for Real<'_> {
                 .as_ref()
                 .is_some_and(|(_, counted, _)| counted.ended.is_empty())
         {
-            self.is_back(stream, question, answer)?;
+            self.check_forwarding(stream, question, answer)?;
         }
         let rest = question.waits.drain_ns + question.waits.settle_ns;
         self.tester().wait(Duration::from_nanos(rest));
         Ok(made.map(|(answers, mut counted, latencies)| {
-            let took = self.tester().since(began);
+            let elapsed = self.tester().since(started);
             if !is_broken {
                 self.meters.judge(&mut counted.counters);
             }
-            let mut answer = of_both(answers, &counted.counters);
+            let mut answer = combine_directions(answers, &counted.counters);
             let counters = Counters::total(&counted.counters);
             answer.objections = counted.objections;
             answer.route_updates = route_updates;
             answer.management = management;
             answer.requests = requests.unwrap_or_default();
-            answer.took_ns = took.as_nanos() as u64;
+            answer.took_ns = elapsed.as_nanos() as u64;
             if answer.duration_ns == 0 {
                 answer.duration_ns = question.duration_ns();
             }
@@ -969,7 +977,7 @@ impl Device for Real<'_> {
                 answer,
                 counters,
                 latencies,
-                took,
+                took: elapsed,
                 probes: before.into_iter().chain(after).collect(),
                 is_broken,
                 ended: counted.ended,
@@ -980,7 +988,7 @@ impl Device for Real<'_> {
         }))
     }
 
-    fn mend(&mut self, run: &mut Run<'_>) -> Result<(), LabError> {
+    fn repair(&mut self, run: &mut Run<'_>) -> Result<(), LabError> {
         self.modified = None;
         if let Some(setting) = &mut self.setting {
             setting.forget();
@@ -990,7 +998,7 @@ impl Device for Real<'_> {
         let common = self.common;
         let (bed, _) = erect(common)?;
         let (tester, _) = open_tester(&bed, common)?;
-        self.standing = Some(Standing { tester, bed });
+        self.standing = Some(PreparedBed { tester, bed });
         if let Some(configuration) = &common.configuration {
             let (stream, control) = (&common.streams[0], self.control);
             let (tester, bed) = self.both();
@@ -1000,7 +1008,7 @@ impl Device for Real<'_> {
     }
 
     fn hosts(&self) -> Hosts {
-        Hosts::of(self.bed())
+        Hosts::from_bed(self.bed())
     }
 
     fn beside(&mut self, during: During) {

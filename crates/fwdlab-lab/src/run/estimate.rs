@@ -5,14 +5,14 @@
 use std::time::Duration;
 
 use fwdlab_engine::sim::Dut;
-use fwdlab_measure::ahead::{Capacities, Capacity, ahead};
 use fwdlab_measure::machine::{Asked, Limit, make};
+use fwdlab_measure::remaining::{Capacities, Capacity, ahead};
 use fwdlab_model::link::MeanSize;
 use fwdlab_model::units::FrameSize;
 
-use super::course::Tally;
 use super::device::OVERHEAD;
-use super::largest::Bounds;
+use super::largest_load::Bounds;
+use super::procedure_run::Tally;
 use crate::error::LabError;
 
 /// The largest load of an estimate, if the tester's own limit is unknown.
@@ -79,16 +79,16 @@ fn others() -> f64 {
 
 /// Returns trials and time: exact for a simulated DUT without noise, a guess for any other.
 pub(super) fn estimated(
-    asked: &Asked,
+    requested: &Asked,
     limits: &[Limit],
     dut: Option<&Dut>,
 ) -> Result<(u32, Duration), LabError> {
     let (overhead, attempts) = match dut {
         Some(_) => (Duration::ZERO, 1.0),
-        None => (OVERHEAD, Tally::default().per_trial_beside(others())),
+        None => (OVERHEAD, Tally::default().per_trial_with_load(others())),
     };
-    let mut procedure = make(asked, limits).map_err(LabError::Preflight)?;
-    let ahead = ahead(procedure.as_mut(), &capacities(dut, limits));
-    let time = Duration::from_nanos(ahead.ns) + overhead * ahead.trials;
-    Ok((ahead.trials, time.mul_f64(attempts)))
+    let mut procedure = make(requested, limits).map_err(LabError::Preflight)?;
+    let lookahead = ahead(procedure.as_mut(), &capacities(dut, limits));
+    let time = Duration::from_nanos(lookahead.ns) + overhead * lookahead.trials;
+    Ok((lookahead.trials, time.mul_f64(attempts)))
 }

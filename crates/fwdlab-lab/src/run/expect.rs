@@ -18,13 +18,13 @@ pub fn earlier(campaign: &Campaign, runs: &Path) -> Vec<Summary> {
     let entries = fwdlab_store::list(runs).unwrap_or_default().into_iter();
     let alike = entries.filter(|entry| {
         let info = entry.info.as_ref();
-        info.is_some_and(|info| is_alike(info, campaign))
+        info.is_some_and(|info| is_comparable(info, campaign))
     });
     alike.filter_map(|entry| entry.summary).take(RUNS).collect()
 }
 
 /// Returns true if it is a finished run of the same procedure on the same test bed.
-fn is_alike(info: &RunInfo, campaign: &Campaign) -> bool {
+fn is_comparable(info: &RunInfo, campaign: &Campaign) -> bool {
     let bed = info.facts.placement.get("test bed").map(String::as_str);
     let same_bed = match (&campaign.bed.file, bed) {
         (None, None) => true,

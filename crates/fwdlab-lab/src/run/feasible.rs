@@ -12,7 +12,7 @@ use fwdlab_model::test_bed::System;
 
 use super::plan::Plan;
 use crate::dut::set::Step;
-use crate::dut::{Configuration, Swept};
+use crate::dut::{Configuration, SweptParameter};
 use crate::error::LabError;
 
 /// Advice if only a test bed of hosts can do it.
@@ -30,7 +30,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), LabError> {
     }
     let site = plan.site();
     let is_embedded = site.file().is_none();
-    let wrong = |at: &[&str], why: String| Err(campaign.error(at, why).into());
+    let wrong = |at: &[&str], reason: String| Err(campaign.error(at, reason).into());
     for need in &campaign.needs {
         if is_embedded && need.starts_with("a test bed ") {
             return wrong(
@@ -44,26 +44,26 @@ pub(super) fn check(plan: &Plan) -> Result<(), LabError> {
             true if case.dut.is_vpp() => System::Vpp,
             _ => site.kind(),
         };
-        let wanted = campaign.needs.iter().find_map(|need| runs(need));
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != system_name(system)) {
-            let why = format!(
-                "its DUT has to run {wanted}, and this one is {}",
+        let requested = campaign.needs.iter().find_map(|need| runs(need));
+        if let Some(requested) = requested.filter(|requested| *requested != system_name(system)) {
+            let reason = format!(
+                "its DUT has to run {requested}, and this one is {}",
                 said(system)
             );
-            return wrong(&["needs"], why);
+            return wrong(&["needs"], reason);
         }
         if let Some(applied) = plan.configuration(&case.configuration)
-            && let Err(why) = can_apply(system, applied, is_embedded, site.is_here())
+            && let Err(reason) = can_apply(system, applied, is_embedded, site.is_local())
         {
-            return wrong(&["configuration", &case.configuration], why);
+            return wrong(&["configuration", &case.configuration], reason);
         }
-        if let Some(swept) = plan.swept()
-            && let Err(why) = can_set(system, swept)
+        if let Some(swept) = plan.swept_parameter()
+            && let Err(reason) = can_set(system, swept)
         {
-            return wrong(&["procedure", "sweep"], why);
+            return wrong(&["procedure", "sweep"], reason);
         }
-        if let Err(why) = can_procedure(plan, case, system, is_embedded)? {
-            return wrong(&["procedure"], why);
+        if let Err(reason) = can_procedure(plan, case, system, is_embedded)? {
+            return wrong(&["procedure"], reason);
         }
     }
     Ok(())
@@ -155,13 +155,13 @@ fn can_generate(one: &Generated, is_embedded: bool, is_here: bool) -> Result<(),
     }
 }
 
-fn can_set(system: System, swept: &Swept) -> Result<(), String> {
+fn can_set(system: System, swept: &SweptParameter) -> Result<(), String> {
     match (system, swept) {
-        (_, Swept::Stream | Swept::Units) => Ok(()),
+        (_, SweptParameter::Stream | SweptParameter::Units) => Ok(()),
         (System::None, _) => Err(
             "fwdlab cannot log in to its DUT to set what is swept: sweep flows or size, which are the tester's".into(),
         ),
-        (System::Vpp | System::Freebsd | System::Bsdrp, Swept::Cores) => Err(format!(
+        (System::Vpp | System::Freebsd | System::Bsdrp, SweptParameter::Cores) => Err(format!(
             "the number of CPUs of {} is set when it starts: measure each number in a separate campaign",
             system_name(system)
         )),
@@ -188,9 +188,9 @@ fn can_procedure(
         System::Vpp => !is_embedded,
         System::Linux | System::Freebsd | System::Bsdrp => true,
     };
-    if !has_shell && let Some(wanted) = by_shell(campaign, system) {
+    if !has_shell && let Some(requested) = by_shell(campaign, system) {
         return Ok(Err(format!(
-            "its DUT is {}, which cannot {wanted}",
+            "its DUT is {}, which cannot {requested}",
             said(system)
         )));
     }
@@ -208,10 +208,10 @@ fn can_procedure(
 
 /// Returns what in a campaign needs the DUT's own shell.
 fn by_shell(campaign: &Campaign, system: System) -> Option<&'static str> {
-    let asks = |typed: &String| Request::parse(typed).is_ok_and(|one| !one.is_remote());
+    let prompts = |typed: &String| Request::parse(typed).is_ok_and(|one| !one.is_remote());
     match &campaign.procedure {
         Procedure::Churn(_) => Some("carry out the event"),
-        Procedure::Management(p) if p.ask.iter().any(asks) => Some("be asked by commands"),
+        Procedure::Management(p) if p.ask.iter().any(prompts) => Some("be asked by commands"),
         // the meters belong to the DUT's host
         Procedure::Energy(_) if system == System::None => Some("be asked for its power"),
         _ => {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kind_of_dut_cannot_do_is_known_before() {
+    fn unsupported_requests_of_a_dut_are_refused_early() {
         let nft = one("nft add table ip t");
         let rules = one("generate:nft-rules,n=3");
         let governor = one("generate:governor,name=performance");
@@ -262,11 +262,11 @@ mod tests {
             }
         }
         for (system, swept, expected) in [
-            (System::None, Swept::Stream, true),
-            (System::None, Swept::Rules, false),
-            (System::Vpp, Swept::Rules, true),
-            (System::Vpp, Swept::Cores, false),
-            (System::Linux, Swept::Cores, true),
+            (System::None, SweptParameter::Stream, true),
+            (System::None, SweptParameter::Rules, false),
+            (System::Vpp, SweptParameter::Rules, true),
+            (System::Vpp, SweptParameter::Cores, false),
+            (System::Linux, SweptParameter::Cores, true),
         ] {
             assert_eq!(
                 can_set(system, &swept).is_ok(),

@@ -38,7 +38,7 @@ impl Running<'_> {
         measured: &mut Measured,
     ) -> Result<(), LabError> {
         let telemetry = self.plan.campaign().telemetry.as_ref();
-        let Some(asked) = telemetry.and_then(|telemetry| telemetry.perf.as_ref()) else {
+        let Some(requested) = telemetry.and_then(|telemetry| telemetry.perf.as_ref()) else {
             return Ok(());
         };
         for case in &self.plan.campaign().cases {
@@ -46,7 +46,7 @@ impl Running<'_> {
                 return Ok(());
             }
             let id = self.plan.id(case);
-            match self.samples(case, asked.time.0, run, measured) {
+            match self.samples(case, requested.time.0, run, measured) {
                 Ok(stacks) => {
                     let text = stacks.to_string();
                     run.writer.raw(&id, 0, SAMPLES, text.as_bytes())?;
@@ -69,7 +69,7 @@ impl Running<'_> {
         measured: &Measured,
     ) -> Result<Stacks, LabError> {
         let id = self.plan.id(case);
-        let wrong = |why: &str| Err(LabError::Preflight(why.to_owned()));
+        let wrong = |reason: &str| Err(LabError::Preflight(reason.to_owned()));
         if !case.variant.modifiers.is_empty() {
             return wrong("its modifiers belong to trials, and this is none");
         }
@@ -108,7 +108,7 @@ impl Running<'_> {
             control,
         };
         let stream = variant.stream(stream);
-        let load_pps = load_pps / bench.ways() as f64;
+        let load_pps = load_pps / bench.path_count() as f64;
         let (sampled, offered) = std::thread::scope(|scope| {
             let sampler = scope.spawn(|| record(&observed, time, &|| control.is_stopped()));
             let offered = bench.load(&stream, load_pps, time + 3 * AROUND);
@@ -121,7 +121,7 @@ impl Running<'_> {
         if !ended {
             return Err(LabError::Interrupted);
         }
-        if counted.is_mute() {
+        if counted.received_nothing() {
             return wrong("none of its frames came back");
         }
         let stacks = perf::read(&sampled?).map_err(|error| {
@@ -160,6 +160,6 @@ fn record(
         is_stopped,
     };
     let command = Command::shell(&text).called("perf record");
-    let said = observed.host.run(&command, limit)?;
-    Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+    let output = observed.host.run(&command, limit)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -10,7 +10,7 @@
 //!
 //! A hook that fails, or does not end in time, invalidates what it belongs to, with its reason.
 //! Output and exit status of each are kept in `hooks.jsonl`. Hooks measure nothing. Start with
-//! [`around`] and [`During`].
+//! [`run_hooks`] and [`During`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -28,7 +28,7 @@ use super::trial::offered;
 use super::{Control, Run, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
-use crate::host::{Command, Failure, Heard, Host, HostError, Limit, Local, quoted};
+use crate::host::{Command, Failure, Host, HostError, Limit, Local, ProcessEvent, quoted};
 use crate::tester::{Frames, Rig};
 
 /// Output of a hook beyond this is counted and not kept.
@@ -129,7 +129,7 @@ pub(super) struct Hosts {
 
 impl Hosts {
     /// Returns the hosts of an existing bed.
-    pub fn of(bed: &Bed) -> Hosts {
+    pub fn from_bed(bed: &Bed) -> Hosts {
         Hosts {
             dut: bed.dut(0).place(),
             generator: Some(bed.tester().clone()),
@@ -147,7 +147,7 @@ impl Hosts {
 
 /// Runs the hooks before or after something, and stores their records. Returns the reason if one
 /// failed.
-pub(super) fn around(
+pub(super) fn run_hooks(
     hooks: &Hooks,
     (when, every): (When, Every),
     place: &Place,
@@ -165,7 +165,7 @@ pub(super) fn around(
         }
         // a hook that cleans up also runs if the rest was stopped
         let is_stopped = || when == When::Before && control.is_stopped();
-        let record = whole(when, hook, place, hosts, &run.info.id, &is_stopped);
+        let record = run_to_end(when, hook, place, hosts, &run.info.id, &is_stopped);
         let failure = record.failure.clone();
         run.keep_hook(record)?;
         if when == When::Before && control.is_stopped() {
@@ -181,7 +181,7 @@ pub(super) fn around(
 }
 
 /// The same, with a failure as an error.
-pub(super) fn around_or_error(
+pub(super) fn run_hooks_or_fail(
     hooks: &Hooks,
     when: (When, Every),
     place: &Place,
@@ -189,7 +189,7 @@ pub(super) fn around_or_error(
     control: &Control,
     run: &mut Run<'_>,
 ) -> Result<(), LabError> {
-    let failures = around(hooks, when, place, hosts, control, run)?;
+    let failures = run_hooks(hooks, when, place, hosts, control, run)?;
     match failures.is_empty() {
         true => Ok(()),
         false => Err(LabError::Hook(failures.join("; "))),
@@ -197,7 +197,7 @@ pub(super) fn around_or_error(
 }
 
 /// Runs a hook to its end.
-fn whole(
+fn run_to_end(
     when: When,
     hook: &Hook,
     place: &Place,
@@ -207,11 +207,11 @@ fn whole(
 ) -> HookRecord {
     let host = match hosts.find(hook.on) {
         Ok(host) => host,
-        Err(why) => return missing(when, hook, place, &why),
+        Err(reason) => return missing(when, hook, place, &reason),
     };
     let command = place.command(hook, run);
     let started_at = timestamp();
-    let began = Instant::now();
+    let started = Instant::now();
     let limit = Limit {
         time: hook.within.0,
         is_stopped,
@@ -219,17 +219,17 @@ fn whole(
     let result = host.run(&command, limit);
     let mut record = HookRecord {
         started_at: Some(started_at),
-        duration_s: began.elapsed().as_secs_f64(),
+        duration_s: started.elapsed().as_secs_f64(),
         ..place.record(when, hook, host.name())
     };
     let mut output = Output::default();
     match result {
-        Ok(said) => {
+        Ok(printed) => {
             record.status = SUCCESS.into();
-            output.text(&said.text());
+            output.text(&printed.text());
         }
         Err(error) => {
-            output.text(said_by(&error));
+            output.text(command_output(&error));
             record.status = status(&error.failure);
             record.failure = Some(failed(when, &short(&error).to_string()));
         }
@@ -238,21 +238,24 @@ fn whole(
 }
 
 /// Returns the record of a hook whose host is not available.
-fn missing(when: When, hook: &Hook, place: &Place, why: &str) -> HookRecord {
+fn missing(when: When, hook: &Hook, place: &Place, reason: &str) -> HookRecord {
     HookRecord {
-        failure: Some(failed(when, &format!("`{}`: {why}", hook.command.trim()))),
+        failure: Some(failed(
+            when,
+            &format!("`{}`: {reason}", hook.command.trim()),
+        )),
         ..place.record(when, hook, hook.on.name())
     }
 }
 
-fn failed(when: When, why: &str) -> String {
-    format!("hook {}: {why}", when.name())
+fn failed(when: When, reason: &str) -> String {
+    format!("hook {}: {reason}", when.name())
 }
 
 /// Returns the output of a failed command.
-fn said_by(error: &HostError) -> &str {
+fn command_output(error: &HostError) -> &str {
     match &error.failure {
-        Failure::Exit { said, .. } | Failure::TimedOut { said, .. } => said,
+        Failure::Exit { said: output, .. } | Failure::TimedOut { said: output, .. } => output,
         _ => "",
     }
 }
@@ -260,18 +263,24 @@ fn said_by(error: &HostError) -> &str {
 /// Shortens the error to the last line of output, which mostly contains the cause: the record has
 /// all of it.
 fn short(error: &HostError) -> HostError {
-    let last = |said: &str| {
-        let line = said.lines().rev().find(|line| !line.trim().is_empty());
+    let last = |output: &str| {
+        let line = output.lines().rev().find(|line| !line.trim().is_empty());
         line.unwrap_or_default().chars().take(200).collect()
     };
     let failure = match &error.failure {
-        Failure::Exit { status, said } => Failure::Exit {
+        Failure::Exit {
+            status,
+            said: output,
+        } => Failure::Exit {
             status: status.clone(),
-            said: last(said),
+            said: last(output),
         },
-        Failure::TimedOut { after, said } => Failure::TimedOut {
+        Failure::TimedOut {
+            after,
+            said: output,
+        } => Failure::TimedOut {
             after: *after,
-            said: last(said),
+            said: last(output),
         },
         other => other.clone(),
     };
@@ -342,7 +351,7 @@ struct Prepared {
 
 impl During {
     /// Prepares the hooks of a trial with this context.
-    pub fn of(hooks: &Hooks, place: &Place, hosts: &Hosts, run: &str) -> During {
+    pub fn new(hooks: &Hooks, place: &Place, hosts: &Hosts, run: &str) -> During {
         let prepared = |hook: &Hook| Prepared {
             hook: hook.clone(),
             place: place.clone(),
@@ -361,23 +370,23 @@ impl During {
 
     /// Starts a thread per hook, which waits for the first frames. Not on the thread that measures,
     /// whose CPU and priority they would inherit.
-    pub fn wait_for_frames(&self) -> Going {
+    pub fn wait_for_frames(&self) -> RunningHooks {
         let is_over = Arc::new(AtomicBool::new(false));
         let mut begin = Vec::new();
         let ends = self.all.iter().map(|prepared| {
-            let (start, begun) = mpsc::channel();
-            let (tell, end) = mpsc::channel();
+            let (start, started) = mpsc::channel();
+            let (report, end) = mpsc::channel();
             begin.push(start);
             let (own, is_over) = (prepared.clone(), is_over.clone());
             std::thread::spawn(move || {
                 // the receiver has timed out, and reported that
-                let _ = tell.send(own.go(&begun, &is_over));
+                let _ = report.send(own.run_hook(&started, &is_over));
             });
             (prepared.clone(), end)
         });
         let ends = ends.collect();
-        Going {
-            begin: Begin(Arc::new(Mutex::new(begin))),
+        RunningHooks {
+            begin: StartSignal(Arc::new(Mutex::new(begin))),
             is_over,
             ends,
         }
@@ -386,9 +395,9 @@ impl During {
 
 /// Signals the hooks of a trial once that frames flow.
 #[derive(Debug, Clone)]
-pub(super) struct Begin(Arc<Mutex<Vec<Sender<()>>>>);
+pub(super) struct StartSignal(Arc<Mutex<Vec<Sender<()>>>>);
 
-impl Begin {
+impl StartSignal {
     fn senders(&self) -> std::sync::MutexGuard<'_, Vec<Sender<()>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -406,14 +415,14 @@ impl Begin {
 
 /// Hooks that wait for frames or are running.
 #[derive(Debug)]
-pub(super) struct Going {
+pub(super) struct RunningHooks {
     /// Signals the first frames.
-    pub begin: Begin,
+    pub begin: StartSignal,
     is_over: Arc<AtomicBool>,
     ends: Vec<(Prepared, Receiver<HookRecord>)>,
 }
 
-impl Going {
+impl RunningHooks {
     /// Ends the hooks that are still running: the trial is over.
     pub fn end(mut self) -> Vec<HookRecord> {
         self.is_over.store(true, Ordering::Release);
@@ -423,14 +432,14 @@ impl Going {
         let record = |(prepared, end): (Prepared, Receiver<HookRecord>)| {
             let left = until.saturating_duration_since(Instant::now());
             end.recv_timeout(left.max(LOOK)).unwrap_or_else(|_| {
-                let why = format!(
+                let reason = format!(
                     "`{}` did not end within {:.0} s of its trial. Look for it on its host",
                     prepared.command,
                     PATIENCE.as_secs_f64()
                 );
                 HookRecord {
                     status: "it may still run".into(),
-                    failure: Some(failed(When::During, &why)),
+                    failure: Some(failed(When::During, &reason)),
                     ..prepared.record()
                 }
             })
@@ -442,7 +451,7 @@ impl Going {
     }
 }
 
-impl Drop for Going {
+impl Drop for RunningHooks {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
     }
@@ -456,20 +465,20 @@ impl Prepared {
     }
 
     /// Runs from the first frames until the trial or the hook ends.
-    fn go(self, begun: &Receiver<()>, is_over: &AtomicBool) -> HookRecord {
+    fn run_hook(self, has_started: &Receiver<()>, is_over: &AtomicBool) -> HookRecord {
         let host = match &self.host {
             Ok(host) => host.clone(),
-            Err(why) => return missing(When::During, &self.hook, &self.place, why),
+            Err(reason) => return missing(When::During, &self.hook, &self.place, reason),
         };
-        if begun.recv().is_err() {
-            let why = format!("`{}` was not started: no frame was sent", self.command);
+        if has_started.recv().is_err() {
+            let reason = format!("`{}` was not started: no frame was sent", self.command);
             return HookRecord {
-                failure: Some(failed(When::During, &why)),
+                failure: Some(failed(When::During, &reason)),
                 ..self.record()
             };
         }
         let started_at = Some(timestamp());
-        let began = Instant::now();
+        let started = Instant::now();
         let mut output = Output::default();
         let end = self.follow(host.as_ref(), is_over, &mut output);
         let (status, failure) = match end {
@@ -488,7 +497,7 @@ impl Prepared {
         };
         output.into_record(HookRecord {
             started_at,
-            duration_s: began.elapsed().as_secs_f64(),
+            duration_s: started.elapsed().as_secs_f64(),
             status,
             failure: failure.map(|error| failed(When::During, &short(&error).to_string())),
             ..self.record()
@@ -505,11 +514,11 @@ impl Prepared {
         loop {
             let was_over = is_over.load(Ordering::Acquire);
             match process.next(if was_over { Duration::ZERO } else { LOOK })? {
-                Heard::Line(line) => output.line(&line),
+                ProcessEvent::Line(line) => output.line(&line),
                 // read its earlier output first
-                Heard::Silence if was_over => return Ok(End::WithTrial),
-                Heard::Silence => {}
-                Heard::End(status) => return Ok(End::ByItself(status)),
+                ProcessEvent::Silence if was_over => return Ok(End::WithTrial),
+                ProcessEvent::Silence => {}
+                ProcessEvent::End(status) => return Ok(End::ByItself(status)),
             }
             // a hook that prints without a pause never reaches the branch for silence
             if was_over && output.left_out > 0 {
@@ -526,15 +535,15 @@ enum End {
 }
 
 /// A rig that signals hooks when its first frames have left.
-pub(super) struct Watched<'a> {
+pub(super) struct SignallingRig<'a> {
     rig: &'a mut dyn Rig,
-    begin: Begin,
+    begin: StartSignal,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> SignallingRig<'a> {
     /// Wraps a rig, whose first frames start the hooks.
-    pub fn new(rig: &'a mut dyn Rig, begin: Begin) -> Watched<'a> {
-        Watched { rig, begin }
+    pub fn new(rig: &'a mut dyn Rig, begin: StartSignal) -> SignallingRig<'a> {
+        SignallingRig { rig, begin }
     }
 
     /// Waits this long, and checks for the first frames meanwhile.
@@ -551,7 +560,7 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl Rig for Watched<'_> {
+impl Rig for SignallingRig<'_> {
     fn names(&self) -> (&'static str, &'static str) {
         self.rig.names()
     }

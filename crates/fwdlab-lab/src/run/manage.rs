@@ -18,7 +18,7 @@ use crate::bed::Bed;
 use crate::dut::{Agent, Dut};
 use crate::error::LabError;
 use crate::host::netns::within;
-use crate::host::{Heard, Process};
+use crate::host::{Process, ProcessEvent};
 use crate::snmp::{get_up_time, parse};
 
 /// The UDP port of agents.
@@ -41,13 +41,13 @@ const ONE_FRAME: usize = 1472;
 
 /// Management of a DUT during a series.
 pub(super) struct Management {
-    asker: Arc<Mutex<Asker>>,
+    asker: Arc<Mutex<QueryThread>>,
     /// The agent, if it is ours.
     _agent: Option<Started>,
 }
 
 /// Queries an agent.
-pub(super) struct Asker {
+pub(super) struct QueryThread {
     socket: UdpSocket,
     request_id: i32,
     /// The last uptime that the agent reported.
@@ -55,7 +55,7 @@ pub(super) struct Asker {
 }
 
 /// Result of a query.
-pub(super) enum Said {
+pub(super) enum QueryResult {
     /// This message, which contains the agent's uptime.
     UpTime(Vec<u8>),
     /// Something else.
@@ -71,13 +71,13 @@ impl Management {
     pub fn begin(
         bed: &Bed,
         cpus: &[usize],
-        tell: &mut dyn FnMut(&str, String) -> Result<(), LabError>,
+        report: &mut dyn FnMut(&str, String) -> Result<(), LabError>,
     ) -> Result<Management, LabError> {
         let ends = bed.networks().management;
-        let mut asker = Asker::new(Some(bed.generator()), (ends.tester, ends.dut))?;
-        let mut said = asker.ask(PATIENCE);
+        let mut asker = QueryThread::new(Some(bed.generator()), (ends.tester, ends.dut))?;
+        let mut output = asker.query(PATIENCE);
         let mut agent = None;
-        if matches!(said, Said::Nothing) {
+        if matches!(output, QueryResult::Nothing) {
             let agent_there = Agent {
                 community: COMMUNITY,
                 from: ends.tester,
@@ -86,15 +86,20 @@ impl Management {
             };
             let (started, first) = Started::begin(bed.dut(0).as_ref(), &agent_there, &mut asker)?;
             agent = Some(started);
-            said = first;
+            output = first;
         }
-        let no_agent = |why: String| LabError::NoAgent { at: ends.dut, why };
-        let answer = match said {
-            Said::UpTime(message) => message,
-            Said::Wrong(why) => return Err(no_agent(format!("something answers, but {why}"))),
-            Said::Nothing => return Err(no_agent("nothing answers".into())),
+        let no_agent = |cause: String| LabError::NoAgent {
+            at: ends.dut,
+            reason: cause,
         };
-        tell(
+        let answer = match output {
+            QueryResult::UpTime(message) => message,
+            QueryResult::Wrong(cause) => {
+                return Err(no_agent(format!("something answers, but {cause}")));
+            }
+            QueryResult::Nothing => return Err(no_agent("nothing answers".into())),
+        };
+        report(
             "management",
             format!(
                 "SNMPv2c queries, one at the start of every second of each trial, over a dedicated management port and not \
@@ -119,41 +124,41 @@ impl Management {
     }
 
     /// Sends a query now.
-    pub fn ask(&self, patience: Duration) -> Said {
+    pub fn query(&self, patience: Duration) -> QueryResult {
         let mut asker = self.asker.lock().unwrap_or_else(PoisonError::into_inner);
-        asker.ask(patience)
+        asker.query(patience)
     }
 
     /// Starts the queries of a trial: one now, and one every second until the returned value is
     /// dropped.
-    pub fn trial(&self) -> Asking {
+    pub fn trial(&self) -> RunningQueries {
         let stop = Arc::new(AtomicBool::new(false));
         let (asker, stopped) = (self.asker.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
             let mut asker = asker.lock().unwrap_or_else(PoisonError::into_inner);
-            let began = Instant::now();
+            let started = Instant::now();
             let mut next = Duration::ZERO;
             let mut queries = Queries::default();
             while !stopped.load(Ordering::Acquire) {
-                if began.elapsed() < next {
+                if started.elapsed() < next {
                     std::thread::sleep(TICK);
                     continue;
                 }
                 queries.asked += 1;
-                match asker.ask(PATIENCE) {
-                    Said::UpTime(..) => queries.answered += 1,
-                    Said::Wrong(why) => {
+                match asker.query(PATIENCE) {
+                    QueryResult::UpTime(..) => queries.answered += 1,
+                    QueryResult::Wrong(cause) => {
                         queries.wrong += 1;
-                        queries.reason.get_or_insert(why);
+                        queries.reason.get_or_insert(cause);
                     }
-                    Said::Nothing => {}
+                    QueryResult::Nothing => {}
                 }
                 // seconds during which we stalled are left out
-                next = Duration::from_secs(began.elapsed().as_secs() + 1);
+                next = Duration::from_secs(started.elapsed().as_secs() + 1);
             }
             queries
         });
-        Asking {
+        RunningQueries {
             stop,
             thread: Some(thread),
         }
@@ -161,12 +166,12 @@ impl Management {
 }
 
 /// The queries of a trial; they end when this is dropped.
-pub(super) struct Asking {
+pub(super) struct RunningQueries {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Queries>>,
 }
 
-impl Asking {
+impl RunningQueries {
     /// Ends the queries, and returns their results.
     pub fn end(mut self) -> Queries {
         self.finish().unwrap_or_default()
@@ -178,20 +183,20 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for RunningQueries {
     fn drop(&mut self) {
         self.finish();
     }
 }
 
-impl Asker {
+impl QueryThread {
     /// Creates one that queries an agent from an address in this namespace, or of this machine.
     pub fn new(
         namespace: Option<&str>,
         (from, to): (Ipv4Addr, Ipv4Addr),
-    ) -> Result<Asker, LabError> {
-        let failed = |what: &str, e| {
-            LabError::system(format!("{what} for SNMP queries from {from} to {to}"), e)
+    ) -> Result<QueryThread, LabError> {
+        let failed = |action: &str, e| {
+            LabError::system(format!("{action} for SNMP queries from {from} to {to}"), e)
         };
         let open = || UdpSocket::bind((from, 0)).map_err(|e| failed("open a socket", e));
         // a socket stays in the namespace in which it was made
@@ -202,7 +207,7 @@ impl Asker {
         socket
             .connect((to, PORT))
             .map_err(|e| failed("connect a socket", e))?;
-        Ok(Asker {
+        Ok(QueryThread {
             socket,
             request_id: 0,
             up_time: None,
@@ -210,64 +215,66 @@ impl Asker {
     }
 
     /// Sends a query, and waits for the answer. Late answers to earlier queries are ignored.
-    pub fn ask(&mut self, patience: Duration) -> Said {
+    pub fn query(&mut self, patience: Duration) -> QueryResult {
         self.request_id = self.request_id.checked_add(1).unwrap_or(1);
         let query = get_up_time(COMMUNITY, self.request_id);
-        let asked = Instant::now();
+        let requested = Instant::now();
         // the first error belongs to the previous query: the port was closed
         if self.socket.send(&query).is_err() && self.socket.send(&query).is_err() {
-            return Said::Nothing;
+            return QueryResult::Nothing;
         }
         let mut buffer = [0; ONE_FRAME + 1];
         loop {
-            let left = patience.saturating_sub(asked.elapsed());
+            let left = patience.saturating_sub(requested.elapsed());
             if left.is_zero() || self.socket.set_read_timeout(Some(left)).is_err() {
-                return Said::Nothing;
+                return QueryResult::Nothing;
             }
             let length = match self.socket.recv(&mut buffer) {
                 Ok(length) => length,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
                 // the port is closed, or no answer came
-                Err(_) => return Said::Nothing,
+                Err(_) => return QueryResult::Nothing,
             };
             match self.judge(&buffer[..length]) {
-                Some(said) => return said,
+                Some(output) => return output,
                 None => continue,
             }
         }
     }
 
     /// Interprets a message; `None` if it answers an earlier query.
-    fn judge(&mut self, message: &[u8]) -> Option<Said> {
+    fn judge(&mut self, message: &[u8]) -> Option<QueryResult> {
         if message.len() > ONE_FRAME {
-            return Some(Said::Wrong("the answer does not fit one frame".into()));
+            return Some(QueryResult::Wrong(
+                "the answer does not fit one frame".into(),
+            ));
         }
         let response = match parse(message, COMMUNITY) {
             Ok(response) => response,
-            Err(unfit) => return Some(Said::Wrong(format!("the answer is wrong: {unfit}"))),
+            Err(unfit) => return Some(QueryResult::Wrong(format!("the answer is wrong: {unfit}"))),
         };
         if (1..self.request_id).contains(&response.request_id) {
             return None;
         }
         if response.request_id != self.request_id {
-            return Some(Said::Wrong(format!(
+            return Some(QueryResult::Wrong(format!(
                 "the answer is for another request: {} instead of {}",
                 response.request_id, self.request_id
             )));
         }
         Some(match (response.up_time, self.up_time) {
-            (Err(unfit), _) => Said::Wrong(format!("the answer is wrong: {unfit}")),
+            (Err(unfit), _) => QueryResult::Wrong(format!("the answer is wrong: {unfit}")),
             // it wraps to zero after 497 days
             (Ok(now), Some(before)) if now.wrapping_sub(before) > u32::MAX / 2 => {
                 // the agent restarted, and counts from there
                 self.up_time = Some(now);
-                Said::Wrong(format!(
+                QueryResult::Wrong(format!(
                     "sysUpTime fell from {before} to {now} hundredths of a second"
                 ))
             }
             (Ok(now), _) => {
                 self.up_time = Some(now);
-                Said::UpTime(message.to_vec())
+                QueryResult::UpTime(message.to_vec())
             }
         })
     }
@@ -284,41 +291,41 @@ impl Started {
     fn begin(
         dut: &dyn Dut,
         agent: &Agent<'_>,
-        asker: &mut Asker,
-    ) -> Result<(Started, Said), LabError> {
+        asker: &mut QueryThread,
+    ) -> Result<(Started, QueryResult), LabError> {
         let (process, words) = dut.start_agent(agent)?;
         let mut started = Started {
             process,
             words: format!("none was there; {words}"),
         };
-        let mut heard = Vec::new();
-        let began = Instant::now();
-        while began.elapsed() < STARTING {
-            let said = asker.ask(PATIENCE);
-            if !matches!(said, Said::Nothing) {
-                return Ok((started, said));
+        let mut received = Vec::new();
+        let start_time = Instant::now();
+        while start_time.elapsed() < STARTING {
+            let output = asker.query(PATIENCE);
+            if !matches!(output, QueryResult::Nothing) {
+                return Ok((started, output));
             }
-            if started.has_ended(&mut heard)? {
+            if started.has_ended(&mut received)? {
                 break;
             }
         }
         Err(LabError::NoAgent {
             at: agent.at.0,
-            why: format!(
+            reason: format!(
                 "nothing answers, nor does what was started there, `{words}`: {}",
-                heard.join("; ")
+                received.join("; ")
             ),
         })
     }
 
     /// Reads its output for a moment. Returns true if it has ended.
-    fn has_ended(&mut self, heard: &mut Vec<String>) -> Result<bool, LabError> {
+    fn has_ended(&mut self, received: &mut Vec<String>) -> Result<bool, LabError> {
         loop {
             match self.process.next(10 * TICK)? {
-                Heard::Line(line) => heard.push(line),
-                Heard::Silence => return Ok(false),
-                Heard::End(status) => {
-                    heard.push(status);
+                ProcessEvent::Line(line) => received.push(line),
+                ProcessEvent::Silence => return Ok(false),
+                ProcessEvent::End(status) => {
+                    received.push(status);
                     return Ok(true);
                 }
             }
@@ -331,11 +338,12 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Returns a warning for readers of the results about queries without a correct answer.
-pub(super) fn doubts(trials: &[TrialRecord]) -> Option<String> {
+pub(super) fn caveats(trials: &[TrialRecord]) -> Option<String> {
     let mut all = Queries::default();
     for trial in trials {
-        let asked = trial.asked.as_ref();
-        if let Some(queries) = asked.and_then(|asked| asked.answer.management.as_ref()) {
+        let requested = trial.asked.as_ref();
+        if let Some(queries) = requested.and_then(|requested| requested.answer.management.as_ref())
+        {
             all.asked += queries.asked;
             all.answered += queries.answered;
             all.wrong += queries.wrong;
@@ -343,7 +351,7 @@ pub(super) fn doubts(trials: &[TrialRecord]) -> Option<String> {
         }
     }
     (all.answered < all.asked).then(|| {
-        let reason = all.reason.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        let reason = all.reason.as_ref().map_or(String::new(), |cause| format!(" ({cause})"));
         format!(
             "the DUT's management did not keep up: of {} SNMP queries, {} had no answer and {} a wrong one{reason} (RFC 2544 \
              §11.2)",
@@ -370,12 +378,15 @@ mod tests {
 
     #[test]
     fn answers_are_judged() {
-        let mut asker = Asker {
+        let mut asker = QueryThread {
             socket: UdpSocket::bind("127.0.0.1:0").unwrap(),
             request_id: 7,
             up_time: None,
         };
-        assert!(matches!(asker.judge(&answer(7, 50)), Some(Said::UpTime(_))));
+        assert!(matches!(
+            asker.judge(&answer(7, 50)),
+            Some(QueryResult::UpTime(_))
+        ));
         asker.request_id = 8;
         assert!(asker.judge(&answer(7, 51)).is_none(), "too late");
         for (message, words) in [
@@ -385,11 +396,14 @@ mod tests {
             (b"hello".to_vec(), "not an SNMPv2c"),
         ] {
             match asker.judge(&message) {
-                Some(Said::Wrong(why)) => assert!(why.contains(words), "{why}"),
+                Some(QueryResult::Wrong(reason)) => assert!(reason.contains(words), "{reason}"),
                 _ => panic!("{words}"),
             }
         }
         // it continues from the lower value
-        assert!(matches!(asker.judge(&answer(8, 49)), Some(Said::UpTime(_))));
+        assert!(matches!(
+            asker.judge(&answer(8, 49)),
+            Some(QueryResult::UpTime(_))
+        ));
     }
 }

@@ -8,18 +8,18 @@
 pub mod bisect;
 pub mod campaign;
 mod conduct;
-mod course;
 mod device;
 mod estimate;
 pub mod expect;
 mod feasible;
 pub mod flame;
 mod hooks;
-mod largest;
+mod largest_load;
 pub mod manage;
 mod method;
 mod modify;
 pub mod plan;
+mod procedure_run;
 mod requests;
 mod restarts;
 pub mod resume;
@@ -53,7 +53,7 @@ pub use self::method::bursts::THROUGH;
 use crate::bed::Bed;
 use crate::control::Control;
 use crate::dut::Configuration;
-use crate::dut::daemons::told;
+use crate::dut::daemons::describe_ended;
 use crate::error::LabError;
 use crate::host::registry;
 use crate::placement::Placement;
@@ -244,18 +244,18 @@ impl<'a> Run<'a> {
     ) -> Result<Run<'a>, LabError> {
         let writer = RunWriter::create(runs, &info)
             .map_err(|error| LabError::Preflight(error.to_string()))?;
-        Ok(Run::of(info, writer, is_here, control, listener))
+        Ok(Run::new(info, writer, is_here, control, listener))
     }
 
     /// Creates a run without any event in this process.
-    fn of(
+    fn new(
         info: RunInfo,
         writer: RunWriter,
         is_here: bool,
         control: &Control,
         listener: &'a mut dyn FnMut(&Event),
     ) -> Run<'a> {
-        control.heed(Requests::of(writer.path()));
+        control.follow_requests(Requests::open(writer.path()));
         Run {
             control: control.clone(),
             info,
@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
         self.info.state = state;
         self.info.facts.states.clone_from(&summary.noise.states);
         self.info.finished_at = Some(Timestamp::now().to_string());
-        let told = self.tell(match state {
+        let reported = self.record_event(match state {
             RunState::Finished => EventKind::RunFinished {
                 summary: Box::new(summary.clone()),
             },
@@ -296,7 +296,7 @@ impl<'a> Run<'a> {
                 reason: "interrupted".into(),
             },
         });
-        if let Err(error) = told {
+        if let Err(error) = reported {
             // report the first error
             let _ = self.close(RunState::Failed, &error.to_string());
             return Err(error);
@@ -312,15 +312,18 @@ impl<'a> Run<'a> {
         self.info.error = Some(reason.to_owned());
         self.writer.make_room();
         // the head contains the reason, too, even if the journal cannot be written
-        let _ = self.tell(EventKind::RunEnded {
+        let _ = self.record_event(EventKind::RunEnded {
             reason: reason.to_owned(),
         });
         Ok(self.writer.finish(&self.info, None, None)?)
     }
 
-    fn tell(&mut self, kind: EventKind) -> Result<(), LabError> {
-        for (request, heeded) in self.control.heeded() {
-            self.put(EventKind::Steered { request, heeded })?;
+    fn record_event(&mut self, kind: EventKind) -> Result<(), LabError> {
+        for (request, handled) in self.control.handled_requests() {
+            self.put(EventKind::Steered {
+                request,
+                heeded: handled,
+            })?;
         }
         self.put(kind)
     }
@@ -328,8 +331,11 @@ impl<'a> Run<'a> {
     /// Waits while the run is paused and `control` is not stopped, and reports requests meanwhile.
     fn wait_while_paused(&mut self, control: &Control) -> Result<(), LabError> {
         while control.is_paused() {
-            for (request, heeded) in self.control.heeded() {
-                self.put(EventKind::Steered { request, heeded })?;
+            for (request, handled) in self.control.handled_requests() {
+                self.put(EventKind::Steered {
+                    request,
+                    heeded: handled,
+                })?;
             }
             std::thread::sleep(PAUSE);
         }
@@ -348,10 +354,14 @@ impl<'a> Run<'a> {
     }
 
     /// Stores the telemetry of the DUT's host around a trial.
-    fn keep_telemetry(&mut self, of: &TrialRecord, seen: Option<&Seen>) -> Result<(), LabError> {
-        for record in seen
+    fn keep_telemetry(
+        &mut self,
+        of: &TrialRecord,
+        observed: Option<&Seen>,
+    ) -> Result<(), LabError> {
+        for record in observed
             .iter()
-            .flat_map(|seen| seen.records(&of.test_case, of.trial))
+            .flat_map(|observed| observed.records(&of.test_case, of.trial))
         {
             self.writer.telemetry(&record)?;
         }
@@ -361,20 +371,20 @@ impl<'a> Run<'a> {
     /// Stores and reports the record of a hook.
     fn keep_hook(&mut self, record: HookRecord) -> Result<(), LabError> {
         self.writer.hook(&record)?;
-        self.tell(EventKind::HookFinished {
+        self.record_event(EventKind::HookFinished {
             record: Box::new(record),
         })
     }
 
     fn warn(&mut self, text: impl Into<String>) -> Result<(), LabError> {
-        self.tell(EventKind::Warning { text: text.into() })
+        self.record_event(EventKind::Warning { text: text.into() })
     }
 
     /// Reports what was done on the DUT, and stores it with the run as `name.txt`; only once if it
     /// is repeated.
     fn note(&mut self, name: &str, text: String) -> Result<(), LabError> {
         match self.keep(name, ".txt", &text)? {
-            true => self.tell(EventKind::Note { text }),
+            true => self.record_event(EventKind::Note { text }),
             false => Ok(()),
         }
     }
@@ -439,7 +449,7 @@ impl<'a> Run<'a> {
         is_resumed: bool,
     ) -> Result<(), LabError> {
         let (info, estimate_s) = (Box::new(self.info.clone()), estimate.as_secs_f64());
-        self.tell(match is_resumed {
+        self.record_event(match is_resumed {
             true => EventKind::RunResumed {
                 info,
                 estimate_s,
@@ -457,7 +467,7 @@ impl<'a> Run<'a> {
     }
 
     /// Reports the first bed of every kind of DUT.
-    fn bed_stands(
+    fn report_beds(
         &mut self,
         bed: &Bed,
         engine: &Chosen,
@@ -484,7 +494,7 @@ impl<'a> Run<'a> {
         facts.engine.clone_from(&engine.words);
         facts.engines_rejected.clone_from(&engine.rejected);
         let facts = Box::new(facts.clone());
-        self.tell(EventKind::BedReady { facts })
+        self.record_event(EventKind::BedReady { facts })
     }
 }
 
@@ -571,7 +581,7 @@ fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Box<dyn Rig>, Chos
             Some(_) => Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).ok(),
             None => parameters.streams.first().cloned(),
         },
-        way_back: (bed.ways() > bed.duts()).then_some(bed.networks().reverse()),
+        way_back: (bed.path_count() > bed.duts()).then_some(bed.networks().reverse()),
     };
     parameters.site.open(bed, &choice)
 }
@@ -586,19 +596,19 @@ fn configure(
     control: &Control,
     run: &mut Run<'_>,
 ) -> Result<(), LabError> {
-    let said = bed.dut(dut).apply(configuration, control)?;
-    if !said.trim().is_empty() {
+    let output = bed.dut(dut).apply(configuration, control)?;
+    if !output.trim().is_empty() {
         let text = format!(
             "configuration `{}` said: {}",
             configuration.name,
-            said.trim()
+            output.trim()
         );
         run.warn(text)?;
     }
     run.keep_in_force(&configuration.name, || bed.dut(dut).in_force(configuration))?;
     let with = format!("configuration `{}`", configuration.name);
     let proof = does_forward(bed, dut, tester, stream, &with)
-        .map_err(|error| with_last_words(bed, error, "before anything was measured"))?;
+        .map_err(|error| with_last_output(bed, error, "before anything was measured"))?;
     if proof.received < proof.sent {
         let text = format!(
             "with {with}, only {} of {} test frames at a low rate came back",
@@ -610,7 +620,7 @@ fn configure(
 }
 
 /// Adds to an error the daemons of the configuration that have died, because they may be the cause.
-fn with_last_words(bed: &Bed, error: LabError, when: &str) -> LabError {
+fn with_last_output(bed: &Bed, error: LabError, when: &str) -> LabError {
     let is_told = matches!(
         error,
         LabError::Daemons(_) | LabError::Interrupted | LabError::Store(_)
@@ -620,7 +630,7 @@ fn with_last_words(bed: &Bed, error: LabError, when: &str) -> LabError {
     }
     match bed.daemons_ended() {
         Ok(ended) if !ended.is_empty() => {
-            LabError::Daemons(format!("{}; {error}", told(&ended, when)))
+            LabError::Daemons(format!("{}; {error}", describe_ended(&ended, when)))
         }
         _ => error,
     }
@@ -646,7 +656,7 @@ fn does_forward(
                 configuration: with.to_owned(),
                 sent: proof.sent,
                 received: 0,
-                why: how_far(&trial::chain(&before, &after)),
+                reason: reached_stages(&trial::chain(&before, &after)),
             });
         }
         // a sender on a busy CPU may stall for the whole time, which is no fault of the DUT
@@ -655,7 +665,7 @@ fn does_forward(
 }
 
 /// Describes how far frames got if none came back, as far as the meters were read.
-fn how_far(chain: &Chain) -> String {
+fn reached_stages(chain: &Chain) -> String {
     match [Stage::DutInput, Stage::DutOutput].map(|stage| chain.passed(&stage)) {
         [Some(reached), Some(left)] => {
             format!("{reached} frames reached the DUT's input and {left} left at its output")

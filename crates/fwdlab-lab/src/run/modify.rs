@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::variant::{Modifier, Variant};
 
-use super::manage::{Asking, Management};
+use super::manage::{Management, RunningQueries};
 use super::traffic::Traffic;
 use crate::bed::Bed;
 use crate::dut::{self, Change, Dut};
@@ -44,7 +44,7 @@ impl Modified {
         streams: &[Stream],
         variant: &Variant,
         dut_cpus: &[usize],
-        tell: &mut dyn FnMut(&str, String) -> Result<(), LabError>,
+        report: &mut dyn FnMut(&str, String) -> Result<(), LabError>,
     ) -> Result<Modified, LabError> {
         let dut = bed.dut(0).clone();
         let mut modified = Modified {
@@ -58,24 +58,24 @@ impl Modified {
             match modifier {
                 Modifier::Filters { rules } => {
                     let permitted = traffic.pairs(&streams[0], variant);
-                    let mut tell = |text| tell("filters", text);
+                    let mut report = |text| report("filters", text);
                     modified
                         .changes
-                        .push(dut.filter(&permitted, *rules, &mut tell)?);
+                        .push(dut.filter(&permitted, *rules, &mut report)?);
                     modified.filters = true;
                 }
                 Modifier::Updates { interval_s } => {
                     let version = streams[0].ip_version;
-                    let mut tell = |how: String| {
+                    let mut report = |how: String| {
                         let when = format!("every {interval_s} s and at the begin of every trial");
-                        tell(
+                        report(
                             "updates",
                             format!("routing updates on the DUT, {when}, {how}"),
                         )
                     };
                     modified
                         .changes
-                        .push(dut.begin_updates(version, &mut tell)?);
+                        .push(dut.begin_updates(version, &mut report)?);
                     modified.updates = Some(Updates {
                         dut: dut.clone(),
                         version,
@@ -85,7 +85,7 @@ impl Modified {
                     });
                 }
                 Modifier::Management => {
-                    modified.management = Some(Management::begin(bed, dut_cpus, tell)?);
+                    modified.management = Some(Management::begin(bed, dut_cpus, report)?);
                 }
                 Modifier::Broadcast => {}
             }
@@ -95,7 +95,7 @@ impl Modified {
 
     /// Starts a trial: makes the first update and the first query now, and the next ones at their
     /// intervals, until the returned values are dropped.
-    pub fn trial(&self) -> (Option<Running>, Option<Asking>) {
+    pub fn trial(&self) -> (Option<Running>, Option<RunningQueries>) {
         (
             self.updates.as_ref().map(Updates::run),
             self.management.as_ref().map(Management::trial),
@@ -113,7 +113,7 @@ impl Drop for Modified {
         for change in self.changes.drain(..).rev() {
             // a failed undo is retried when the bed is removed; the host may be gone already, with
             // all changes
-            let _ = self.dut.take_back(change, Limit::OURS);
+            let _ = self.dut.undo_change(change, Limit::OURS);
         }
     }
 }
@@ -145,10 +145,10 @@ impl Updates {
         let (made, failed, stopped) = (self.made.clone(), self.failed.clone(), stop.clone());
         let before = made.load(Ordering::Acquire);
         let thread = std::thread::spawn(move || {
-            let began = Instant::now();
+            let started = Instant::now();
             let mut next = Duration::ZERO;
             while !stopped.load(Ordering::Acquire) {
-                if began.elapsed() < next {
+                if started.elapsed() < next {
                     std::thread::sleep(TICK);
                     continue;
                 }

@@ -28,12 +28,12 @@ use fwdlab_model::trial::Stream;
 use fwdlab_model::variant::Destinations;
 
 use super::estimate::{self, estimated, likely_limits};
-use super::largest::Bounds;
+use super::largest_load::Bounds;
 use super::method::{bursts, slices, windows};
 use super::traffic::{ProfileFrames, Traffic, words};
 use super::{feasible, hooks, restarts};
 use crate::dut::Configuration;
-use crate::dut::sweep::Swept;
+use crate::dut::sweep::SweptParameter;
 use crate::error::LabError;
 use crate::placement::Placement;
 use crate::site::Site;
@@ -51,7 +51,7 @@ pub struct Plan {
     pub(super) campaign: Campaign,
     pub(super) configurations: BTreeMap<String, Configuration>,
     pub(super) dut: Option<Dut>,
-    pub(super) swept: Option<Swept>,
+    pub(super) swept: Option<SweptParameter>,
     /// By their names in the matrix.
     pub(super) profiles: BTreeMap<String, Arc<ProfileFrames>>,
     pub(super) host: Host,
@@ -169,14 +169,14 @@ impl Plan {
         let cpus = host.placement.dut_cpus.len();
         let swept = match &campaign.sweep {
             Some(sweep) => Some(
-                Swept::of(sweep, dut.is_some(), cpus)
-                    .map_err(|why| campaign.error(&["procedure", "sweep"], why))?,
+                SweptParameter::new(sweep, dut.is_some(), cpus)
+                    .map_err(|reason| campaign.error(&["procedure", "sweep"], reason))?,
             ),
             None => None,
         };
         if campaign.bed.engine == Engine::XdpLive && sends_bursts(&campaign.procedure) {
-            let why = "xdp-live cannot send bursts; use af-packet or af-xdp, or omit engine";
-            return Err(campaign.error(&["bed", "engine"], why).into());
+            let reason = "xdp-live cannot send bursts; use af-packet or af-xdp, or omit engine";
+            return Err(campaign.error(&["bed", "engine"], reason).into());
         }
         if host.site.file().is_some() {
             let duts = campaign
@@ -184,13 +184,13 @@ impl Plan {
                 .iter()
                 .position(|case| case.dut != Kind::Linux);
             if duts.is_some() {
-                let why = "the test bed says itself what its DUT is: omit dut here, or measure on the embedded bed";
-                return Err(campaign.error(&["matrix", "dut"], why).into());
+                let reason = "the test bed says itself what its DUT is: omit dut here, or measure on the embedded bed";
+                return Err(campaign.error(&["matrix", "dut"], reason).into());
             }
             if matches!(campaign.procedure, Procedure::Paired(_)) {
-                let why = "the test bed has one DUT, and slices need several side by side: say id = \"mrr\", whose iterations are interleaved, \
+                let reason = "the test bed has one DUT, and slices need several side by side: say id = \"mrr\", whose iterations are interleaved, \
                            or measure on the embedded bed";
-                return Err(campaign.error(&["procedure", "id"], why).into());
+                return Err(campaign.error(&["procedure", "id"], reason).into());
             }
         }
         let speed = super::line(dut.as_ref(), campaign.bed.link).map(|line| line.speed);
@@ -238,9 +238,9 @@ impl Plan {
     }
 
     fn check(&self) -> Result<(), LabError> {
-        if let (Some(_), Err(why)) = (self.campaign.reboot, self.host.site.can_reboot()) {
-            let why = format!("the DUT cannot be restarted: {why}. Omit this");
-            return Err(self.campaign.error(&["reboot"], why).into());
+        if let (Some(_), Err(reason)) = (self.campaign.reboot, self.host.site.can_reboot()) {
+            let reason = format!("the DUT cannot be restarted: {reason}. Omit this");
+            return Err(self.campaign.error(&["reboot"], reason).into());
         }
         feasible::check(self)?;
         bursts::check_images(&self.campaign)?;
@@ -250,7 +250,7 @@ impl Plan {
         {
             for case in &self.campaign.cases {
                 let pps = load.on_line("the load", case.stream.frame_size_bytes, self.line());
-                pps.map_err(|why| self.campaign.error(&["procedure", "load"], why))?;
+                pps.map_err(|reason| self.campaign.error(&["procedure", "load"], reason))?;
             }
         }
         match &self.campaign.procedure {
@@ -275,7 +275,7 @@ impl Plan {
             self.campaign.cases.len()
         };
         for case in &self.campaign.cases[..each] {
-            let at = |why| self.campaign.error(&["procedure"], why);
+            let at = |reason| self.campaign.error(&["procedure"], reason);
             let limits = self.likely(case)?;
             fwdlab_measure::machine::make(&self.asked(0, case), &limits).map_err(at)?;
         }
@@ -416,7 +416,7 @@ impl Plan {
     /// together, it is that of the run.
     pub(super) fn asked(&self, seed: u64, case: &Case) -> Asked {
         let series = self.campaign.variants(case);
-        let has = |wanted: Destinations| series.iter().any(|one| one.destinations == wanted);
+        let has = |requested: Destinations| series.iter().any(|one| one.destinations == requested);
         Asked {
             procedure: self.campaign.procedure.clone(),
             sweep: self.campaign.sweep.clone(),
@@ -467,7 +467,7 @@ impl Plan {
     }
 
     /// Returns what is varied within a test case.
-    pub(super) fn swept(&self) -> Option<&Swept> {
+    pub(super) fn swept_parameter(&self) -> Option<&SweptParameter> {
         self.swept.as_ref()
     }
 
@@ -509,15 +509,15 @@ impl Plan {
     /// default, on this machine, only what costs a trial nothing.
     fn telemetry(&self) -> Option<Wanted> {
         match &self.campaign.telemetry {
-            Some(asked) => Wanted::asked(asked),
-            None => self.host.site.is_here().then(Wanted::default),
+            Some(requested) => Wanted::asked(requested),
+            None => self.host.site.is_local().then(Wanted::default),
         }
     }
 
     /// Returns the parameters as they are stored, including which configurations are firewalls,
     /// because their names do not show it.
     pub(super) fn values(&self) -> BTreeMap<String, serde_json::Value> {
-        let mut values = self.said();
+        let mut values = self.explicit_options();
         if !self.configurations.is_empty() {
             let all = self.configurations.iter();
             let firewalls = all.filter(|(_, one)| one.is_firewall());
@@ -527,7 +527,7 @@ impl Plan {
         values
     }
 
-    fn said(&self) -> BTreeMap<String, serde_json::Value> {
+    fn explicit_options(&self) -> BTreeMap<String, serde_json::Value> {
         let campaign = &self.campaign;
         let first = &campaign.cases[0];
         let ids: Vec<String> = campaign.cases.iter().map(|case| self.id(case)).collect();
@@ -635,8 +635,9 @@ fn profiles(
     let mut profiles: BTreeMap<String, Arc<ProfileFrames>> = BTreeMap::new();
     for case in &mut cases {
         if sends_bursts(&campaign.procedure) && case.variant.has_own_times() {
-            let why = "profiles and broadcasts have their own timing; measure bursts without them";
-            return Err(campaign.error(&["procedure"], why));
+            let reason =
+                "profiles and broadcasts have their own timing; measure bursts without them";
+            return Err(campaign.error(&["procedure"], reason));
         }
         let Some(name) = &case.variant.profile else {
             continue;
@@ -645,7 +646,8 @@ fn profiles(
             Some(frames) => frames,
             None => {
                 let frames = read(name, both_ways, speed);
-                let frames = frames.map_err(|why| campaign.error(&["matrix", "profile"], why))?;
+                let frames =
+                    frames.map_err(|reason| campaign.error(&["matrix", "profile"], reason))?;
                 profiles.entry(name.clone()).or_insert(Arc::new(frames))
             }
         };
@@ -669,16 +671,16 @@ fn dut(campaign: &Campaign, seed: u64) -> Result<Option<Dut>, FileError> {
         return Ok(None);
     }
     let text = campaign.bed.dut.as_deref().unwrap_or("capacity=1e6");
-    let wrong = |why: String| campaign.error(&["bed", "dut"], why);
+    let wrong = |reason: String| campaign.error(&["bed", "dut"], reason);
     let mut dut = Dut::parse(text).map_err(|error| wrong(error.to_string()))?;
     if let Some(speed) = campaign.bed.link {
-        let said = dut.set_link(speed);
-        said.map_err(|why| campaign.error(&["bed", "link"], why))?;
+        let output = dut.set_link(speed);
+        output.map_err(|reason| campaign.error(&["bed", "link"], reason))?;
     }
     match (campaign.seed, text.contains("seed")) {
         (Some(_), true) => {
-            let why = "seed is given in dut and in the campaign: give only one of them";
-            return Err(wrong(why.into()));
+            let reason = "seed is given in dut and in the campaign: give only one of them";
+            return Err(wrong(reason.into()));
         }
         (Some(seed), false) => dut.seed = seed,
         (None, false) => dut.seed = seed,
@@ -727,8 +729,8 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
         Procedure::Maxfwd(maxfwd) => Ok(windows::estimate(maxfwd, &campaign.cases)),
         _ => {
             let case = &campaign.cases[measures.cases()[0]];
-            let asked = plan.asked(plan.seed(), case);
-            let (trials, time) = estimated(&asked, &plan.likely(case)?, plan.dut.as_ref())?;
+            let requested = plan.asked(plan.seed(), case);
+            let (trials, time) = estimated(&requested, &plan.likely(case)?, plan.dut.as_ref())?;
             Ok((trials, time + each))
         }
     });
@@ -766,7 +768,7 @@ fn fits(configuration: &Configuration, host: &Host) -> Result<(), LabError> {
     if let Some(system) = host.site.system() {
         configuration.check_for(system)?;
     }
-    match host.site.is_here() {
+    match host.site.is_local() {
         true => configuration.check_without_restart(),
         false => Ok(()),
     }
@@ -836,7 +838,7 @@ fn changes(plan: &Plan) -> Vec<String> {
     }
     if let (Some(sweep), Some(words)) = (
         &plan.campaign.sweep,
-        plan.swept.as_ref().and_then(Swept::words),
+        plan.swept.as_ref().and_then(SweptParameter::words),
     ) {
         let values: Vec<String> = sweep.values.iter().map(u64::to_string).collect();
         changes.push(format!(

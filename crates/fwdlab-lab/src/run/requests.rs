@@ -21,7 +21,7 @@ use rustix::net::{
 };
 
 use super::Control;
-use super::manage::{Asker, Management, Said};
+use super::manage::{Management, QueryResult, QueryThread};
 use crate::bed::Bed;
 use crate::error::LabError;
 use crate::host::netns::within;
@@ -52,7 +52,7 @@ struct Raw {
 }
 
 /// Sends one request of a kind. Fails with its fate and a reason unless it was answered correctly.
-type Ask = Box<dyn FnMut(Duration) -> Result<(), (Fate, String)> + Send>;
+type SendRequest = Box<dyn FnMut(Duration) -> Result<(), (Fate, String)> + Send>;
 
 /// The ends of requests over a port.
 #[derive(Debug, Clone)]
@@ -75,13 +75,13 @@ impl Requesters {
         cpus: &[usize],
         control: &Control,
     ) -> Result<Requesters, LabError> {
-        let way = Way::of(bed, requests)?;
-        let mut asks: Vec<(String, Option<String>, Ask)> = Vec::new();
+        let way = Way::for_requests(bed, requests)?;
+        let mut prompts: Vec<(String, Option<String>, SendRequest)> = Vec::new();
         for typed in &requests.requests {
             let request = Request::parse(typed).map_err(LabError::Preflight)?;
             let ask = ask_of(&request, bed, &way, cpus, control)?;
             let from = way.from.clone().filter(|_| request.is_remote());
-            asks.push((typed.clone(), from, ask));
+            prompts.push((typed.clone(), from, ask));
         }
         let mut requesters = Requesters {
             stop: Arc::new(AtomicBool::new(false)),
@@ -89,7 +89,7 @@ impl Requesters {
         };
         let every = Duration::from_nanos(requests.every_ns);
         let patience = Duration::from_nanos(requests.patience_ns);
-        for (request, from, ask) in asks {
+        for (request, from, ask) in prompts {
             let stop = requesters.stop.clone();
             requesters.threads.push(std::thread::spawn(move || {
                 let mut raw = Raw {
@@ -106,8 +106,8 @@ impl Requesters {
                             follow();
                             Ok(())
                         }) {
-                            let why = error.to_string();
-                            raw.reasons.push((Instant::now(), Fate::Wrong, why));
+                            let reason = error.to_string();
+                            raw.reasons.push((Instant::now(), Fate::Wrong, reason));
                         }
                     }
                 }
@@ -119,26 +119,28 @@ impl Requesters {
 
     /// Ends the threads, and returns the fates of the requests that were sent since the beginning
     /// of the trial.
-    pub fn end(mut self, began: Instant) -> Vec<Asked> {
+    pub fn end(mut self, started: Instant) -> Vec<Asked> {
         self.stop.store(true, Ordering::Release);
         let threads = std::mem::take(&mut self.threads);
         let all = threads.into_iter().filter_map(|thread| thread.join().ok());
         all.map(|raw| Asked {
             requests: (raw.sent.iter())
-                .filter_map(|(at, took, fate)| {
-                    let at = at.checked_duration_since(began)?;
+                .filter_map(|(at, elapsed, fate)| {
+                    let at = at.checked_duration_since(started)?;
                     Some(Sent {
                         at_ns: at.as_nanos() as u64,
-                        took_ns: took.as_nanos() as u64,
+                        took_ns: elapsed.as_nanos() as u64,
                         fate: *fate,
                     })
                 })
                 .collect(),
             reason: {
                 // a wrong answer is more informative than a missing one
-                let own = || raw.reasons.iter().filter(|(at, ..)| *at >= began);
+                let own = || raw.reasons.iter().filter(|(at, ..)| *at >= started);
                 let wrong = own().find(|(_, fate, _)| *fate == Fate::Wrong);
-                wrong.or_else(|| own().next()).map(|(.., why)| why.clone())
+                wrong
+                    .or_else(|| own().next())
+                    .map(|(.., cause)| cause.clone())
             },
             request: raw.request,
             late_ns: raw.late.as_nanos() as u64,
@@ -159,7 +161,13 @@ impl Drop for Requesters {
 impl Raw {
     /// Sends requests until stopped. A late request is sent at once, without catching up: a slow
     /// answer delays those after it.
-    fn follow(&mut self, mut ask: Ask, stop: &AtomicBool, every: Duration, patience: Duration) {
+    fn follow(
+        &mut self,
+        mut ask: SendRequest,
+        stop: &AtomicBool,
+        every: Duration,
+        patience: Duration,
+    ) {
         // the tester must be on time; commands that it starts do not inherit this
         let _ = fwdlab_engine::sys::become_real_time();
         let mut due = Instant::now();
@@ -173,24 +181,26 @@ impl Raw {
             self.late = self.late.max(at.saturating_duration_since(due));
             let fate = match ask(patience) {
                 Ok(()) => Fate::Answered,
-                Err((fate, why)) => {
-                    match self.reasons.iter().position(|(.., known)| *known == why) {
+                Err((fate, reason)) => {
+                    match self.reasons.iter().position(|(.., known)| *known == reason) {
                         Some(known) => self.reasons[known].0 = at,
-                        None if self.reasons.len() < REASONS => self.reasons.push((at, fate, why)),
+                        None if self.reasons.len() < REASONS => {
+                            self.reasons.push((at, fate, reason))
+                        }
                         None => {}
                     }
                     fate
                 }
             };
-            let took = at.elapsed();
-            self.sent.push((at, took, fate));
-            due = (due + every).max(at + took);
+            let duration = at.elapsed();
+            self.sent.push((at, duration, fate));
+            due = (due + every).max(at + duration);
         }
     }
 }
 
 impl Way {
-    fn of(bed: &Bed, requests: &Requests) -> Result<Way, LabError> {
+    fn for_requests(bed: &Bed, requests: &Requests) -> Result<Way, LabError> {
         let ends = bed.networks().management;
         match &requests.address {
             None => Ok(Way {
@@ -211,7 +221,7 @@ impl Way {
     }
 
     /// Calls `work` in the namespace of the tester's end of the port.
-    fn there<T: Send>(
+    fn in_tester_namespace<T: Send>(
         &self,
         work: impl FnOnce() -> Result<T, LabError> + Send,
     ) -> Result<T, LabError> {
@@ -228,11 +238,11 @@ fn ask_of(
     way: &Way,
     cpus: &[usize],
     control: &Control,
-) -> Result<Ask, LabError> {
+) -> Result<SendRequest, LabError> {
     let dut = way.dut;
     Ok(match request {
         Request::Echo => {
-            let socket = way.there(|| echo_socket(dut))?;
+            let socket = way.in_tester_namespace(|| echo_socket(dut))?;
             let mut sequence = 0_u16;
             let own = std::process::id() as u16;
             Box::new(move |patience| {
@@ -251,12 +261,12 @@ fn ask_of(
             })
         }
         Request::Snmp if way.from.is_none() => {
-            let mut asker = Asker::new(None, (way.own, dut))?;
-            Box::new(move |patience| said(asker.ask(patience), patience))
+            let mut asker = QueryThread::new(None, (way.own, dut))?;
+            Box::new(move |patience| check_result(asker.query(patience), patience))
         }
         Request::Snmp => {
             let managed = Management::begin(bed, cpus, &mut |_, _| Ok(()))?;
-            Box::new(move |patience| said(managed.ask(patience), patience))
+            Box::new(move |patience| check_result(managed.query(patience), patience))
         }
         Request::Ssh(port) => {
             let mut text = format!(
@@ -298,16 +308,16 @@ fn lost(patience: Duration) -> (Fate, String) {
     )
 }
 
-fn said(said: Said, patience: Duration) -> Result<(), (Fate, String)> {
-    match said {
-        Said::UpTime(_) => Ok(()),
-        Said::Wrong(why) => Err((Fate::Wrong, why)),
-        Said::Nothing => Err(lost(patience)),
+fn check_result(output: QueryResult, patience: Duration) -> Result<(), (Fate, String)> {
+    match output {
+        QueryResult::UpTime(_) => Ok(()),
+        QueryResult::Wrong(reason) => Err((Fate::Wrong, reason)),
+        QueryResult::Nothing => Err(lost(patience)),
     }
 }
 
 /// Runs a text with `sh` on a host.
-fn by_sh(host: &Arc<dyn Host>, text: &str, control: &Control) -> Ask {
+fn by_sh(host: &Arc<dyn Host>, text: &str, control: &Control) -> SendRequest {
     let (host, command, control) = (host.clone(), Command::shell(text), control.clone());
     Box::new(move |patience| {
         let limit = Limit {
@@ -317,9 +327,12 @@ fn by_sh(host: &Arc<dyn Host>, text: &str, control: &Control) -> Ask {
         host.run(&command, limit)
             .map(drop)
             .map_err(|error| match error.failure {
-                Failure::Exit { status, said } => (
+                Failure::Exit {
+                    status,
+                    said: output,
+                } => (
                     Fate::Wrong,
-                    format!("{status} {}", said.trim()).trim_end().to_owned(),
+                    format!("{status} {}", output.trim()).trim_end().to_owned(),
                 ),
                 Failure::TimedOut { .. } | Failure::Stopped => lost(patience),
                 _ => (Fate::Wrong, error.to_string()),
@@ -343,11 +356,11 @@ fn echo(
     patience: Duration,
 ) -> Result<(), (Fate, String)> {
     let wrong = |e: rustix::io::Errno| (Fate::Wrong, e.to_string());
-    let began = Instant::now();
+    let started = Instant::now();
     send(socket, &echo_message(own, sequence), SendFlags::empty()).map_err(wrong)?;
     let mut buffer = [0; 256];
     loop {
-        let left = patience.saturating_sub(began.elapsed());
+        let left = patience.saturating_sub(started.elapsed());
         if left.is_zero() {
             return Err(lost(patience));
         }
@@ -397,7 +410,7 @@ mod tests {
     /// Checksums as Linux's ping sends them: of an echo with this id, sequence and data it is
     /// 0xffff minus the folded sum.
     #[test]
-    fn an_echo_is_one_and_a_reply_is_told() {
+    fn echoes_and_replies_are_parsed() {
         let message = echo_message(0x1234, 7);
         // RFC 1071: the sum including the checksum is all ones
         let sum: u32 = message

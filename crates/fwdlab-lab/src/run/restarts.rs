@@ -4,7 +4,7 @@
 //! A machine that does not come back is restarted again, as often as the campaign permits; each
 //! attempt is reported, and stored with the run. Test cases that then have no DUT fail with that
 //! reason, and the next ones try again, because it may be back by then. Start with
-//! [`Restarts::before_bed`].
+//! [`Restarts::restart_if_due`].
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -26,7 +26,7 @@ pub(super) struct Restarts {
 
 impl Restarts {
     /// Restarts the DUT before a bed is built for this test case, if a restart is due.
-    pub fn before_bed(
+    pub fn restart_if_due(
         &mut self,
         (reboot, order): (Option<Reboot>, Order),
         site: &Site,
@@ -37,11 +37,11 @@ impl Restarts {
         let Some(reboot) = reboot else {
             return Ok(());
         };
-        let lost = |why: &str| Err(LabError::Preflight(why.to_owned()));
+        let lost = |reason: &str| Err(LabError::Preflight(reason.to_owned()));
         if order == Order::Grouped {
             match self.groups.get(test_case) {
                 Some(None) => return Ok(()),
-                Some(Some(why)) => return lost(why),
+                Some(Some(reason)) => return lost(reason),
                 None => {}
             }
         }
@@ -49,9 +49,9 @@ impl Restarts {
         if let Err(error @ (LabError::Interrupted | LabError::Store(_))) = result {
             return Err(error);
         }
-        let why = result.err().map(|error| error.to_string());
-        self.groups.insert(test_case.to_owned(), why.clone());
-        why.map_or(Ok(()), |why| lost(&why))
+        let reason = result.err().map(|error| error.to_string());
+        self.groups.insert(test_case.to_owned(), reason.clone());
+        reason.map_or(Ok(()), |reason| lost(&reason))
     }
 }
 
@@ -66,17 +66,17 @@ fn restart(
     let tries = reboot.retries + 1;
     let mut last = String::new();
     for number in 1..=tries {
-        let began = Instant::now();
+        let started = Instant::now();
         let limit = Limit {
             time: reboot.within.0,
             is_stopped: &|| control.is_stopped(),
         };
         let error = match site.reboot(limit) {
             Ok(boot) => {
-                let took = began.elapsed().as_secs_f64();
+                let duration = started.elapsed().as_secs_f64();
                 let text =
-                    format!("{test_case}: the DUT was restarted in {took:.0} s (boot {boot})");
-                return run.tell(EventKind::Note { text });
+                    format!("{test_case}: the DUT was restarted in {duration:.0} s (boot {boot})");
+                return run.record_event(EventKind::Note { text });
             }
             Err(_) if control.is_stopped() => return Err(LabError::Interrupted),
             Err(LabError::Host(error)) if error.failure == Failure::Stopped => {

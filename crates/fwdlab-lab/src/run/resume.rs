@@ -30,7 +30,7 @@ pub struct CutOff {
 
 /// A load that was found in an earlier session.
 #[derive(Debug, Clone)]
-pub(super) struct Found {
+pub(super) struct SearchedLoad {
     pub load_pps: Option<f64>,
     pub source: String,
     pub loses_inside: bool,
@@ -38,11 +38,11 @@ pub(super) struct Found {
 
 /// What was measured before the run was interrupted.
 #[derive(Debug, Default)]
-pub(super) struct Before {
+pub(super) struct EarlierResults {
     /// Finished iterations by test case and number.
     iterations: BTreeMap<(String, u32), Iteration>,
     /// Loads by the stream or row that they are of.
-    pub loads: BTreeMap<String, Found>,
+    pub loads: BTreeMap<String, SearchedLoad>,
     /// True if the run is resumed.
     pub is_resumed: bool,
 }
@@ -52,7 +52,7 @@ pub(super) struct Before {
 /// # Errors
 /// Fails if the run is finished, still running, damaged, or not a campaign's.
 pub fn reopen(dir: &Path) -> Result<CutOff, LabError> {
-    let wrong = |why: String| Err(LabError::Preflight(why));
+    let wrong = |reason: String| Err(LabError::Preflight(reason));
     let (writer, stored) = RunWriter::reopen(dir)?;
     let id = &stored.info.id;
     if stored.info.kind != "campaign" {
@@ -98,9 +98,9 @@ impl CutOff {
     /// Checks that plan and machine are the same as at the beginning of the run.
     fn fits(&self, plan: &Plan, now: &RunInfo) -> Result<(), LabError> {
         let info = &self.stored.info;
-        let wrong = |what: &str, was: &dyn std::fmt::Display, is: &dyn std::fmt::Display| {
+        let wrong = |action: &str, was: &dyn std::fmt::Display, is: &dyn std::fmt::Display| {
             Err(LabError::Preflight(format!(
-                "cannot resume {}: {what} was {was} and is {is} now, so the remaining results would not be comparable with the earlier \
+                "cannot resume {}: {action} was {was} and is {is} now, so the remaining results would not be comparable with the earlier \
                  ones. Restore it, or start the campaign again",
                 info.id
             )))
@@ -176,7 +176,7 @@ impl CutOff {
         iterations
     }
 
-    fn loads(&self) -> BTreeMap<String, Found> {
+    fn loads(&self) -> BTreeMap<String, SearchedLoad> {
         let found = self.events.iter().filter_map(|event| match &event.kind {
             EventKind::LoadFound {
                 of,
@@ -185,7 +185,7 @@ impl CutOff {
                 loses_inside,
             } => Some((
                 of.clone(),
-                Found {
+                SearchedLoad {
                     load_pps: *load_pps,
                     source: source.clone(),
                     loses_inside: *loses_inside,
@@ -202,7 +202,7 @@ impl CutOff {
     }
 }
 
-impl Before {
+impl EarlierResults {
     /// Returns the result of an iteration of a test case, if it is finished.
     pub fn iteration(&self, test_case: &str, iteration: u32) -> Option<&Iteration> {
         self.iterations.get(&(test_case.to_owned(), iteration))
@@ -218,9 +218,9 @@ pub(super) fn go_on<'a>(
     is_here: bool,
     control: &Control,
     listener: &'a mut dyn FnMut(&Event),
-) -> Result<(Run<'a>, Before, Measured), LabError> {
+) -> Result<(Run<'a>, EarlierResults, Measured), LabError> {
     cut.fits(plan, &now)?;
-    let before = Before {
+    let before = EarlierResults {
         iterations: cut.iterations(),
         loads: cut.loads(),
         is_resumed: true,
@@ -246,11 +246,11 @@ pub(super) fn go_on<'a>(
     }
     let resumed_at = Timestamp::now();
     let mut info = stored.info;
-    let began: Timestamp = info.started_at.parse().unwrap_or(resumed_at);
-    let heard = SignedDuration::try_from_secs_f64(last_heard).unwrap_or_default();
+    let started: Timestamp = info.started_at.parse().unwrap_or(resumed_at);
+    let received = SignedDuration::try_from_secs_f64(last_heard).unwrap_or_default();
     info.gaps.push(Gap {
-        from: began
-            .saturating_add(heard)
+        from: started
+            .saturating_add(received)
             .unwrap_or(resumed_at)
             .to_string(),
         to: resumed_at.to_string(),
@@ -260,18 +260,18 @@ pub(super) fn go_on<'a>(
     (info.state, info.finished_at, info.error) = (RunState::Running, None, None);
     writer.go_on(&info)?;
     // if the clock was set back, later events must still not precede earlier ones
-    let since = resumed_at.duration_since(began).as_secs_f64();
+    let since = resumed_at.duration_since(started).as_secs_f64();
     let since = Duration::from_secs_f64(since.max(last_heard));
     let run = Run {
         before: since,
-        ..Run::of(info, writer, is_here, control, listener)
+        ..Run::new(info, writer, is_here, control, listener)
     };
     Ok((run, before, measured))
 }
 
 /// Marks the records of unfinished iterations, and returns their number. A trial of windows and a
 /// boot are iterations of their own.
-fn mark(measured: &mut Measured, before: &Before, plan: &Plan) -> u32 {
+fn mark(measured: &mut Measured, before: &EarlierResults, plan: &Plan) -> u32 {
     use fwdlab_model::campaign::Counting;
     let mut cut_off = 0;
     // records that are already marked belong to an earlier gap, or to a lost host

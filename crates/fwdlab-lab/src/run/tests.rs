@@ -16,7 +16,7 @@ use fwdlab_model::test_case::TestCase;
 
 use super::*;
 use crate::host::scripted::{Fails, Faults};
-use crate::site::scripted::{Away, Scene, capacity_pps, folder};
+use crate::site::scripted::{Outage, Scene, capacity_pps, folder};
 
 fn placement() -> Placement {
     // no CPU of this machine belongs to a DUT: nothing to probe, and nothing to pin
@@ -46,7 +46,7 @@ impl Made {
             _ => None,
         });
         failures
-            .filter(|why| !why.starts_with("too few quiet windows"))
+            .filter(|reason| !reason.starts_with("too few quiet windows"))
             .collect()
     }
 
@@ -121,9 +121,9 @@ fn throughput(scene: &Scene) -> Made {
 type Checked = (usize, Vec<String>);
 
 /// Checks that a figure is right, within this relative tolerance.
-fn check(what: &str, found: Option<f64>, right: f64, more_or_less: f64) -> Checked {
+fn check(action: &str, found: Option<f64>, right: f64, more_or_less: f64) -> Checked {
     let wrong = found.filter(|found| (found / right - 1.0).abs() > more_or_less);
-    let wrong = wrong.map(|found| format!("{what}: {found}, not {right}"));
+    let wrong = wrong.map(|found| format!("{action}: {found}, not {right}"));
     (usize::from(found.is_some()), wrong.into_iter().collect())
 }
 
@@ -185,10 +185,10 @@ fn check_rules(case: &TestCase) -> Checked {
     for outcome in good.flat_map(|iteration| &iteration.outcomes) {
         let mut expect = |found: Option<f64>, rules: u64, of: f64, more_or_less| {
             let right = capacity_pps(configurations, rules as usize) / of;
-            let what = format!("{}, {rules} rules", case.test_case);
-            let (more, amiss) = check(&what, found, right, more_or_less);
+            let action = format!("{}, {rules} rules", case.test_case);
+            let (more, problem) = check(&action, found, right, more_or_less);
             figures += more;
-            wrong.extend(amiss);
+            wrong.extend(problem);
         };
         match &outcome.found {
             Found::Sweep(found) => {
@@ -243,9 +243,9 @@ fn what_is_impossible_is_tried_once() {
     let made = campaign(&scene, text);
     let failures = made.failures();
     assert_eq!(failures.len(), 3, "{failures:?}");
-    for (number, why) in failures.iter().enumerate() {
-        assert!(why.contains("does not name it"), "{why}");
-        assert_eq!(why.contains("not tried again"), number > 0, "{why}");
+    for (number, reason) in failures.iter().enumerate() {
+        assert!(reason.contains("does not name it"), "{reason}");
+        assert_eq!(reason.contains("not tried again"), number > 0, "{reason}");
     }
     assert_eq!(scene.world.beds(), 1);
     assert_eq!(scene.world.changes(), ["x"; 0]);
@@ -254,19 +254,19 @@ fn what_is_impossible_is_tried_once() {
 /// A port of the DUT that goes down during a trial ends that one, and no other: the bed is rebuilt
 /// after the old one was removed, because both use the same hosts.
 #[test]
-fn a_port_that_goes_down_ends_one_trial_wherever_that_is() {
+fn a_port_that_goes_down_at_any_time_ends_one_trial() {
     let whole = Scene::new(1, Faults::default());
     let trials = campaign(&whole, RULES).result.unwrap().trials.len();
     let (mut ended, mut looks) = (0, 0);
     for trial in 0..whole.world.trials() {
         let scene = Scene::new(1, Faults::default());
         let (away, words) = match trial % 2 {
-            0 => (Away::ForGood, "eth1 in router1 is down"),
-            _ => (Away::ForAMoment, "eth1 in router1 went down"),
+            0 => (Outage::ForGood, "eth1 in router1 is down"),
+            _ => (Outage::ForAMoment, "eth1 in router1 went down"),
         };
         scene
             .world
-            .goes_down_in(trial, Duration::from_millis(90), away);
+            .schedule_outage(trial, Duration::from_millis(90), away);
         let made = campaign(&scene, RULES);
         for case in made.cases() {
             assert_eq!(case.failures().collect::<Vec<_>>(), [], "{trial}");
@@ -299,7 +299,7 @@ fn a_port_that_goes_down_ends_one_trial_wherever_that_is() {
 /// The largest load is one that the sender sustains as trials require. If it sustains none, the
 /// first one is used, and repeated trials are expected.
 #[test]
-fn the_largest_load_is_one_that_is_held() {
+fn the_largest_load_is_sustained() {
     let found = |stutters_above_pps: f64| {
         let scene = Scene::new(1, Faults::default());
         scene.world.stutters_above(stutters_above_pps);
@@ -336,26 +336,26 @@ fn the_largest_load_is_one_that_is_held() {
 /// it is overloaded and for one that loses a few frames far below: the search looks for the load at
 /// which those losses begin.
 #[test]
-fn a_search_takes_what_was_told_before_its_first_trial() {
+fn a_search_uses_requests_made_before_its_first_trial() {
     for loses_above_pps in [f64::INFINITY, 5e5, 2e5, 5e4] {
         let scene = Scene::new(1, Faults::default());
         scene.world.loses_above(loses_above_pps);
         let made = throughput(&scene);
-        let told = made.events.iter().find_map(|event| match &event.kind {
+        let reported = made.events.iter().find_map(|event| match &event.kind {
             EventKind::Progress { left_s, .. } => Some(*left_s),
             _ => None,
         });
         let trials = &made.result.as_ref().unwrap().trials;
-        let took = trials.iter().map(|trial| {
+        let elapsed = trials.iter().map(|trial| {
             let waits = trial.asked.as_ref().unwrap().question.waits;
             // a scripted host starts and ends a trial in no time
             device::OVERHEAD.as_secs_f64() + trial.duration_s + waits.total_ns() as f64 / 1e9
         });
-        let took: f64 = took.sum();
-        let ratio = told.unwrap() / took;
+        let elapsed: f64 = elapsed.sum();
+        let ratio = reported.unwrap() / elapsed;
         assert!(
             (1.0 / 1.3..1.3).contains(&ratio),
-            "{told:?} told, {took} s taken, lossy above {loses_above_pps}"
+            "{reported:?} told, {elapsed} s taken, lossy above {loses_above_pps}"
         );
         assert_eq!(made.failures(), ["x"; 0]);
     }
@@ -426,7 +426,7 @@ values = [0, 100]
 /// A sender that stalls for 4 ms of every 13 offers its load in no slice of 20 ms, but in many of 5
 /// ms.
 #[test]
-fn slices_are_compared_beside_a_sender_that_is_held_up_again_and_again() {
+fn slices_are_compared_although_the_sender_stalls_repeatedly() {
     let scene = Scene::new(4, Faults::default());
     let (every, long) = (Duration::from_millis(13), Duration::from_millis(4));
     scene.world.stalls(every, long);
@@ -439,13 +439,13 @@ fn slices_are_compared_beside_a_sender_that_is_held_up_again_and_again() {
     let summary = measured.summary.as_ref().unwrap();
     let verdict = &summary.noise.verdict;
     assert!(verdict.contains("4 with slices of 5 ms"), "{verdict}");
-    let truth = [0, 100].map(|rules| 100.0 * (capacity_pps(1, rules) / capacity_pps(0, 0) - 1.0));
+    let actual = [0, 100].map(|rules| 100.0 * (capacity_pps(1, rules) / capacity_pps(0, 0) - 1.0));
     let found: Vec<f64> = summary
         .comparisons()
         .filter_map(|c| c.difference_percent)
         .collect();
     assert_eq!(found.len(), 2, "{:?}", summary.test_cases);
-    for (found, truth) in found.iter().zip(truth) {
-        assert!((found - truth).abs() < 0.5, "{found} for {truth}");
+    for (found, actual) in found.iter().zip(actual) {
+        assert!((found - actual).abs() < 0.5, "{found} for {actual}");
     }
 }

@@ -10,11 +10,11 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use fwdlab_engine::traffic::beside::Beside;
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
 use fwdlab_engine::traffic::expect::count_flows;
 use fwdlab_engine::traffic::player::Player;
 use fwdlab_engine::traffic::reach::Reach;
+use fwdlab_engine::traffic::unforwarded::UnforwardedFrames;
 use fwdlab_engine::traffic::{Emission, Kind};
 use fwdlab_engine::{Addresses, TrafficFrames};
 use fwdlab_model::link::{LinkSpeed, MeanSize};
@@ -115,10 +115,10 @@ impl ProfileFrames {
         };
         let text = ("toml", profile.origin.text.to_string());
         let name = profile.name.clone();
-        let mut frames = ProfileFrames::of(name, text, forward.traffic, reverse)?;
+        let mut frames = ProfileFrames::from_traffic(name, text, forward.traffic, reverse)?;
         // too many to examine one by one: known only if the profile declares their number
-        let said = profile.streams.iter().map(|stream| stream.flows);
-        match said
+        let output = profile.streams.iter().map(|stream| stream.flows);
+        match output
             .clone()
             .try_fold(0, |sum: u32, flows| Some(sum.saturating_add(flows?)))
         {
@@ -127,7 +127,7 @@ impl ProfileFrames {
                 frames.notes = forward.notes;
             }
             None => {
-                let known = said.flatten().fold(0, u32::saturating_add);
+                let known = output.flatten().fold(0, u32::saturating_add);
                 frames.flows = frames.flows.max(known);
                 frames.notes.extend(forward.notes);
             }
@@ -140,7 +140,7 @@ impl ProfileFrames {
     ///
     /// # Errors
     /// Fails as [`ProfileFrames::new`] does.
-    pub fn of(
+    pub fn from_traffic(
         name: String,
         (ending, text): (&'static str, String),
         forward: fwdlab_engine::Traffic,
@@ -153,7 +153,7 @@ impl ProfileFrames {
                      all would count as lost; give them room for one (a larger size), or signature = true"
                 ));
             }
-            if Beside::of(traffic).share(traffic) >= 1.0 {
+            if UnforwardedFrames::from_traffic(traffic).share(traffic) >= 1.0 {
                 return Err(format!(
                     "profile {name}: a router forwards none of its frames"
                 ));
@@ -244,7 +244,7 @@ impl Traffic {
             });
             let traffic = match known.flatten() {
                 Some(traffic) => traffic,
-                None => self.of_stream(&variant.stream(stream), is_random, direction)?,
+                None => self.stream_traffic(&variant.stream(stream), is_random, direction)?,
             };
             Ok(match broadcast {
                 true => traffic.with_broadcasts(BROADCAST_EVERY, path, &addresses)?,
@@ -268,7 +268,7 @@ impl Traffic {
     ) -> Result<Arc<fwdlab_engine::Traffic>, LabError> {
         let traffic = match self.frames(stream, variant)? {
             Some(traffic) => traffic.as_ref().clone(),
-            None => self.of_stream(&variant.stream(stream), false, Direction::Forward)?,
+            None => self.stream_traffic(&variant.stream(stream), false, Direction::Forward)?,
         };
         let streams = traffic.streams.into_iter().map(|mut stream| {
             stream.timing.mode = Emission::Bursts {
@@ -331,7 +331,7 @@ impl Traffic {
         variant: &Variant,
     ) -> Result<fwdlab_engine::sim::Offer, LabError> {
         let beside = match self.frames(stream, variant)? {
-            Some(traffic) => Beside::of(&traffic).share(&traffic),
+            Some(traffic) => UnforwardedFrames::from_traffic(&traffic).share(&traffic),
             None => 0.0,
         };
         Ok(fwdlab_engine::sim::Offer {
@@ -381,7 +381,7 @@ impl Traffic {
     }
 
     /// Returns a stream as traffic of one direction.
-    fn of_stream(
+    fn stream_traffic(
         &self,
         stream: &Stream,
         is_random: bool,
@@ -601,7 +601,7 @@ mod tests {
 
     /// More flows than a stream can have, and more than are examined one by one.
     #[test]
-    fn a_profile_says_how_many_flows_it_has() {
+    fn the_number_of_flows_of_a_profile_is_known() {
         let read = |_: &str| Err(std::io::ErrorKind::NotFound.into());
         for (text, flows) in [
             ("[[stream]]\nflows = 100_000\n", 100_000),
@@ -642,7 +642,7 @@ mod tests {
             for _ in 0..2 * DRAWS {
                 let path = player.path();
                 let len = player.take(&mut buffer, None, 0);
-                let network = match reach::of_frame(&buffer[..len])[0].to.0 {
+                let network = match reach::frame_reach(&buffer[..len])[0].to.0 {
                     IpAddr::V4(to) => {
                         assert_eq!(to.octets()[1], 19 - path as u8);
                         to.octets()[2]
@@ -691,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_says_its_mean_and_where_its_frames_go() {
+    fn mean_size_and_destinations_of_a_profile_are_known() {
         let read = |_: &str| Err(std::io::ErrorKind::NotFound.into());
         let of = |text: &str| {
             let profile = Profile::parse("test.toml", text).unwrap();

@@ -22,10 +22,10 @@ use fwdlab_model::result::{Stratum, TrialRecord, Validity};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::variant::Variant;
 
-use super::hooks::{During, Going, Watched};
+use super::hooks::{During, RunningHooks, SignallingRig};
 use crate::bed::{Bed, DutPorts, PortCounters, SwitchPackets};
 use crate::control::Control;
-use crate::dut::Ended;
+use crate::dut::EndedDaemon;
 use crate::error::LabError;
 use crate::placement::Placement;
 use crate::telemetry::{self, Seen, Wanted};
@@ -138,7 +138,7 @@ pub(super) struct Counted {
     /// When the tester was started.
     pub began: Option<Instant>,
     /// Daemons of the DUTs' configurations that are no longer running.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedDaemon>,
     /// Resources that forwarding took on the DUT, if there is only one and it reports them.
     pub work: Option<Work>,
     /// Telemetry of the DUT's host; `None` if it was not read.
@@ -150,10 +150,10 @@ pub(super) struct Counted {
 impl Counted {
     /// Returns the counts of a trial in which a port of the bed went down: the fate of its frames
     /// is unknown.
-    pub fn nothing(paths: usize, why: String) -> Counted {
+    pub fn link_down(paths: usize, reason: String) -> Counted {
         Counted {
             counters: vec![Counters::default(); paths],
-            objections: vec![why],
+            objections: vec![reason],
             is_broken: true,
             began: None,
             ended: Vec::new(),
@@ -165,7 +165,7 @@ impl Counted {
 
     /// Returns the counts of a look, or an error if a port went down, because looks are not
     /// repeated as trials are.
-    pub fn whole(self) -> Result<Counted, LabError> {
+    pub fn or_link_down(self) -> Result<Counted, LabError> {
         match self.is_broken {
             false => Ok(self),
             true => Err(LabError::Disturbed {
@@ -177,7 +177,7 @@ impl Counted {
 
     /// Returns true if no frame came back. A port may have gone down between two trials, and
     /// removed its routes.
-    pub fn is_mute(&self) -> bool {
+    pub fn received_nothing(&self) -> bool {
         let all = Counters::total(&self.counters);
         all.generator_sent > 0 && all.receiver_received == 0
     }
@@ -185,7 +185,7 @@ impl Counted {
     /// Counts frames that were due, but never left, as not sent, whether the sender stalled, was at
     /// its limit, or failed. (Its schedule may have counted one more: whether a frame is due just
     /// as the time ends is a matter of rounding.)
-    pub fn were_due(&mut self, ways: u64, frames: u64) {
+    pub fn count_not_sent(&mut self, ways: u64, frames: u64) {
         let sent = self
             .counters
             .iter()
@@ -203,7 +203,7 @@ impl Counted {
 
 /// Progress of a trial for the listener.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Glimpse {
+pub(super) struct TrialProgress {
     pub offered_load_pps: f64,
     pub forwarding_rate_pps: f64,
 }
@@ -217,25 +217,25 @@ impl Bench<'_> {
         load_pps: Option<f64>,
         duration: Duration,
         enough: &(dyn Fn(&[Window]) -> bool + Sync),
-        glimpse: &Sender<Glimpse>,
+        glimpse: &Sender<TrialProgress>,
     ) -> Result<(Vec<Window>, Counted), LabError> {
         let longest = duration * PATIENCE;
         let (bed, placement) = (self.bed, self.placement);
         self.count(stream, until(load_pps, longest), |tester, control| {
             let mut probes = Probes::open(placement);
-            let began = tester.now();
+            let started = tester.now();
             let mut windows: Vec<Window> = Vec::new();
             let mut before = probes.read();
             while !control.is_stopped()
-                && tester.since(began) < longest
-                && (tester.since(began) < duration || !enough(&windows))
+                && tester.since(started) < longest
+                && (tester.since(started) < duration || !enough(&windows))
             {
                 if !windows.is_empty() && windows.len().is_multiple_of(WINDOWS_PER_ARRANGEMENT) {
                     renew(tester)?;
                     before = probes.read();
                 }
                 tester.wait(AFTER_PROBES);
-                let start_s = tester.since(began).as_secs_f64();
+                let start_s = tester.since(started).as_secs_f64();
                 let waited = bed.waited(0);
                 let from = tester.read()?;
                 tester.wait(WINDOW);
@@ -255,7 +255,7 @@ impl Bench<'_> {
                     after,
                 };
                 // a missing listener is no reason to stop
-                let _ = glimpse.send(Glimpse {
+                let _ = glimpse.send(TrialProgress {
                     offered_load_pps: window.offered_load_pps(),
                     forwarding_rate_pps: window.forwarding_rate_pps(),
                 });
@@ -283,12 +283,12 @@ impl Bench<'_> {
             stream,
             until(Some(load_pps), longest + duration),
             |tester, control| {
-                let began = tester.now();
+                let started = tester.now();
                 let mut blocks: Vec<Vec<Slice>> = Vec::new();
                 let mut usable = 0;
                 while !control.is_stopped()
-                    && tester.since(began) < longest
-                    && (tester.since(began) < duration || usable < paired::MIN_BLOCKS)
+                    && tester.since(started) < longest
+                    && (tester.since(started) < duration || usable < paired::MIN_BLOCKS)
                 {
                     if !blocks.is_empty() && blocks.len().is_multiple_of(BLOCKS_PER_ARRANGEMENT) {
                         renew(tester)?;
@@ -349,7 +349,7 @@ impl Bench<'_> {
         duration: Duration,
     ) -> Result<(bool, Counted), LabError> {
         // the load is that of each direction
-        let ways = self.ways();
+        let ways = self.path_count();
         let frames = ways * (load_pps * duration.as_secs_f64()).round() as u64;
         let schedule = within(rate_pps * ways as f64, duration, frames);
         // hooks that wait for the first frames see them in a reading
@@ -363,13 +363,13 @@ impl Bench<'_> {
             }
             Ok(!control.is_stopped())
         })?;
-        counted.were_due(ways, frames);
+        counted.count_not_sent(ways, frames);
         Ok((ended, counted))
     }
 
     /// Returns the number of directions in which frames are offered.
-    pub fn ways(&self) -> u64 {
-        (self.bed.ways() - self.bed.duts() + 1) as u64
+    pub fn path_count(&self) -> u64 {
+        (self.bed.path_count() - self.bed.duts() + 1) as u64
     }
 
     /// Returns what the generator offers flat out, in frames per second.
@@ -381,14 +381,14 @@ impl Bench<'_> {
             let to = tester.read()?;
             Ok((offered(&to) - offered(&from)) as f64 / seconds(&from, &to))
         })?;
-        counted.whole()?;
-        Ok(offered / self.ways() as f64)
+        counted.or_link_down()?;
+        Ok(offered / self.path_count() as f64)
     }
 
     /// Finds a load that overloads the DUT: 1.6 times what it forwards at its best.
     pub fn overload(&mut self, stream: &Stream) -> Result<Overload, LabError> {
         let mut load = 1e6;
-        let mut held_up = 0;
+        let mut stalled = 0;
         let (mut most, mut was_far) = (0.0, false);
         loop {
             let (readings, counted) = self.count(
@@ -403,7 +403,7 @@ impl Bench<'_> {
                     Ok(readings)
                 },
             )?;
-            let counted = counted.whole()?;
+            let counted = counted.or_link_down()?;
             let (mut offered, mut forwarded) = best_of(&readings, READINGS_PER_WINDOW);
             if offered < OFFERED * load {
                 // between two stalls of the sender there may be no room for a whole window
@@ -425,7 +425,7 @@ impl Bench<'_> {
                     loses_inside,
                 });
             }
-            if load > 1e8 || (offered < OFFERED * load && held_up == 3) {
+            if load > 1e8 || (offered < OFFERED * load && stalled == 3) {
                 return Ok(Overload {
                     load_pps: None,
                     loses_inside,
@@ -434,7 +434,7 @@ impl Bench<'_> {
             if offered < OFFERED * load {
                 // on a busy host the sender may stall once; an engine at its limit falls short
                 // every time
-                held_up += 1;
+                stalled += 1;
             } else if forwarded < 0.9 * offered {
                 // nearly there: a far higher load would be another regime, in which the DUT
                 // forwards less
@@ -447,14 +447,14 @@ impl Bench<'_> {
 
     /// Reads all counters until two readings agree: a frame of the DUT's own between two reads
     /// would look like a residue.
-    fn standstill(&mut self) -> Result<Vec<Standing>, LabError> {
+    fn standstill(&mut self) -> Result<Vec<PathCounters>, LabError> {
         let mut last = None;
         for _ in 0..STANDSTILL_READINGS {
-            let now = (0..self.bed.ways())
+            let now = (0..self.bed.path_count())
                 .map(|k| {
-                    Ok(Standing {
+                    Ok(PathCounters {
                         ports: self.bed.counters(k)?,
-                        seen: self.tester.receive_counts(k)?,
+                        received: self.tester.receive_counts(k)?,
                     })
                 })
                 .collect::<Result<Vec<_>, LabError>>()?;
@@ -489,10 +489,10 @@ impl Bench<'_> {
         most_pps: Option<f64>,
         work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
-        let reading = self.telemetry.and_then(|wanted| {
+        let reading = self.telemetry.and_then(|requested| {
             // DUTs side by side share a host, whose counts cannot be divided
             let alone = (self.bed.duts() == 1).then(|| self.bed.dut(0).observed());
-            Some(telemetry::Beside::begin(alone??, wanted))
+            Some(telemetry::TrialReading::begin(alone??, requested))
         });
         // if another program forwards, the kernel drops every frame after that has its copy
         let by_kernel = self.bed.dut(0).is_kernel();
@@ -511,11 +511,11 @@ impl Bench<'_> {
         if matches!(error, LabError::Interrupted | LabError::Store(_)) {
             return error;
         }
-        let what = beside.of_failure(self.bed);
-        match what.is_empty() {
+        let action = beside.failure_reasons(self.bed);
+        match action.is_empty() {
             true => error,
             false => LabError::Disturbed {
-                what: what.join("; "),
+                what: action.join("; "),
                 source: Box::new(error),
             },
         }
@@ -530,7 +530,7 @@ impl Bench<'_> {
         beside: &mut Witnesses,
         work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
-        let (paths, both_ways) = (self.bed.ways(), self.ways() > 1);
+        let (paths, both_ways) = (self.bed.path_count(), self.path_count() > 1);
         let frames = match &self.traffic {
             Some(traffic) => Frames::Traffic(traffic),
             None => Frames::Stream(stream),
@@ -545,7 +545,7 @@ impl Bench<'_> {
             _ => None,
         };
         let waiting = (self.hooks.filter(|hooks| !hooks.is_empty())).map(During::wait_for_frames);
-        let began = self.tester.now();
+        let started = self.tester.now();
         self.tester.start(schedule)?;
         let tester = &mut *self.tester;
         let begin = waiting.as_ref().map(|hooks| hooks.begin.clone());
@@ -563,7 +563,7 @@ impl Bench<'_> {
                     tester.wait(WARM_UP);
                     return work(tester, control);
                 };
-                let mut watched = Watched::new(tester, begin);
+                let mut watched = SignallingRig::new(tester, begin);
                 watched.wait_for_frames(WARM_UP)?;
                 work(&mut watched, control)
             });
@@ -572,8 +572,8 @@ impl Bench<'_> {
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         let last = self.tester.stop();
-        let elapsed_s = self.tester.since(began).as_secs_f64();
-        let hooks = waiting.map(Going::end).unwrap_or_default();
+        let elapsed_s = self.tester.since(started).as_secs_f64();
+        let hooks = waiting.map(RunningHooks::end).unwrap_or_default();
         // report the first error; a rig that is lost cannot be stopped either
         let (result, last) = (result?, last?);
 
@@ -582,12 +582,12 @@ impl Bench<'_> {
             is_broken,
             ended,
             reasons,
-        } = beside.say(self.bed)?;
+        } = beside.observations(self.bed)?;
         objections.extend(hooks.iter().filter_map(|hook| hook.failure.clone()));
         objections.extend(
             most_pps.and_then(|load| overcount(offered(&last), last.not_sent, load, elapsed_s)),
         );
-        let count = |after: &[Standing]| -> Vec<Counters> {
+        let count = |after: &[PathCounters]| -> Vec<Counters> {
             let counters = before.iter().zip(after).enumerate();
             let of_path = counters.map(|(k, (before, after))| Counters {
                 generator_sent: last.sent[k],
@@ -600,10 +600,10 @@ impl Bench<'_> {
                 },
                 generator_ring_full: if k == 0 { last.ring_full } else { 0 },
                 generator_wakeups: if k == 0 { last.wakeups } else { 0 },
-                receiver_received: after.seen.received - before.seen.received,
-                receiver_wrong_length: after.seen.wrong_length - before.seen.wrong_length,
-                receiver_late: after.seen.late - before.seen.late,
-                receiver_foreign: after.seen.foreign - before.seen.foreign,
+                receiver_received: after.received.received - before.received.received,
+                receiver_wrong_length: after.received.wrong_length - before.received.wrong_length,
+                receiver_late: after.received.late - before.received.late,
+                receiver_foreign: after.received.foreign - before.received.foreign,
                 // of one DUT, for both directions together; with several they cannot be attributed
                 drop_reasons: match (paths, both_ways, k) {
                     (1, ..) | (_, true, 0) => reasons.clone(),
@@ -633,7 +633,7 @@ impl Bench<'_> {
                 counters,
                 objections,
                 is_broken,
-                began: Some(began),
+                began: Some(started),
                 ended,
                 work,
                 telemetry: None,
@@ -689,7 +689,7 @@ pub(super) fn within(load_pps: f64, time: Duration, frames: u64) -> Schedule {
     }
 }
 
-/// Sends the load of a question over time, in each of `ways` directions.
+/// Sends the load of a question over time, in each of `path_count` directions.
 pub(super) fn over_time(question: &Question, ways: u64) -> Schedule {
     let of_all = |stretch: &Stretch| Stretch {
         from_pps: stretch.from_pps * ways as f64,
@@ -697,7 +697,7 @@ pub(super) fn over_time(question: &Question, ways: u64) -> Schedule {
         ..*stretch
     };
     Schedule {
-        load: LoadPlan::over(question.stretches.iter().map(of_all).collect()),
+        load: LoadPlan::from_stretches(question.stretches.iter().map(of_all).collect()),
         at_most: Duration::from_nanos(question.duration_ns()),
         ..until(None, Duration::ZERO)
     }
@@ -711,9 +711,9 @@ pub(super) fn loses_inside(counters: &Counters) -> bool {
 
 /// Counters of one path at a moment when nothing moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Standing {
+struct PathCounters {
     ports: PortCounters,
-    seen: ReceiveCounts,
+    received: ReceiveCounts,
 }
 
 /// Returns how long the sender waited for a CPU between two readings.
@@ -738,10 +738,10 @@ fn one_slice(
     place: usize,
 ) -> Result<Slice, LabError> {
     let waited = bed.waited(place);
-    let began = tester.now();
+    let started = tester.now();
     let from = tester.read()?;
     // the DUT's thread, on the same CPU, waits while the counters are read
-    let reading = tester.since(began);
+    let reading = tester.since(started);
     tester.wait(length);
     let to = tester.read()?;
     let waited = (bed.waited(place)).saturating_sub(waited + reading);
@@ -881,7 +881,7 @@ pub(super) fn telemetry_of(
 ) -> Option<Box<fwdlab_model::telemetry::Telemetry>> {
     let frames = record.ledger.frames_sent + record.ledger.frames_beside;
     (counted.telemetry.as_ref())
-        .map(|seen| Box::new(seen.told(frames, record.ledger.frames_received)))
+        .map(|observed| Box::new(observed.told(frames, record.ledger.frames_received)))
 }
 
 /// Creates the record of a trial with the parts that all trials have: engines, stream, and the fate
@@ -945,7 +945,7 @@ mod tests {
 
     /// A switch shows where frames were lost: before the DUT, after it, or in the switch itself.
     #[test]
-    fn what_a_switch_lost_is_named() {
+    fn frames_lost_in_a_switch_are_attributed_to_it() {
         let at = |frames: u64, to_dut: u64| PortCounters {
             switch: Some(SwitchPackets {
                 from_sender: Some(frames),

@@ -10,11 +10,11 @@ use fwdlab_measure::exact;
 use fwdlab_measure::imported::cases;
 use fwdlab_measure::machine::{Asked, Limit, Series, make};
 use fwdlab_measure::maxfwd;
-use fwdlab_measure::paired::{self, Rebuild, of_rebuild};
+use fwdlab_measure::paired::{self, Rebuild, rebuild_result};
 use fwdlab_measure::precision;
 use fwdlab_measure::procedure::Session;
 use fwdlab_measure::telemetry;
-use fwdlab_model::campaign::{Case, PLAIN, Procedure, Until};
+use fwdlab_model::campaign::{Case, PLAIN, Procedure, UntilPrecise};
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::import::NETBENCHES;
 use fwdlab_model::instructions::BootRecord;
@@ -29,8 +29,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Run;
-use super::course::of_series;
 use super::method::CONTROLS;
+use super::procedure_run::with_series;
 
 /// The parameter that contains the request to a procedure.
 const ASKED: &str = "asked";
@@ -47,7 +47,7 @@ const TOLD: usize = 20;
 
 /// The result of deriving a run again.
 #[derive(Debug, Default)]
-pub struct Again {
+pub struct Recheck {
     /// Differences from the stored result.
     pub differences: Vec<String>,
     /// Parts that were derived, and agree.
@@ -66,7 +66,7 @@ struct Part {
     derived: Value,
 }
 
-impl Again {
+impl Recheck {
     /// Returns the result with the parts that are derived differently now, and their names. A part
     /// that is not a whole member of the result is left unchanged.
     ///
@@ -87,15 +87,16 @@ impl Again {
 }
 
 /// Derives the result of a run again.
-pub fn derive(run: &StoredRun) -> Again {
-    let mut again = Again::default();
+pub fn derive(run: &StoredRun) -> Recheck {
+    let mut again = Recheck::default();
     let Some(summary) = &run.summary else {
         again.not_derived.push("there is no result".into());
         return again;
     };
     if run.info.format < ONE_RULE && summary.procedure != NETBENCHES {
-        let why = "the result: its trials were judged by the rules of an earlier version of fwdlab";
-        again.not_derived.push(why.into());
+        let reason =
+            "the result: its trials were judged by the rules of an earlier version of fwdlab";
+        again.not_derived.push(reason.into());
         return again;
     }
     // otherwise its test cases were measured together
@@ -105,32 +106,32 @@ pub fn derive(run: &StoredRun) -> Again {
         maxfwd::ID if !run.is_protected => again.not_derived.push(
             "the forwarding rates: trials of this age were kept as they were first judged".into(),
         ),
-        maxfwd::ID => of_trials(run, summary, &mut again),
+        maxfwd::ID => verify_trials(run, summary, &mut again),
         paired::ID if summary.outcomes().any(is_counted) => {
             let rates = without_counted(summary);
-            of_rebuilds(run, &rates, &mut again);
-            of_boots_beside(run, summary, &mut again);
+            verify_rebuilds(run, &rates, &mut again);
+            verify_instructions(run, summary, &mut again);
         }
-        paired::ID => of_rebuilds(run, summary, &mut again),
-        exact::ID => of_boots(run, summary, &mut again),
-        _ if is_in_turns => of_campaign(run, summary, &mut again),
-        _ => of_procedure(run, summary, &mut again),
+        paired::ID => verify_rebuilds(run, summary, &mut again),
+        exact::ID => verify_boots(run, summary, &mut again),
+        _ if is_in_turns => verify_campaign(run, summary, &mut again),
+        _ => verify_procedure(run, summary, &mut again),
     }
     if !summary.thresholds.is_empty() {
-        let why = "thresholds: what they are compared with may be another run";
-        again.not_derived.push(why.into());
+        let reason = "thresholds: what they are compared with may be another run";
+        again.not_derived.push(reason.into());
     }
     again
 }
 
 /// Returns until when test cases were measured, and their maximum number of iterations, if an
 /// interval decided.
-fn until(run: &StoredRun) -> Option<(Until, u32)> {
+fn precision_target(run: &StoredRun) -> Option<(UntilPrecise, u32)> {
     let of = |name: &str| run.info.parameters.get(name);
     let number = |name: &str| u32::try_from(of(name)?.as_u64()?).ok();
     let width = of("iterations_until")?.as_str()?.parse().ok()?;
     let min = number("iterations_min")?;
-    Some((Until { width, min }, number("iterations")?))
+    Some((UntilPrecise { width, min }, number("iterations")?))
 }
 
 /// Compares stored test cases with derived ones. Earlier versions stored less in addition to the
@@ -139,9 +140,9 @@ fn compare_cases(
     run: &StoredRun,
     kept: &[TestCase],
     mut derived: Vec<TestCase>,
-    again: &mut Again,
+    again: &mut Recheck,
 ) {
-    if let Some((until, most)) = until(run) {
+    if let Some((until, most)) = precision_target(run) {
         let summary = run.summary.as_ref();
         let is_of_windows = summary.is_some_and(|summary| summary.procedure == maxfwd::ID);
         for case in &mut derived {
@@ -174,7 +175,7 @@ fn compare_cases(
     again.compare("test_cases", &kept, &derived);
 }
 
-fn of_trials(run: &StoredRun, summary: &Summary, again: &mut Again) {
+fn verify_trials(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
     let derived = summary.test_cases.iter().map(|kept| {
         let own = |trial: &&TrialRecord| trial.test_case == kept.test_case;
         let mut iterations = maxfwd::iterations(run.trials.iter().filter(own));
@@ -221,9 +222,9 @@ fn without_counted(summary: &Summary) -> Summary {
 }
 
 /// Every iteration is one boot, and the control has boots of its own.
-fn of_boots(run: &StoredRun, summary: &Summary, again: &mut Again) {
+fn verify_boots(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
     let derived = summary.test_cases.iter().map(|kept| {
-        let mut iterations = of_its_boots(run, &kept.test_case);
+        let mut iterations = boot_iterations(run, &kept.test_case);
         // failures before a boot are recorded nowhere else
         let is_made = |n: u32| iterations.iter().any(|made| made.iteration == n);
         let failed = kept.iterations.iter().filter(|one| !is_made(one.iteration));
@@ -245,7 +246,7 @@ fn reference(run: &StoredRun) -> &str {
 
 /// Instructions in addition to rates: the same configurations on the image of the boots, preceded
 /// by the reference.
-fn of_boots_beside(run: &StoredRun, summary: &Summary, again: &mut Again) {
+fn verify_instructions(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
     let image = run.boots.first().map(|boot| boot.image.clone());
     let on_image = |configuration: &str, case: &Case| Case {
         configuration: configuration.to_owned(),
@@ -258,7 +259,7 @@ fn of_boots_beside(run: &StoredRun, summary: &Summary, again: &mut Again) {
     let first = first.map(|case| on_image(reference, case));
     let cases = first.chain(own.map(|case| on_image(&case.configuration, case)));
     let mut derived: Vec<TestCase> = cases
-        .map(|case| summarise(case.id(), &case, of_its_boots(run, &case.id())))
+        .map(|case| summarise(case.id(), &case, boot_iterations(run, &case.id())))
         .collect();
     exact::compare(&mut derived, reference, &control_boots(run));
     let kept = summary.test_cases.iter().map(|case| &case.outcomes);
@@ -268,18 +269,18 @@ fn of_boots_beside(run: &StoredRun, summary: &Summary, again: &mut Again) {
     again.compare("instructions", &kept, &derived);
 }
 
-fn of_its_boots(run: &StoredRun, test_case: &str) -> Vec<Iteration> {
+fn boot_iterations(run: &StoredRun, test_case: &str) -> Vec<Iteration> {
     let boots = run.boots.iter();
     let own = boots.filter(|boot| !boot.control && boot.test_case == test_case);
-    own.map(of_boot).collect()
+    own.map(boot_iteration).collect()
 }
 
 fn control_boots(run: &StoredRun) -> Vec<Iteration> {
     let boots = run.boots.iter().filter(|boot| boot.control);
-    boots.map(of_boot).collect()
+    boots.map(boot_iteration).collect()
 }
 
-pub(super) fn of_boot(boot: &BootRecord) -> Iteration {
+pub(super) fn boot_iteration(boot: &BootRecord) -> Iteration {
     let outcomes = vec![exact::outcome(&boot.stream, boot)];
     Iteration {
         iteration: boot.iteration,
@@ -291,7 +292,7 @@ pub(super) fn of_boot(boot: &BootRecord) -> Iteration {
 }
 
 /// Every iteration is one rebuild, which records what it compared.
-fn of_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Again) {
+fn verify_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
     let derived = summary.test_cases.iter().map(|kept| {
         let again = kept.iterations.iter().map(|iteration| {
             let mut iteration = iteration.clone();
@@ -329,7 +330,7 @@ fn paired_again(
         .map(|(index, dut)| (index, dut.setting.as_ref().map(|(_, value)| *value)))
         .collect();
     let (name, parameter) = (&case.case.configuration, found.parameter.as_deref());
-    of_rebuild(&rebuild(record), &found.reference, name, parameter, &duts)
+    rebuild_result(&rebuild(record), &found.reference, name, parameter, &duts)
 }
 
 pub(super) fn rebuild(record: &RebuildRecord) -> Rebuild {
@@ -343,7 +344,7 @@ pub(super) fn rebuild(record: &RebuildRecord) -> Rebuild {
 }
 
 /// Iterations are in the journal; their summary follows from them.
-fn of_campaign(run: &StoredRun, summary: &Summary, again: &mut Again) {
+fn verify_campaign(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
     let mut made: Vec<_> = vec![Vec::new(); summary.test_cases.len()];
     for event in run.events() {
         if let EventKind::IterationFinished {
@@ -374,11 +375,11 @@ fn of_campaign(run: &StoredRun, summary: &Summary, again: &mut Again) {
 
 /// Stores the request to the procedure and its loads with the run: with the answers of its trials,
 /// the procedure finds the same again.
-pub(super) fn keep(asked: &Asked, limits: &[Limit], run: &mut Run<'_>) {
-    (run.info.parameters).insert(ASKED.into(), to_keep(asked, limits));
+pub(super) fn keep(requested: &Asked, limits: &[Limit], run: &mut Run<'_>) {
+    (run.info.parameters).insert(ASKED.into(), to_keep(requested, limits));
 }
 
-fn to_keep(asked: &Asked, limits: &[Limit]) -> Value {
+fn to_keep(requested: &Asked, limits: &[Limit]) -> Value {
     let limits: Vec<Value> = limits
         .iter()
         .map(|limit| {
@@ -396,7 +397,7 @@ fn to_keep(asked: &Asked, limits: &[Limit]) -> Value {
         seed,
         series,
         ..
-    } = asked;
+    } = requested;
     json!({
         "procedure": procedure.kept(), "simulated": simulated, "seed": seed,
         "of_profile": series.of_profile, "both_directions": series.both_directions,
@@ -408,8 +409,8 @@ fn to_keep(asked: &Asked, limits: &[Limit]) -> Value {
 fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
     let kept = run.info.parameters.get(ASKED)?;
     let is = |key: &str| kept.get(key)?.as_bool();
-    let asked = Asked {
-        procedure: Procedure::of_kept(kept.get("procedure")?)?,
+    let requested = Asked {
+        procedure: Procedure::from_stored(kept.get("procedure")?)?,
         sweep: None,
         simulated: is("simulated")?,
         seed: kept.get("seed")?.as_u64()?,
@@ -424,7 +425,7 @@ fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
         let part = |index| kept.get("mean_size")?.get(index)?.as_u64();
         let line = match kept.get("link_bps")?.as_f64() {
             Some(bps) => Some(Line {
-                speed: LinkSpeed::of_bps(bps)?,
+                speed: LinkSpeed::from_bps(bps)?,
                 simulated: kept.get("link_simulated")?.as_bool()?,
             }),
             None => None,
@@ -441,14 +442,14 @@ fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
         })
     };
     let limits = kept.get("limits")?.as_array()?.iter();
-    Some((asked, limits.map(limit).collect::<Option<_>>()?))
+    Some((requested, limits.map(limit).collect::<Option<_>>()?))
 }
 
 /// Runs the procedure again with the answers that its trials gave.
-fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
-    let Some((asked, limits)) = kept(run) else {
-        let why = "what the procedure found: its parameters are not stored with this run";
-        again.not_derived.push(why.into());
+fn verify_procedure(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
+    let Some((requested, limits)) = kept(run) else {
+        let reason = "what the procedure found: its parameters are not stored with this run";
+        again.not_derived.push(reason.into());
         return;
     };
     let mut outcomes = Vec::new();
@@ -461,12 +462,12 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
         }
     }
     for variant in variants {
-        let mut session = match make(&asked, &limits) {
+        let mut session = match make(&requested, &limits) {
             Ok(procedure) => Session::new(procedure),
-            Err(why) => {
+            Err(reason) => {
                 again
                     .differences
-                    .push(format!("the parameters are invalid: {why}"));
+                    .push(format!("the parameters are invalid: {reason}"));
                 return;
             }
         };
@@ -486,9 +487,9 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
                 directions: record.directions.clone(),
                 ..made.answer.clone()
             });
-            let told = |question: &Question, says: &str, reasons: &[String]| json!({ "question": question, "says": says, "reasons": reasons });
-            let kept = told(&made.question, &made.says, &record.validity.reasons);
-            let derived = told(&question, &recorded.says, &recorded.validity.reasons);
+            let reported = |question: &Question, says: &str, reasons: &[String]| json!({ "question": question, "says": says, "reasons": reasons });
+            let kept = reported(&made.question, &made.says, &record.validity.reasons);
+            let derived = reported(&question, &recorded.says, &recorded.validity.reasons);
             let before = again.differences.len();
             differences(&place, &kept, &derived, &mut again.differences);
             if again.differences.len() > before {
@@ -505,7 +506,7 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
             found = session.outcomes();
         }
         let found = found.into_iter();
-        outcomes.extend(found.map(|outcome| of_series(outcome, variant)));
+        outcomes.extend(found.map(|outcome| with_series(outcome, variant)));
     }
     let kept = summary.test_cases.iter();
     let cases = kept.map(|case| (case.test_case.clone(), case.case.clone()));
@@ -513,7 +514,7 @@ fn of_procedure(run: &StoredRun, summary: &Summary, again: &mut Again) {
     compare_cases(run, &summary.test_cases, derived, again);
 }
 
-impl Again {
+impl Recheck {
     /// Compares a stored part of the result with the derived one.
     fn compare(&mut self, part: &str, kept: &impl Serialize, derived: &impl Serialize) {
         let value = |record: Result<Value, serde_json::Error>| record.unwrap_or(Value::Null);
@@ -555,7 +556,9 @@ fn differences(place: &str, kept: &Value, derived: &Value, found: &mut Vec<Strin
                 let place = format!("{place}.{key}");
                 match (kept, derived) {
                     (Some(kept), Some(derived)) => differences(&place, &kept, &derived, found),
-                    (kept, derived) => found.push(told(&place, kept.as_ref(), derived.as_ref())),
+                    (kept, derived) => {
+                        found.push(describe_difference(&place, kept.as_ref(), derived.as_ref()))
+                    }
                 }
             }
         }
@@ -567,7 +570,7 @@ fn differences(place: &str, kept: &Value, derived: &Value, found: &mut Vec<Strin
         (Value::Number(a), Value::Number(b)) if same(a.as_f64(), b.as_f64()) => {}
         (Value::String(a), Value::String(b)) if is_reworded(a, b) => {}
         _ if kept == derived => {}
-        _ => found.push(told(place, Some(kept), Some(derived))),
+        _ => found.push(describe_difference(place, Some(kept), Some(derived))),
     }
 }
 
@@ -590,7 +593,7 @@ fn is_reworded(kept: &str, derived: &str) -> bool {
     is_sentence(kept) && is_sentence(derived) && figures(kept) == figures(derived)
 }
 
-fn told(place: &str, kept: Option<&Value>, derived: Option<&Value>) -> String {
+fn describe_difference(place: &str, kept: Option<&Value>, derived: Option<&Value>) -> String {
     let text = |value: Option<&Value>| {
         let text = value.map_or("nothing".to_owned(), Value::to_string);
         match text.char_indices().nth(60) {
@@ -631,7 +634,7 @@ mod tests {
     }
 
     fn stopped_in_its_first_trial(procedure: Procedure) {
-        let asked = Asked {
+        let requested = Asked {
             procedure,
             sweep: None,
             simulated: false,
@@ -641,7 +644,7 @@ mod tests {
         let limit = Limit::new(FrameSize::MIN, FrameSize::MIN.into(), None, 1e6, "asked");
         let parameters = BTreeMap::from([(
             ASKED.to_owned(),
-            to_keep(&asked, std::slice::from_ref(&limit)),
+            to_keep(&requested, std::slice::from_ref(&limit)),
         )]);
         let case = Case {
             configuration: PLAIN.into(),
@@ -650,7 +653,7 @@ mod tests {
             image: None,
             dut: Default::default(),
         };
-        let mut session = Session::new(make(&asked, &[limit]).unwrap());
+        let mut session = Session::new(make(&requested, &[limit]).unwrap());
         assert!(session.next_trial().is_some());
         let outcomes = session.outcomes();
         assert!(!outcomes.is_empty() && outcomes.iter().all(|outcome| !outcome.answered));
@@ -701,8 +704,8 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_by_their_place() {
-        let mut again = Again::default();
+    fn differences_are_reported_with_their_path() {
+        let mut again = Recheck::default();
         let kept = serde_json::json!([{ "rate": 815000.0, "n": 5, "word": "a" }]);
         again.compare(
             "same",

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use fwdlab_engine::EngineError;
-use fwdlab_engine::sink::{Sink, Sunk};
+use fwdlab_engine::sink::{Sink, SinkCounts};
 
 use super::figures::Counted;
 use super::watch::Watch;
@@ -66,33 +66,33 @@ impl Absorber {
         &mut self,
         control: &Control,
         interval: Duration,
-        tell: &mut dyn FnMut(Absorbing),
+        report: &mut dyn FnMut(Absorbing),
     ) -> Result<Absorbed, LabError> {
         let begin = self.read()?;
         let opened = Instant::now();
         let mut watch = Watch::new(&self.port, interval, begin);
-        let mut seen = (opened, begin.frames);
+        let mut observed = (opened, begin.frames);
         let mut first: Option<Instant> = None;
         let mut complained = opened;
         loop {
             std::thread::sleep(POLL);
             let now = Instant::now();
             let counted = self.read()?;
-            if counted.frames != seen.1 {
+            if counted.frames != observed.1 {
                 first.get_or_insert(now);
-                seen = (now, counted.frames);
+                observed = (now, counted.frames);
             }
             if first.is_none() && now - complained >= SECOND {
                 complained = now;
-                tell(Absorbing::Waiting);
+                report(Absorbing::Waiting);
             }
-            let silent = self.until_silence && first.is_some() && now - seen.0 >= SECOND;
+            let silent = self.until_silence && first.is_some() && now - observed.0 >= SECOND;
             let over = silent || control.is_stopped();
             if let Some((counted, length)) = watch.interval(now, counted, over) {
-                tell(Absorbing::Interval(counted, length));
+                report(Absorbing::Interval(counted, length));
             }
             if over {
-                let ended = if silent { seen.0 } else { now };
+                let ended = if silent { observed.0 } else { now };
                 return Ok(Absorbed {
                     counted: counted.since(begin),
                     duration: first.map_or(Duration::ZERO, |first| ended - first),
@@ -105,7 +105,7 @@ impl Absorber {
     fn read(&self) -> Result<Counted, LabError> {
         let (frames, bytes) = match &self.sink {
             Ok(sink) => {
-                let Sunk { frames, bytes } = sink.counts()?;
+                let SinkCounts { frames, bytes } = sink.counts()?;
                 (frames, bytes)
             }
             Err(_) => {

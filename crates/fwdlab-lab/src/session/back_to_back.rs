@@ -52,7 +52,7 @@ impl BackToBack {
     /// Fails if the pair is gone.
     pub fn ports(&self) -> Result<(Port, Port), LabError> {
         let port = |interface: &str| {
-            Port::of_ours(&PortSpec {
+            Port::own_port(&PortSpec {
                 netns: Some(self.netns.clone()),
                 interface: interface.into(),
             })

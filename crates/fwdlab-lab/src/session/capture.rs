@@ -13,7 +13,7 @@ use fwdlab_engine::{EngineError, PortSpec};
 use super::FOR_EVER;
 use crate::control::Control;
 use crate::error::LabError;
-use crate::ports::{self, look, state};
+use crate::ports::{self, interface_facts, state};
 
 /// Interval at which a quiet capture checks whether it is over and whether its port still exists.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -95,9 +95,9 @@ impl Capturing {
         stamps: Option<Kind>,
     ) -> Result<Capturing, LabError> {
         // lists the existing ports if there is no such port
-        look::look(spec)?;
+        interface_facts::read_facts(spec)?;
         state::check(spec)?;
-        let offers = Offers::of(spec)?;
+        let offers = Offers::query(spec)?;
         let kind = stamps.unwrap_or(match offers.receives(Kind::Software) {
             Ok(()) => Kind::Software,
             Err(_) => Kind::User,
@@ -137,10 +137,10 @@ impl Capturing {
         control: &Control,
         keeper: &mut dyn Keeper,
     ) -> Result<CaptureTotals, LabError> {
-        let began = Instant::now();
+        let started = Instant::now();
         let mut totals = CaptureTotals::default();
         while !control.is_stopped() && !totals.is_refused && totals.failed.is_none() {
-            let left = self.at_most.saturating_sub(began.elapsed());
+            let left = self.at_most.saturating_sub(started.elapsed());
             if left.is_zero() || self.has_enough(&totals) {
                 break;
             }
@@ -157,7 +157,7 @@ impl Capturing {
         }
         totals.statistics = self.capture.statistics()?;
         totals.is_refused |= !keeper.flush()?;
-        totals.duration_s = began.elapsed().as_secs_f64();
+        totals.duration_s = started.elapsed().as_secs_f64();
         Ok(totals)
     }
 
@@ -203,14 +203,14 @@ impl CaptureTotals {
 }
 
 /// Examines foreign frames one by one, in parallel with the receiver that counts them.
-pub struct Onlooker {
+pub struct ForeignFrames {
     /// `None` after a flood.
     capture: Option<Capture>,
     nonce: u16,
     unseen: u64,
 }
 
-impl Onlooker {
+impl ForeignFrames {
     /// Maximum number of frames per look; more would slow down the receiver.
     const AT_MOST: u64 = 50_000;
 
@@ -219,7 +219,7 @@ impl Onlooker {
     ///
     /// # Errors
     /// Fails if no capture can be opened there.
-    pub fn open(port: &PortSpec, nonce: u16) -> Result<Onlooker, LabError> {
+    pub fn open(port: &PortSpec, nonce: u16) -> Result<ForeignFrames, LabError> {
         let options = Options {
             snap: 192,
             ring_bytes: 8 << 20,
@@ -228,7 +228,7 @@ impl Onlooker {
             outgoing: false,
             ..Options::default()
         };
-        Ok(Onlooker {
+        Ok(ForeignFrames {
             capture: Some(Capture::open(port, &options)?),
             nonce,
             unseen: 0,
@@ -245,8 +245,8 @@ impl Onlooker {
             return Ok(());
         };
         let nonce = self.nonce;
-        let mut seen = 0;
-        while seen < Onlooker::AT_MOST {
+        let mut observed = 0;
+        while observed < ForeignFrames::AT_MOST {
             let taken = capture.frames(Duration::ZERO, &mut |frame| {
                 let mut found = capture::signatures(frame.bytes);
                 if !found.any(|found| found.nonce == nonce || found.is_late(nonce)) {
@@ -257,17 +257,17 @@ impl Onlooker {
             if taken == 0 {
                 break;
             }
-            seen += taken as u64;
+            observed += taken as u64;
         }
         self.unseen = capture.statistics()?.dropped;
-        if seen >= Onlooker::AT_MOST {
+        if observed >= ForeignFrames::AT_MOST {
             self.capture = None;
         }
         Ok(())
     }
 
     /// Returns true after a flood of frames.
-    pub fn has_given_up(&self) -> bool {
+    pub fn is_flooded(&self) -> bool {
         self.capture.is_none()
     }
 

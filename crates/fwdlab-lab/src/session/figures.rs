@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use fwdlab_engine::analysis;
 use fwdlab_engine::{Histogram, HoldUps, ReceiveCounts, SendCounts};
-use fwdlab_model::latency::HeldUp;
+use fwdlab_model::latency::StalledFrames;
 use fwdlab_model::link::{Layer, MeanSize};
 
 use super::Session;
@@ -49,12 +49,12 @@ pub struct Sent {
     /// How late frames left, since the beginning.
     pub lateness: Option<Histogram>,
     /// How long it took to send all frames, if their number was fixed.
-    pub took: Option<Took>,
+    pub took: Option<SendDuration>,
 }
 
 /// The time to send a fixed number of frames.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Took {
+pub struct SendDuration {
     /// From the first frame to the last.
     pub seconds: f64,
     /// The same according to the load, or to the times of a capture; `None`: flat out.
@@ -63,7 +63,7 @@ pub struct Took {
     pub gap_s: f64,
 }
 
-impl Took {
+impl SendDuration {
     /// The last of N frames may be this late: systems stall now and then.
     const SLACK_S: f64 = 0.025;
 
@@ -75,9 +75,9 @@ impl Took {
 
 impl Sent {
     /// Returns what stalls of this host did to frames that were to leave at certain times.
-    pub fn held_up(&self) -> Option<HeldUp> {
+    pub fn stalled_frames(&self) -> Option<StalledFrames> {
         self.intended_pps?;
-        Some(analysis::held_up(
+        Some(analysis::stalled_frames(
             self.made_up,
             self.not_sent,
             self.lateness.as_ref(),
@@ -111,7 +111,7 @@ impl Sent {
             false => self.given,
         };
         (self.left() as f64) < 0.995 * due as f64
-            || self.took.is_some_and(|took| took.is_too_long())
+            || self.took.is_some_and(|elapsed| elapsed.is_too_long())
     }
 }
 
@@ -172,13 +172,13 @@ pub struct Period {
 #[derive(Clone)]
 pub(super) struct Snapshot {
     pub(super) at: Instant,
-    pub(super) sent: Vec<OfSender>,
+    pub(super) sent: Vec<SenderReadings>,
     pub(super) received: Vec<(ReceiveCounts, Counters)>,
 }
 
 /// Readings of a sender.
 #[derive(Clone, Default, PartialEq)]
-pub(super) struct OfSender {
+pub(super) struct SenderReadings {
     /// Counts of frames given to its port.
     pub(super) counts: SendCounts,
     /// Counters of the port.
@@ -189,20 +189,20 @@ pub(super) struct OfSender {
     /// without a port.
     pub(super) reaches_port: bool,
     /// Known at the end.
-    pub(super) took: Option<Took>,
+    pub(super) took: Option<SendDuration>,
 }
 
-impl OfSender {
+impl SenderReadings {
     /// Returns how many of our frames the port has counted as sent or dropped since an earlier
     /// reading.
-    pub(super) fn accounted(&self, before: &OfSender) -> u64 {
+    pub(super) fn accounted(&self, before: &SenderReadings) -> u64 {
         let port = self.port.since(before.port);
         let foreign = self.foreign.saturating_sub(before.foreign);
         port.tx_packets.saturating_sub(foreign) + port.tx_dropped
     }
 
     /// Returns true if the port has counted every frame that it was given since an earlier reading.
-    pub(super) fn is_settled(&self, before: &OfSender) -> bool {
+    pub(super) fn is_settled(&self, before: &SenderReadings) -> bool {
         let given = self.counts.total().saturating_sub(before.counts.total());
         !self.reaches_port || self.accounted(before) >= given
     }
@@ -265,8 +265,8 @@ impl Session {
                 .unwrap_or(sending.mean);
             sent.took = to_sent.took;
             sent.rate_pps = match sent.took {
-                Some(took) if took.seconds + took.gap_s > 0.0 => {
-                    sent.left() as f64 / (took.seconds + took.gap_s)
+                Some(elapsed) if elapsed.seconds + elapsed.gap_s > 0.0 => {
+                    sent.left() as f64 / (elapsed.seconds + elapsed.gap_s)
                 }
                 _ => sent.left() as f64 / duration_s,
             };
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_port_dropped_has_not_left() {
+    fn frames_that_the_port_dropped_were_not_sent() {
         let sent = |given, tx_dropped, not_sent, intended_pps| Sent {
             given,
             not_sent,
@@ -359,7 +359,7 @@ mod tests {
             (1e3, None, false),
         ] {
             let slow = Sent {
-                took: Some(Took {
+                took: Some(SendDuration {
                     seconds,
                     planned_s,
                     gap_s: 0.0,

@@ -24,7 +24,7 @@ const SOON_MS: u32 = 2;
 const RING_BYTES: usize = 64 << 20;
 
 /// Called with each frame.
-pub type Heard = Box<dyn FnMut(&Captured<'_>) + Send>;
+pub type FrameCallback = Box<dyn FnMut(&Captured<'_>) + Send>;
 
 /// Captures a port until this is dropped.
 pub struct Listening {
@@ -46,7 +46,7 @@ impl Listening {
     ///
     /// # Errors
     /// Fails if there is no such port, or without CAP_NET_RAW.
-    pub fn open(spec: &PortSpec, mut heard: Heard) -> Result<Listening, LabError> {
+    pub fn open(spec: &PortSpec, mut received: FrameCallback) -> Result<Listening, LabError> {
         let options = Options {
             ring_bytes: RING_BYTES,
             // leave the mode of the port unchanged
@@ -60,7 +60,7 @@ impl Listening {
         let work = move || {
             while !theirs.is_over.load(Ordering::Relaxed) {
                 let looked = capture.frames(PATIENCE, &mut |frame| {
-                    heard(&frame);
+                    received(&frame);
                     true
                 });
                 if let Ok(so_far) = capture.statistics() {
@@ -91,9 +91,9 @@ impl Listening {
     /// Waits until frames that passed before this call have been handed over, with a time limit.
     pub fn settle(&self, at_most: Duration) {
         let quiet = || self.shared.quiet.load(Ordering::Acquire);
-        let (began, before) = (Instant::now(), quiet());
+        let (started, before) = (Instant::now(), quiet());
         // the read in progress may have started before
-        while quiet() < before + 2 && began.elapsed() < at_most {
+        while quiet() < before + 2 && started.elapsed() < at_most {
             thread::sleep(Duration::from_millis(1));
         }
     }

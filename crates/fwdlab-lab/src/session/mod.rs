@@ -29,14 +29,14 @@ use fwdlab_engine::resolve::resolve;
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::sys::monotonic_ns;
 use fwdlab_engine::{
-    Counting, EngineError, Expected, Frames, Histogram, LoadPlan, LoneReceiver, LoneSender, Mode,
+    Counting, EngineError, Expected, Frames, Histogram, LoadPlan, Mode, PortReceiver, PortSender,
     Rejected, Schedule, Sender,
 };
 use fwdlab_model::link::MeanSize;
 
 pub use self::back_to_back::BackToBack;
-use self::figures::{OfSender, Snapshot};
-pub use self::figures::{Period, Received, Sent, Took};
+pub use self::figures::{Period, Received, SendDuration, Sent};
+use self::figures::{SenderReadings, Snapshot};
 use crate::control::Control;
 use crate::error::LabError;
 use crate::ports::counters;
@@ -67,7 +67,7 @@ pub const SAY_NEXT_HOP: &str = "Specify the next hop: --dst-mac MAC, or --via AD
 /// A source of frames on a port.
 pub enum Source {
     /// An engine, and what it sends.
-    Engine(Box<LoneSender>, Box<Frames>),
+    Engine(Box<PortSender>, Box<Frames>),
     /// A recording.
     Replay(Box<Replay>),
 }
@@ -140,7 +140,7 @@ impl Sending {
         schedule: Schedule,
         mean: MeanSize,
     ) -> Result<Sending, LabError> {
-        let mut lone = LoneSender::open_among(&port.spec, engines, cpus)?;
+        let mut lone = PortSender::open_among(&port.spec, engines, cpus)?;
         lone.arm(&frames)?;
         Ok(Sending {
             port,
@@ -188,7 +188,7 @@ impl Sending {
     }
 
     /// Reads the counts of the sender, of its port, and of frames that others sent there.
-    fn reading(&mut self) -> Result<OfSender, LabError> {
+    fn reading(&mut self) -> Result<SenderReadings, LabError> {
         let sender = self.source.sender()?;
         let (counts, reaches_port) = (sender.counts()?, sender.capabilities().counts_at_driver);
         if self.others.is_none() && reaches_port {
@@ -199,7 +199,7 @@ impl Sending {
         let port = counters::read(&self.port.spec)?;
         let foreign = self.others.as_ref().map(Foreign::counts).transpose()?;
         let foreign = foreign.map_or(0, |counts| counts.frames);
-        Ok(OfSender {
+        Ok(SenderReadings {
             counts,
             port,
             foreign,
@@ -210,49 +210,52 @@ impl Sending {
 
     /// Returns when the last frame left, and how long all took; `None` if it was stopped before, or
     /// has no fixed number. `first` is when its first frames were seen.
-    fn took(&mut self, first: Instant) -> Result<Option<(Instant, Took)>, LabError> {
+    fn send_duration(
+        &mut self,
+        first: Instant,
+    ) -> Result<Option<(Instant, SendDuration)>, LabError> {
         let is_replay = matches!(self.source, Source::Replay(_));
         let sender = self.source.sender()?;
         let given = sender.counts()?.total();
         let has_all = is_replay || self.schedule.frames.is_some_and(|frames| given >= frames);
-        let course = sender.course().filter(|_| has_all && given > 0);
-        let Some((course, ended_ns)) = course.and_then(|c| Some((c, c.ended_ns?))) else {
+        let progress = sender.sending_times().filter(|_| has_all && given > 0);
+        let Some((progress, ended_ns)) = progress.and_then(|c| Some((c, c.ended_ns?))) else {
             return Ok(None);
         };
         let ended = before_now(Duration::from_nanos(
             monotonic_ns().saturating_sub(ended_ns),
         ));
         let due = |frames| Some(self.schedule.load.due_after(frames)?.as_secs_f64());
-        let since_begin = ended_ns.saturating_sub(course.begun_ns) as f64 / 1e9;
+        let since_begin = ended_ns.saturating_sub(progress.begun_ns) as f64 / 1e9;
         let since_first = ended.saturating_duration_since(first).as_secs_f64();
-        let took = match (course.planned_ns, due(given - 1)) {
+        let elapsed = match (progress.planned_ns, due(given - 1)) {
             (Some(planned_ns), _) => {
                 let planned_s = planned_ns as f64 / 1e9;
-                Took {
+                SendDuration {
                     seconds: since_begin,
                     planned_s: Some(planned_s).filter(|_| planned_ns > 0),
                     gap_s: since_begin / (given - 1).max(1) as f64,
                 }
             }
             // the first frame of a profile may be due later, and any first frame may be seen late
-            (None, Some(planned)) => Took {
+            (None, Some(planned)) => SendDuration {
                 seconds: since_begin.min(since_first.max(planned)),
                 planned_s: Some(planned),
                 gap_s: due(given).map_or(0.0, |next| next - planned),
             },
-            (None, None) => Took {
+            (None, None) => SendDuration {
                 seconds: since_begin,
-                ..Took::default()
+                ..SendDuration::default()
             },
         };
-        Ok(Some((ended, took)))
+        Ok(Some((ended, elapsed)))
     }
 
     fn start(&mut self) -> Result<(), LabError> {
         if let Source::Engine(lone, frames) = &mut self.source {
             lone.arm(frames).map_err(|source| LabError::OnPort {
                 what: format!("prepare to send into {}", self.port.spec.interface),
-                why: Box::new(source.into()),
+                reason: Box::new(source.into()),
             })?;
         }
         Ok(self.source.sender()?.start(self.schedule.clone())?)
@@ -264,7 +267,7 @@ pub struct Receiving {
     /// The port.
     pub port: Port,
     /// The receiver.
-    pub receiver: LoneReceiver,
+    pub receiver: PortReceiver,
     /// Expected frames.
     pub expected: Expected,
 }
@@ -279,7 +282,7 @@ impl Receiving {
         counting: Option<Counting>,
         expected: Expected,
     ) -> Result<Receiving, LabError> {
-        let receiver = LoneReceiver::open(&port.spec, counting)?;
+        let receiver = PortReceiver::open(&port.spec, counting)?;
         Ok(Receiving {
             port,
             receiver,
@@ -405,8 +408,8 @@ impl Session {
     /// cannot change the load.
     pub fn set_load(&mut self, port: usize, load_pps: f64) -> Result<(), LabError> {
         let Some(sending) = self.sending.get_mut(port) else {
-            let what = format!("there is no sending port {port}");
-            return Err(EngineError::Frames(what).into());
+            let action = format!("there is no sending port {port}");
+            return Err(EngineError::Frames(action).into());
         };
         sending.source.sender()?.set_load(load_pps)?;
         sending.schedule.load = LoadPlan::Constant(load_pps);
@@ -420,10 +423,10 @@ impl Session {
     /// Fails if an engine failed, or a port went down or disappeared.
     pub fn stop(&mut self, control: &Control) -> Result<Totals, LabError> {
         let begin = self.readings()?.begin.at;
-        let took: Vec<_> = (self.sending.iter_mut())
-            .map(|sending| sending.took(begin))
+        let elapsed: Vec<_> = (self.sending.iter_mut())
+            .map(|sending| sending.send_duration(begin))
             .collect::<Result<_, _>>()?;
-        let all: Option<Vec<_>> = took.iter().copied().collect();
+        let all: Option<Vec<_>> = elapsed.iter().copied().collect();
         let all = all.filter(|all| !all.is_empty());
         let ended = match &all {
             Some(all) => all.iter().map(|(ended, _)| *ended).max().unwrap_or(begin),
@@ -433,9 +436,12 @@ impl Session {
         for at in 0..self.sending.len() {
             let sending = &mut self.sending[at];
             if let Err(error) = sending.source.sender()?.stop() {
-                let what = format!("sending into {} ended", sending.port.spec.interface);
-                let why = Box::new(self.cause(error));
-                return Err(LabError::OnPort { what, why });
+                let action = format!("sending into {} ended", sending.port.spec.interface);
+                let explanation = Box::new(self.cause(error));
+                return Err(LabError::OnPort {
+                    what: action,
+                    reason: explanation,
+                });
             }
         }
         let first = self.readings()?.begin.clone();
@@ -449,12 +455,12 @@ impl Session {
             false => None,
         };
         // we may have seen the first frames late
-        for (ended, took) in all.into_iter().flatten() {
-            let first = ended.checked_sub(Duration::from_secs_f64(took.seconds));
+        for (ended, elapsed) in all.into_iter().flatten() {
+            let first = ended.checked_sub(Duration::from_secs_f64(elapsed.seconds));
             begin.at = first.map_or(begin.at, |first| first.min(begin.at));
         }
-        for (sender, took) in end.sent.iter_mut().zip(&took) {
-            sender.took = took.map(|(_, took)| took);
+        for (sender, elapsed) in end.sent.iter_mut().zip(&elapsed) {
+            sender.took = elapsed.map(|(_, elapsed)| elapsed);
         }
         let mut whole = self.period(&begin, &begin, &end, true)?;
         for (sent, lateness) in whole.sent.iter_mut().zip(lateness) {
@@ -564,7 +570,7 @@ impl Session {
                 lone.reject(
                     EngineError::Unsupported {
                         engine: name,
-                        what: format!(
+                        action: format!(
                             "send into {}: the kernel accepted {handed_over} frames, but {left} left the port (the other end of \
                              a veth needs NAPI for live frames: ethtool -K PEER gro on)",
                             sending.port.spec.interface
@@ -662,13 +668,13 @@ impl Session {
     /// reads everything for the last time. Counters of hardware are updated with a delay. Frames
     /// that arrive on a port that only sends are ignored: others may send to it.
     fn drain(&mut self, begin: &Snapshot, control: &Control) -> Result<Snapshot, LabError> {
-        let began = Instant::now();
-        let mut quiet_since = began;
+        let started = Instant::now();
+        let mut quiet_since = started;
         let is_settled = |now: &Snapshot| {
             (now.sent.iter().zip(&begin.sent)).all(|(now, then)| now.is_settled(then))
         };
         let mut last = self.snapshot()?;
-        while began.elapsed() < DRAIN_AT_MOST
+        while started.elapsed() < DRAIN_AT_MOST
             && !self.sending.is_empty()
             && (!is_settled(&last) || quiet_since.elapsed() < DRAIN_QUIET && !control.is_stopped())
         {

@@ -2,11 +2,11 @@
 //! it.
 //!
 //! The engine knows what ports offer and what a timestamp is; [`ports`](crate::ports) restores
-//! cards. Start with [`Stamping::choose`]; [`analysis`] is for the end, and [`Taken`] for results.
+//! cards. Start with [`Stamping::choose`]; [`analysis`] is for the end, and [`StampingResult`] for results.
 
 use fwdlab_engine::analysis::Analysis;
 use fwdlab_engine::stamps::{Kind, Log, Offers, choose};
-use fwdlab_engine::{LoneReceiver, PortSpec};
+use fwdlab_engine::{PortReceiver, PortSpec};
 
 use super::Source;
 use crate::error::LabError;
@@ -38,11 +38,11 @@ impl Stamping {
     /// # Errors
     /// Fails, without any change, if the requested kind is not available.
     pub fn choose(
-        wanted: Option<Kind>,
+        requested: Option<Kind>,
         tx: &PortSpec,
         rx: &PortSpec,
     ) -> Result<Stamping, LabError> {
-        let (kind, not_taken) = choose(wanted, &Offers::of(tx)?, &Offers::of(rx)?)?;
+        let (kind, not_taken) = choose(requested, &Offers::query(tx)?, &Offers::query(rx)?)?;
         let mut cards = Vec::new();
         if kind == Kind::Hardware {
             cards.push(ports::Stamping::take(tx)?);
@@ -60,7 +60,7 @@ impl Stamping {
 
 /// Results of timestamping.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Taken {
+pub struct StampingResult {
     /// Frames with and without a departure timestamp; `None`: departures are carried in the frames.
     pub departures: Option<(u64, u64)>,
     /// The same for arrivals.
@@ -69,7 +69,7 @@ pub struct Taken {
     pub clock_step_ns: Option<i64>,
 }
 
-impl Taken {
+impl StampingResult {
     /// Returns true if the timestamps are reliable.
     pub fn is_valid(&self) -> bool {
         self.clock_step_ns.is_none()
@@ -82,8 +82,8 @@ impl Taken {
 /// Fails if the receiver or the sender failed.
 pub fn analysis(
     sender: Option<&mut Source>,
-    receiver: &mut LoneReceiver,
-) -> Result<Option<(Analysis, Taken)>, LabError> {
+    receiver: &mut PortReceiver,
+) -> Result<Option<(Analysis, StampingResult)>, LabError> {
     let receiver = receiver.receiver()?;
     let Some(mut analysis) = receiver.analysis()? else {
         return Ok(None);
@@ -92,7 +92,7 @@ pub fn analysis(
         Some(sender) => sender.sender()?.departures(),
         None => None,
     };
-    let mut taken = Taken::default();
+    let mut taken = StampingResult::default();
     if let (Some(departures), Some(arrivals)) = (departures, receiver.arrivals()) {
         analysis.retime(&departures, &arrivals)?;
         let counts = |log: &Log| Some((log.times.len() as u64, log.missing));

@@ -57,7 +57,7 @@ const PORTS: [&str; 2] = ["eth0", "eth1"];
 /// A site, with access to its internals for tests.
 pub(crate) struct Scene {
     pub site: Site,
-    pub world: Arc<World>,
+    pub world: Arc<SharedState>,
     /// How calls fail, and the calls so far that may fail: of all hosts, or of the rig.
     pub faults: Arc<Faults>,
     pub registry: Registry,
@@ -67,7 +67,7 @@ pub(crate) struct Scene {
 
 /// State that the hosts and the rig share.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct SharedState {
     state: Mutex<State>,
     began: Instant,
 }
@@ -87,7 +87,7 @@ struct State {
     unknown: Vec<String>,
     /// A port of the first router goes down this long after the beginning of this trial, counted
     /// from zero. It stays down until the next bed, or comes back.
-    goes_down: Option<(usize, Duration, Away)>,
+    goes_down: Option<(usize, Duration, Outage)>,
     /// After this number of trials, routers are this many times as fast.
     speeds_up: Option<(usize, f64)>,
     /// Above this constant load, a hundredth of the frames is not sent.
@@ -129,7 +129,7 @@ pub(crate) struct Router {
 
 /// How long a link is down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Away {
+pub(crate) enum Outage {
     ForGood,
     /// It is up again before anyone checks.
     ForAMoment,
@@ -246,10 +246,10 @@ impl Router {
     fn answer(&mut self, command: &str, input: &str) -> Option<String> {
         let words: Vec<&str> = command.split_whitespace().collect();
         let file = |path: &str| path.strip_prefix("/proc/sys/").map(str::to_owned);
-        let said = match &words[..] {
+        let output = match &words[..] {
             ["read", "/proc/thread-self/net/dev"] => {
-                let (came, went) = self.counted;
-                net_dev(&[(PORTS[0].into(), came, 0), (PORTS[1].into(), 0, went)])
+                let (returned, went) = self.counted;
+                net_dev(&[(PORTS[0].into(), returned, 0), (PORTS[1].into(), 0, went)])
             }
             ["read", path] => {
                 let value = self.settings.get(&file(path)?);
@@ -324,7 +324,7 @@ impl Router {
             ["ethtool", "-k", _] => "Features:\ngeneric-receive-offload: on\n".into(),
             _ => return None,
         };
-        Some(said)
+        Some(output)
     }
 }
 
@@ -382,8 +382,8 @@ impl State {
             .goes_down
             .take_if(|(trial, at, _)| self.trials == *trial + 1 && after >= *at);
         match now {
-            Some((.., Away::ForGood)) => self.routers[0].is_down = true,
-            Some((.., Away::ForAMoment)) => self.routers[0].link_changes += 2,
+            Some((.., Outage::ForGood)) => self.routers[0].is_down = true,
+            Some((.., Outage::ForAMoment)) => self.routers[0].link_changes += 2,
             None => {}
         }
         flow.due = due(&flow.schedule, after, f64::MAX);
@@ -419,7 +419,7 @@ impl State {
     }
 }
 
-impl World {
+impl SharedState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -472,7 +472,7 @@ impl World {
 
     /// Takes a port of the first router down in this trial of the rig, this long after its
     /// beginning.
-    pub fn goes_down_in(&self, trial: usize, after: Duration, away: Away) {
+    pub fn schedule_outage(&self, trial: usize, after: Duration, away: Outage) {
         self.state().goes_down = Some((trial, after, away));
     }
 
@@ -492,27 +492,27 @@ impl World {
     }
 
     /// Makes the first router stay away after these restarts, counted from zero.
-    pub fn stays_away(&self, restarts: std::ops::Range<usize>) {
+    pub fn never_returns(&self, restarts: std::ops::Range<usize>) {
         self.state().stays_away = restarts;
     }
 
     /// Answers a command of a hook, which begins with `hook`.
-    fn of_hook(&self, host: &str, command: &str, text: &str) -> Option<String> {
+    fn hook_answer(&self, host: &str, command: &str, text: &str) -> Option<String> {
         if !command.starts_with("hook") {
             return None;
         }
         let mut state = self.state();
         let exports = text.lines().next().unwrap_or_default();
         let sent: u64 = state.sent.iter().sum();
-        let told = exports.trim_start_matches("export ");
-        let line = format!("{host}: {command} [{told}] after {sent} frames");
+        let reported = exports.trim_start_matches("export ");
+        let line = format!("{host}: {command} [{reported}] after {sent} frames");
         state.hooks.push(line);
         Some(format!("{command} was here\n"))
     }
 
-    fn of_router(&self, number: usize, command: &str, input: &str) -> String {
-        if let Some(said) = self.of_hook(&name(number), command, input) {
-            return said;
+    fn router_answer(&self, number: usize, command: &str, input: &str) -> String {
+        if let Some(output) = self.hook_answer(&name(number), command, input) {
+            return output;
         }
         let mut state = self.state();
         match command {
@@ -529,16 +529,16 @@ impl World {
             _ => {}
         }
         let router = &mut state.routers[number];
-        let said = router.answer(command, input);
-        said.unwrap_or_else(|| {
+        let output = router.answer(command, input);
+        output.unwrap_or_else(|| {
             state.unknown.push(command.to_owned());
             String::new()
         })
     }
 
-    fn of_tester(&self, command: &str, input: &str) -> String {
-        if let Some(said) = self.of_hook(TESTER, command, input) {
-            return said;
+    fn tester_answer(&self, command: &str, input: &str) -> String {
+        if let Some(output) = self.hook_answer(TESTER, command, input) {
+            return output;
         }
         let mut state = self.state();
         let duts = state.routers.len();
@@ -546,8 +546,8 @@ impl World {
         match command {
             "read /proc/thread-self/net/dev" => {
                 let ports = (0..duts).flat_map(|k| {
-                    let (came, went) = counted(k);
-                    [(format!("tx{k}"), 0, came), (format!("rx{k}"), went, 0)]
+                    let (returned, went) = counted(k);
+                    [(format!("tx{k}"), 0, returned), (format!("rx{k}"), went, 0)]
                 });
                 net_dev(&ports.collect::<Vec<_>>())
             }
@@ -599,7 +599,7 @@ impl Scene {
         let folder = folder();
         let registry = Registry::at(folder.path().join("labs")).expect("a folder in it");
         let (faults, rig) = (Arc::new(hosts), Arc::new(rig));
-        let world = Arc::new(World {
+        let world = Arc::new(SharedState {
             began: Instant::now(),
             state: Mutex::new(State {
                 now: Duration::ZERO,
@@ -660,14 +660,15 @@ struct Hosts {
 }
 
 impl Hosts {
-    fn new(world: &Arc<World>, routers: usize, faults: &Arc<Faults>) -> Hosts {
+    fn new(world: &Arc<SharedState>, routers: usize, faults: &Arc<Faults>) -> Hosts {
         let router = |number| {
             let world = world.clone();
-            let host = Scripted::new(move |command, input| world.of_router(number, command, input));
+            let host =
+                Scripted::new(move |command, input| world.router_answer(number, command, input));
             Arc::new(host.called(&name(number)).with(faults))
         };
         let of_tester = world.clone();
-        let tester = Scripted::new(move |command, input| of_tester.of_tester(command, input));
+        let tester = Scripted::new(move |command, input| of_tester.tester_answer(command, input));
         Hosts {
             tester: Arc::new(tester.called(TESTER).with(faults)),
             routers: (0..routers).map(router).collect(),
@@ -686,7 +687,7 @@ impl Hosts {
 #[derive(Debug)]
 struct Rack {
     hosts: Hosts,
-    world: Arc<World>,
+    world: Arc<SharedState>,
     /// Faults of its hosts and of its rigs.
     faults: Arc<Faults>,
     rig: Arc<Faults>,
@@ -694,8 +695,11 @@ struct Rack {
 }
 
 impl Builder for Rack {
-    fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
-        assert!(!wanted.both_ways && !wanted.is_managed, "not simulated");
+    fn build(&self, requested: &Wanted<'_>) -> Result<Bed, LabError> {
+        assert!(
+            !requested.both_ways && !requested.is_managed,
+            "not simulated"
+        );
         self.faults.next_bed();
         self.rig.next_bed();
         self.registry
@@ -705,14 +709,14 @@ impl Builder for Rack {
         if let Some(found) = self.registry.list()?.first() {
             let hosts = self.hosts.routers.iter().map(|host| host.name());
             let hosts = hosts.collect::<Vec<_>>().join(", ");
-            let why = match found.in_use {
+            let reason = match found.in_use {
                 true => format!("another lab has {hosts}"),
                 false => format!(
                     "what lab {} changed on {hosts} is still there",
                     found.record.id
                 ),
             };
-            return Err(LabError::Preflight(why));
+            return Err(LabError::Preflight(reason));
         }
         let registration = self.registry.register_on_hosts()?;
         {
@@ -726,7 +730,7 @@ impl Builder for Rack {
         }
         let mut sysctls = BTreeMap::new();
         let mut duts: Vec<Arc<dyn Dut>> = Vec::new();
-        for (number, host) in self.hosts.routers.iter().take(wanted.duts).enumerate() {
+        for (number, host) in self.hosts.routers.iter().take(requested.duts).enumerate() {
             let undo = registration.changes().clone();
             let dut = Linux::new(host.clone(), host.clone(), PORTS, Networks::EMBEDDED, undo);
             let set = dut.prepare()?;
@@ -743,7 +747,7 @@ impl Builder for Rack {
             tx: port(format!("tx{k}")),
             rx: port(format!("rx{k}")),
         };
-        Ok(Bed::of(Parts {
+        Ok(Bed::from_parts(Parts {
             paths: (0..duts.len()).map(path).collect(),
             duts,
             tester: Testers::one(self.hosts.tester.clone()),
@@ -759,12 +763,12 @@ impl Builder for Rack {
 
     fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError> {
         let mut rig = Arithmetic(self.world.clone(), self.rig.clone());
-        for path in 0..bed.ways() {
+        for path in 0..bed.path_count() {
             let Some(stream) = &choice.prove else { break };
             let Proof { sent, received } = rig.prove(path, stream, 10)?;
             if received < sent {
-                let why = format!("path {path}: {received} of {sent} frames came back");
-                return Err(EngineError::NoneWorks(why).into());
+                let reason = format!("path {path}: {received} of {sent} frames came back");
+                return Err(EngineError::NoneWorks(reason).into());
             }
         }
         let chosen = Chosen {
@@ -774,7 +778,7 @@ impl Builder for Rack {
         Ok((Box::new(rig), chosen))
     }
 
-    fn is_here(&self) -> bool {
+    fn is_local(&self) -> bool {
         false
     }
 
@@ -804,12 +808,12 @@ impl Builder for Rack {
 
 /// A rig whose frames are counted and never sent.
 #[derive(Debug)]
-struct Arithmetic(Arc<World>, Arc<Faults>);
+struct Arithmetic(Arc<SharedState>, Arc<Faults>);
 
 impl Arithmetic {
     /// Makes a call, which may fail.
-    fn ask(&self, what: &str) -> Result<(), LabError> {
-        Ok(self.1.fail(TESTER, what)?)
+    fn query(&self, action: &str) -> Result<(), LabError> {
+        Ok(self.1.fail(TESTER, action)?)
     }
 }
 
@@ -819,7 +823,7 @@ impl Rig for Arithmetic {
     }
 
     fn prove(&mut self, path: usize, _: &Stream, frames: u64) -> Result<Proof, LabError> {
-        self.ask("prove a path")?;
+        self.query("prove a path")?;
         let mut state = self.0.state();
         let router = &mut state.routers[path];
         let received = if router.forwards() { frames } else { 0 };
@@ -836,7 +840,7 @@ impl Rig for Arithmetic {
             matches!(frames, Frames::Stream(_)) && plan.is_none(),
             "not simulated"
         );
-        self.ask("arm a trial")?;
+        self.query("arm a trial")?;
         let mut state = self.0.state();
         let routers = state.routers.len();
         (state.sent, state.received) = (vec![0; routers], vec![0; routers]);
@@ -850,7 +854,7 @@ impl Rig for Arithmetic {
     }
 
     fn start(&mut self, schedule: Schedule) -> Result<(), LabError> {
-        self.ask("start a trial")?;
+        self.query("start a trial")?;
         let mut state = self.0.state();
         state.trials += 1;
         state.flow = Some(Flow {
@@ -866,7 +870,7 @@ impl Rig for Arithmetic {
     }
 
     fn select(&mut self, path: usize) -> Result<(), LabError> {
-        self.ask("select a path")?;
+        self.query("select a path")?;
         if let Some(flow) = &mut self.0.state().flow {
             flow.path = path;
         }
@@ -874,7 +878,7 @@ impl Rig for Arithmetic {
     }
 
     fn renew(&mut self) -> Result<Duration, LabError> {
-        self.ask("renew memory")?;
+        self.query("renew memory")?;
         Ok(Duration::ZERO)
     }
 
@@ -885,7 +889,7 @@ impl Rig for Arithmetic {
     }
 
     fn read(&mut self) -> Result<Reading, LabError> {
-        self.ask("read counters")?;
+        self.query("read counters")?;
         let state = self.0.state();
         let at_ns = 1_000_000_000 + state.now.as_nanos() as u64;
         Ok(Reading {
@@ -902,7 +906,7 @@ impl Rig for Arithmetic {
     }
 
     fn stop(&mut self) -> Result<Reading, LabError> {
-        self.ask("stop a trial")?;
+        self.query("stop a trial")?;
         if let Some(flow) = &mut self.0.state().flow {
             flow.ended = true;
         }
@@ -910,7 +914,7 @@ impl Rig for Arithmetic {
     }
 
     fn receive_counts(&mut self, path: usize) -> Result<ReceiveCounts, LabError> {
-        self.ask("count received frames")?;
+        self.query("count received frames")?;
         Ok(ReceiveCounts {
             received: self.0.state().received[path],
             ..ReceiveCounts::default()

@@ -37,7 +37,7 @@ const IP: &[(&str, &[&str])] = &[
     ),
 ];
 
-fn is_told(group: &str, name: &str) -> bool {
+fn is_listed(group: &str, name: &str) -> bool {
     let mut groups = IP.iter();
     groups.any(|(of, names)| *of == group && names.contains(&name))
 }
@@ -52,7 +52,7 @@ pub(super) fn ip(text: &str) -> BTreeMap<String, u64> {
             let mut words = line.split_whitespace();
             let (name, value) = (words.next(), words.next().and_then(|n| n.parse().ok()));
             let name = name.and_then(|name| name.strip_prefix("Ip6"));
-            if let (Some(name), Some(value)) = (name.filter(|name| is_told("Ip6", name)), value) {
+            if let (Some(name), Some(value)) = (name.filter(|name| is_listed("Ip6", name)), value) {
                 all.insert(format!("Ip6 {name}"), value);
             }
             continue;
@@ -60,7 +60,7 @@ pub(super) fn ip(text: &str) -> BTreeMap<String, u64> {
         match last.take() {
             Some((of, names)) if of == group => {
                 let pairs = names.split_whitespace().zip(rest.split_whitespace());
-                for (name, value) in pairs.filter(|(name, _)| is_told(group, name)) {
+                for (name, value) in pairs.filter(|(name, _)| is_listed(group, name)) {
                     if let Ok(value) = value.parse() {
                         all.insert(format!("{group} {name}"), value);
                     }
@@ -108,7 +108,7 @@ pub(super) struct Ruleset {
 
 impl Ruleset {
     /// Parses the text; a truncated text yields what it contains.
-    pub fn of(text: &str) -> Ruleset {
+    pub fn parse(text: &str) -> Ruleset {
         let mut found = Ruleset::default();
         let (mut table, mut chain) = (String::new(), None);
         let mut depth = 0;
@@ -200,7 +200,7 @@ mod tests {
             \t\tip saddr @bad counter packets 3 bytes 180 accept\n\
             \t\tmeta l4proto { tcp, udp } drop\n\t}\n}\n\
             table inet fw {\n\tchain in {\n\t\tcounter packets 1 bytes 60 reject with icmp port-unreachable comment \"no\"\n\t}\n}\n";
-        let found = Ruleset::of(text);
+        let found = Ruleset::parse(text);
         assert_eq!((found.rules, found.sets), (4, 1));
         let drops: Vec<(&str, u64)> = found.drops.iter().map(|(n, c)| (n.as_str(), *c)).collect();
         assert_eq!(
@@ -214,8 +214,8 @@ mod tests {
             ]
         );
         for cut in 0..text.len() {
-            let _ = Ruleset::of(&text[..cut]);
+            let _ = Ruleset::parse(&text[..cut]);
         }
-        assert_eq!(Ruleset::of(""), Ruleset::default());
+        assert_eq!(Ruleset::parse(""), Ruleset::default());
     }
 }

@@ -312,10 +312,10 @@ pub(super) fn understood(part: &dyn Fn(&str) -> String, ports: &[String]) -> Opt
         let (queues, of_driver) = statistics(port, &trees);
         let rx_queues = queues.iter().filter(|queue| queue.way == Way::Rx).count();
         if queues.is_empty() {
-            let why = "the tree of its driver is not known";
+            let reason = "the tree of its driver is not known";
             reading
                 .missing
-                .insert(format!("queues of {port}"), why.into());
+                .insert(format!("queues of {port}"), reason.into());
         }
         let count = reading.ports.entry(port.clone()).or_default();
         count.drops.extend(of_driver.drops);
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     /// Returns queues with their packets, and the counts of the port.
-    fn said(interface: &str, text: &str) -> (Vec<(Way, u32, u64)>, u64, u64) {
+    fn parse_queues(interface: &str, text: &str) -> (Vec<(Way, u32, u64)>, u64, u64) {
         let (queues, port) = statistics(interface, text);
         let queues = queues.iter().map(|q| (q.way, q.queue, q.packets)).collect();
         (queues, port.rx_packets, port.tx_packets)
@@ -432,7 +432,7 @@ mod tests {
             let text = format!(
                 "{root}.%desc: a card: of somebody\n{root}.{rx}: 7\n{root}.{tx}: 5\n{root}.{in_}: 70\n{root}.{out}: 50\n{root}9.{rx}: 99\n"
             );
-            let found = said(interface, &text);
+            let found = parse_queues(interface, &text);
             assert_eq!(found, (vec![(Rx, 3, 7), (Tx, 3, 5)], 70, 50), "{interface}");
         }
         assert_eq!(tree("em0"), None);
@@ -472,7 +472,7 @@ mod tests {
 
     /// As in the manuals of the programs, shortened.
     #[test]
-    fn a_host_as_it_answers() {
+    fn a_recorded_host_is_parsed() {
         let part = |name: &str| -> String {
             match name {
                 "clock" => "kern.clockrate: { hz = 1000, tick = 1000, profhz = 8128, stathz = 100 }\n",

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_devices_only_and_with_their_places() {
+    fn only_devices_count_and_with_their_location() {
         let table = "           CPU0       CPU2       \n \
             24:          1          0  IO-APIC   5-edge      ACPI:Ged\n \
             41:      21356          7 PCI-MSIX-0000:00:04.0   1-edge      virtio3-rx\n\

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fwdlab_measure::energy::power_of;
-use fwdlab_measure::telemetry::{Around, between};
+use fwdlab_measure::telemetry::{ReadingContext, between};
 use fwdlab_model::campaign::{Subject, Telemetry as Asked};
 pub use fwdlab_model::system::System;
 use fwdlab_model::telemetry::{Reading, Record, Telemetry, When};
@@ -89,16 +89,16 @@ impl Default for Wanted {
 
 impl Wanted {
     /// Returns what a campaign requests; `None`: nothing is read.
-    pub fn asked(asked: &Asked) -> Option<Wanted> {
-        let wanted = Wanted {
-            collect: (asked.collect.as_deref())
+    pub fn asked(request: &Asked) -> Option<Wanted> {
+        let requested = Wanted {
+            collect: (request.collect.as_deref())
                 .map_or(Subject::ALL.into(), |all| all.iter().copied().collect()),
-            every: asked.every.map(|every| every.0),
-            power: asked.power.clone(),
+            every: request.every.map(|every| every.0),
+            power: request.power.clone(),
         };
         let is_something =
-            !wanted.collect.is_empty() || wanted.every.is_some() || wanted.power.is_some();
-        is_something.then_some(wanted)
+            !requested.collect.is_empty() || requested.every.is_some() || requested.power.is_some();
+        is_something.then_some(requested)
     }
 }
 
@@ -119,12 +119,12 @@ pub struct Observed {
 /// It works with BusyBox, and missing files print nothing. A program takes a millisecond to start,
 /// and much longer on a busy host, so one program reads all files. What no load changes is read
 /// only the first time.
-fn script(ports: &[String], wanted: &Wanted, is_first: bool) -> String {
+fn script(ports: &[String], requested: &Wanted, is_first: bool) -> String {
     let mut text = String::from("exec 2>/dev/null\n");
     let mut part = |name: &str, command: &str| {
         text.push_str(&format!("echo '{MARK}{name}'\n{command}\n"));
     };
-    let has = |subject| wanted.collect.contains(&subject);
+    let has = |subject| requested.collect.contains(&subject);
     let mut files = vec!["/proc/uptime".to_owned()];
     let mut read = |all: &[&str]| files.extend(all.iter().map(|file| (*file).to_owned()));
     if has(Subject::Cpu) {
@@ -181,7 +181,7 @@ fn script(ports: &[String], wanted: &Wanted, is_first: bool) -> String {
             part(&format!("port {port}"), &count);
         }
     }
-    if let Some(power) = &wanted.power {
+    if let Some(power) = &requested.power {
         part("power", power);
     }
     part(END, "exit 0");
@@ -198,10 +198,10 @@ fn failing(name: &str, command: &str) -> String {
 /// # Errors
 /// Fails if the host does not run the command. Parts that could not be read are missing in the
 /// reading.
-fn read(observed: &Observed, wanted: &Wanted, is_first: bool) -> Result<Reading, HostError> {
+fn read(observed: &Observed, requested: &Wanted, is_first: bool) -> Result<Reading, HostError> {
     let (host, ports) = (&observed.host, &observed.ports[..]);
     let text = match observed.system {
-        System::Linux => script(ports, wanted, is_first),
+        System::Linux => script(ports, requested, is_first),
         System::FreeBsd => freebsd::script(ports, MARK),
     };
     let command = Command::shell(&text).called("read telemetry");
@@ -209,10 +209,10 @@ fn read(observed: &Observed, wanted: &Wanted, is_first: bool) -> Result<Reading,
         time: PATIENCE,
         is_stopped: &|| false,
     };
-    let said = host.run(&command, limit)?;
-    let text = String::from_utf8_lossy(&said.stdout);
+    let output = host.run(&command, limit)?;
+    let text = String::from_utf8_lossy(&output.stdout);
     let reading = match observed.system {
-        System::Linux => understood(&text, ports, wanted),
+        System::Linux => understood(&text, ports, requested),
         System::FreeBsd => {
             let parts = parts(&text);
             let part = |name: &str| parts.get(name).cloned().unwrap_or_default();
@@ -220,9 +220,9 @@ fn read(observed: &Observed, wanted: &Wanted, is_first: bool) -> Result<Reading,
         }
     };
     reading.ok_or_else(|| {
-        let said: String = text.chars().take(80).collect();
-        let why = format!("its answer is not whole: \"{}\"", said.escape_debug());
-        HostError::new(host.name(), &command, Failure::File(why))
+        let output: String = text.chars().take(80).collect();
+        let reason = format!("its answer is not whole: \"{}\"", output.escape_debug());
+        HostError::new(host.name(), &command, Failure::File(reason))
     })
 }
 
@@ -256,7 +256,7 @@ fn files(text: &str) -> BTreeMap<&str, String> {
 }
 
 /// Parses an answer; `None` if it is incomplete.
-fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> {
+fn understood(text: &str, ports: &[String], requested: &Wanted) -> Option<Reading> {
     let parts = parts(text);
     parts.get(END)?;
     let part = |name: &str| parts.get(name).map_or("", String::as_str);
@@ -286,27 +286,28 @@ fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> 
         sizes: sizes::sizes(&[&entries.concat(), part("slabs"), &text_of(&tables)].concat()),
         ..Reading::default()
     };
-    let mut missing = |what: &str, why: String| drop(reading.missing.insert(what.to_owned(), why));
+    let mut missing =
+        |action: &str, reason: String| drop(reading.missing.insert(action.to_owned(), reason));
     for failed in parts.keys().filter_map(|name| name.strip_prefix(FAILS)) {
         missing(failed, "the host could not read it".into());
     }
-    let has = |subject| wanted.collect.contains(&subject);
+    let has = |subject| requested.collect.contains(&subject);
     if has(Subject::Cpu) && reading.cpus.is_empty() {
         missing("cpu", "/proc/stat says nothing of CPUs".into());
     }
     if has(Subject::Drops) {
         match ports::links(part("links")) {
             Ok(links) => reading.ports = links,
-            Err(why) => missing("links", why),
+            Err(reason) => missing("links", reason),
         }
         let ip = ["/proc/net/snmp", "/proc/net/netstat", "/proc/net/snmp6"];
         reading.drops = drops::ip(&text_of(&ip));
         let conntrack = file("/proc/net/stat/nf_conntrack");
         reading.drops.extend(drops::conntrack(conntrack));
-        let rules = Ruleset::of(part("nft"));
+        let rules = Ruleset::parse(part("nft"));
         if part("nft").len() >= LARGEST_RULESET {
-            let why = format!("only the first {LARGEST_RULESET} bytes of the rules were read");
-            missing("nft", why);
+            let reason = format!("only the first {LARGEST_RULESET} bytes of the rules were read");
+            missing("nft", reason);
         }
         if rules.rules > 0 {
             let size = |value| fwdlab_model::telemetry::Size { value, limit: None };
@@ -321,8 +322,8 @@ fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> 
         for port in ports {
             let (queues, of_driver) = ports::statistics(port, part(&format!("statistics {port}")));
             if queues.is_empty() {
-                let why = "its driver tells no packets by queue (ethtool -S)";
-                missing(&format!("queues of {port}"), why.into());
+                let reason = "its driver tells no packets by queue (ethtool -S)";
+                missing(&format!("queues of {port}"), reason.into());
             }
             reading.queues.extend(queues);
             let count = reading.ports.entry(port.clone()).or_default();
@@ -333,10 +334,10 @@ fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> 
             ports::describe(count, part(&format!("port {port}")));
         }
     }
-    if wanted.power.is_some() {
+    if requested.power.is_some() {
         match sensors::watts(part("power")) {
             Ok(watts) => drop(reading.power_watts.insert(sensors::COMMAND.into(), watts)),
-            Err(why) => drop(reading.missing.insert("power".into(), why)),
+            Err(reason) => drop(reading.missing.insert("power".into(), reason)),
         }
     }
     sensors::read(part("sensors"), &mut reading);
@@ -350,9 +351,9 @@ fn understood(text: &str, ports: &[String], wanted: &Wanted) -> Option<Reading> 
 
 /// A trial that is being read.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct TrialReading {
     observed: Observed,
-    wanted: Wanted,
+    subjects: Wanted,
     before: Reading,
     sampler: Option<Sampler>,
     /// Why a requested sampler is missing.
@@ -372,22 +373,22 @@ pub(crate) struct Seen {
     after: Reading,
 }
 
-impl Beside {
+impl TrialReading {
     /// Reads the host before the load, and starts the sampler. `Err`: this host cannot be read,
     /// which is recorded as missing.
-    pub fn begin(observed: Observed, wanted: &Wanted) -> Result<Beside, Box<Seen>> {
-        let before = match read(&observed, wanted, true) {
+    pub fn begin(observed: Observed, requested: &Wanted) -> Result<TrialReading, Box<Seen>> {
+        let before = match read(&observed, requested, true) {
             Ok(before) => before,
             Err(error) => return Err(Box::new(Seen::unread(&observed, &error))),
         };
-        let sampler = (wanted.every).map(|every| Sampler::start(&observed, every, wanted));
+        let sampler = (requested.every).map(|every| Sampler::start(&observed, every, requested));
         let (sampler, not_sampled) = match sampler.transpose() {
             Ok(sampler) => (sampler, None),
             Err(error) => (None, Some(error.to_string())),
         };
-        Ok(Beside {
+        Ok(TrialReading {
             observed,
-            wanted: wanted.clone(),
+            subjects: requested.clone(),
             before,
             sampler,
             not_sampled,
@@ -396,35 +397,36 @@ impl Beside {
 
     /// Ends the sampler, and reads again, now that nothing moves.
     pub fn end(self) -> Seen {
-        let Beside {
+        let TrialReading {
             observed,
-            wanted,
+            subjects: requested,
             before,
             sampler,
             not_sampled,
         } = self;
         let (during, ended) = sampler.map_or((Vec::new(), None), Sampler::end);
-        let after = read(&observed, &wanted, false);
-        let mut seen = match after {
+        let after = read(&observed, &requested, false);
+        let mut observations = match after {
             Ok(after) => Seen {
                 before,
                 during,
                 after,
-                every: wanted.every,
-                ..Seen::of(&observed)
+                every: requested.every,
+                ..Seen::new(&observed)
             },
             Err(error) => Seen::unread(&observed, &error),
         };
-        let why = not_sampled.or(ended);
-        seen.after
+        let reason = not_sampled.or(ended);
+        observations
+            .after
             .missing
-            .extend(why.map(|why| ("samples".to_owned(), why)));
-        seen
+            .extend(reason.map(|reason| ("samples".to_owned(), reason)));
+        observations
     }
 }
 
 impl Seen {
-    fn of(observed: &Observed) -> Seen {
+    fn new(observed: &Observed) -> Seen {
         Seen {
             host: observed.host.name().to_owned(),
             system: observed.system,
@@ -435,16 +437,17 @@ impl Seen {
     }
 
     fn unread(observed: &Observed, error: &HostError) -> Seen {
-        let mut seen = Seen::of(observed);
-        seen.after
+        let mut observations = Seen::new(observed);
+        observations
+            .after
             .missing
             .insert("telemetry".into(), error.to_string());
-        seen
+        observations
     }
 
     /// Returns the telemetry of a trial in which this number of frames was sent and received.
     pub fn told(&self, frames_sent: u64, frames_received: u64) -> Telemetry {
-        let around = Around {
+        let around = ReadingContext {
             host: &self.host,
             system: self.system,
             ports: &self.ports,
@@ -504,7 +507,7 @@ mod tests {
 
     #[test]
     fn an_answer_becomes_a_reading() {
-        let wanted = Wanted::default();
+        let requested = Wanted::default();
         let host = Arc::new(Scripted::new(|_, _| ANSWER.to_owned()));
         let observed = Observed {
             system: System::Linux,
@@ -512,8 +515,8 @@ mod tests {
             ports: ports(),
             cpus: Vec::new(),
         };
-        let reading = read(&observed, &wanted, true).unwrap();
-        assert_eq!(host.asked().len(), 1, "one command");
+        let reading = read(&observed, &requested, true).unwrap();
+        assert_eq!(host.commands().len(), 1, "one command");
         assert_eq!(reading.uptime_s, 100.25);
         assert_eq!(reading.cpus.len(), 1);
         assert_eq!(reading.softirqs.len(), 1, "those without any are left out");
@@ -543,13 +546,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wanted_is_read() {
-        let wanted = Wanted {
+    fn only_requested_readings_are_taken() {
+        let requested = Wanted {
             collect: [Subject::Cpu].into(),
             every: None,
             power: Some("power-meter --watts".into()),
         };
-        let text = script(&ports(), &wanted, true);
+        let text = script(&ports(), &requested, true);
         for (words, is_there) in [
             ("/proc/stat", true),
             ("power-meter --watts", true),
@@ -561,7 +564,7 @@ mod tests {
             assert_eq!(text.contains(words), is_there, "{words}");
         }
         let answer = format!("{ANSWER}@@ power\nno meter\n");
-        let reading = understood(&answer, &ports(), &wanted).unwrap();
+        let reading = understood(&answer, &ports(), &requested).unwrap();
         assert_eq!((reading.queues.len(), reading.ports.len()), (0, 0));
         assert!(
             reading.missing["power"].contains("no meter"),
@@ -569,13 +572,13 @@ mod tests {
             reading.missing
         );
         let answer = format!("{ANSWER}@@ power\n84.5\n");
-        let reading = understood(&answer, &ports(), &wanted).unwrap();
+        let reading = understood(&answer, &ports(), &requested).unwrap();
         assert_eq!(reading.power_watts["command"], 84.5);
     }
 
     /// A host may fail in every way; the trial does not fail, and the reason is recorded.
     #[test]
-    fn what_cannot_be_read_is_missing() {
+    fn unreadable_counters_are_missing() {
         for how in Fails::ALL {
             for at in 0..2 {
                 let host = Arc::new(Scripted::new(|_, _| ANSWER.to_owned()).failing(at, how));
@@ -585,27 +588,30 @@ mod tests {
                     ports: ports(),
                     cpus: Vec::new(),
                 };
-                let seen = match Beside::begin(observed, &Wanted::default()) {
+                let observations = match TrialReading::begin(observed, &Wanted::default()) {
                     Ok(beside) => beside.end(),
-                    Err(seen) => *seen,
+                    Err(observations) => *observations,
                 };
-                let told = seen.told(10, 9);
-                assert!(!told.missing.is_empty(), "{how:?} at {at}: {told:?}");
+                let reported = observations.told(10, 9);
                 assert!(
-                    told.drops.is_empty() && told.queues.is_empty(),
-                    "{how:?} at {at}: {told:?}"
+                    !reported.missing.is_empty(),
+                    "{how:?} at {at}: {reported:?}"
+                );
+                assert!(
+                    reported.drops.is_empty() && reported.queues.is_empty(),
+                    "{how:?} at {at}: {reported:?}"
                 );
             }
         }
     }
 
     #[test]
-    fn a_campaign_that_asks_for_nothing_gets_nothing() {
-        let asked = Asked {
+    fn a_campaign_without_telemetry_reads_nothing() {
+        let requested = Asked {
             collect: Some(Vec::new()),
             ..Asked::default()
         };
-        assert_eq!(Wanted::asked(&asked), None);
+        assert_eq!(Wanted::asked(&requested), None);
         assert_eq!(Wanted::asked(&Asked::default()), Some(Wanted::default()));
     }
 }

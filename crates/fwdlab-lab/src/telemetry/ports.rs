@@ -122,7 +122,7 @@ pub(super) fn links(text: &str) -> Result<BTreeMap<String, PortCount>, String> {
     let of = |link: &Value| {
         let name = link.get("ifname")?.as_str()?.to_owned();
         let stats = link.get("stats64")?;
-        let number = |way: &str, what: &str| stats.get(way)?.get(what)?.as_u64();
+        let number = |way: &str, action: &str| stats.get(way)?.get(action)?.as_u64();
         let mut count = PortCount {
             rx_packets: number("rx", "packets")?,
             rx_bytes: number("rx", "bytes")?,
@@ -132,12 +132,12 @@ pub(super) fn links(text: &str) -> Result<BTreeMap<String, PortCount>, String> {
         };
         for way in ["rx", "tx"] {
             let counters = stats.get(way).and_then(Value::as_object);
-            for (what, value) in counters.into_iter().flatten() {
+            for (action, value) in counters.into_iter().flatten() {
                 // names with two words are parts of `errors`
-                let is_drop = matches!(what.as_str(), "dropped" | "nohandler" | "errors")
-                    || what.ends_with("_errors");
+                let is_drop = matches!(action.as_str(), "dropped" | "nohandler" | "errors")
+                    || action.ends_with("_errors");
                 if let Some(frames) = value.as_u64().filter(|frames| is_drop && *frames > 0) {
-                    count.drops.insert(format!("{way}_{what}"), frames);
+                    count.drops.insert(format!("{way}_{action}"), frames);
                 }
             }
         }
@@ -150,11 +150,11 @@ pub(super) fn links(text: &str) -> Result<BTreeMap<String, PortCount>, String> {
 /// `/sys/class/net/eth0/device/uevent:DRIVER=ice`, `queues:8`, `large-receive-offload: on`.
 pub(super) fn describe(count: &mut PortCount, text: &str) {
     for line in text.lines() {
-        let Some((what, value)) = line.rsplit_once(':') else {
+        let Some((action, value)) = line.rsplit_once(':') else {
             continue;
         };
         let value = value.trim();
-        match what.trim().rsplit('/').next().unwrap_or_default() {
+        match action.trim().rsplit('/').next().unwrap_or_default() {
             "numa_node" => count.node = value.parse().ok(),
             "uevent" => {
                 let driver = value.strip_prefix("DRIVER=").map(str::to_owned);
@@ -177,7 +177,7 @@ mod tests {
     type Queue = (Way, u32, u64);
 
     /// Returns queues with their packets, and counters of drops and pauses.
-    fn said(text: &str) -> (Vec<Queue>, Vec<String>, Vec<String>) {
+    fn parse_counters(text: &str) -> (Vec<Queue>, Vec<String>, Vec<String>) {
         let (queues, count) = statistics("eth0", text);
         (
             queues.iter().map(|q| (q.way, q.queue, q.packets)).collect(),
@@ -205,73 +205,88 @@ mod tests {
         let i40e = "NIC statistics:\n     rx_packets: 33\n     port.rx_dropped: 4\n     port.link_xon_rx: 2\n     \
             tx-0.packets: 5\n     tx-0.bytes: 500\n     rx-0.packets: 7\n     rx-0.bytes: 700\n     tx-11.packets: 6\n     rx-11.packets: 8\n";
         assert_eq!(
-            said(i40e).0,
+            parse_counters(i40e).0,
             [(Rx, 0, 7), (Rx, 11, 8), (Tx, 0, 5), (Tx, 11, 6)]
         );
-        assert_eq!(said(i40e).1, ["port.rx_dropped 4"]);
-        assert_eq!(said(i40e).2, ["port.link_xon_rx 2"]);
+        assert_eq!(parse_counters(i40e).1, ["port.rx_dropped 4"]);
+        assert_eq!(parse_counters(i40e).2, ["port.link_xon_rx 2"]);
         let i40e_of_old =
             "     tx-0.tx_packets: 5\n     rx-0.rx_packets: 7\n     rx-0.rx_bytes: 700\n";
-        assert_eq!(said(i40e_of_old).0, [(Rx, 0, 7), (Tx, 0, 5)]);
+        assert_eq!(parse_counters(i40e_of_old).0, [(Rx, 0, 7), (Tx, 0, 5)]);
 
         let ixgbe = "     rx_missed_errors: 12\n     rx_no_dma_resources: 3\n     tx_flow_control_xoff: 9\n     \
             tx_queue_0_packets: 1\n     tx_queue_0_bytes: 60\n     rx_queue_0_packets: 2\n     rx_queue_1_packets: 4\n";
-        assert_eq!(said(ixgbe).0, [(Rx, 0, 2), (Rx, 1, 4), (Tx, 0, 1)]);
         assert_eq!(
-            said(ixgbe).1,
+            parse_counters(ixgbe).0,
+            [(Rx, 0, 2), (Rx, 1, 4), (Tx, 0, 1)]
+        );
+        assert_eq!(
+            parse_counters(ixgbe).1,
             ["rx_missed_errors 12", "rx_no_dma_resources 3"]
         );
-        assert_eq!(said(ixgbe).2, ["tx_flow_control_xoff 9"]);
+        assert_eq!(parse_counters(ixgbe).2, ["tx_flow_control_xoff 9"]);
 
         let igb = "     rx_no_buffer_count: 5\n     rx_queue_0_packets: 2\n     rx_queue_0_drops: 1\n     rx_queue_0_csum_err: 0\n";
-        assert_eq!(said(igb).0, [(Rx, 0, 2)]);
-        assert_eq!(said(igb).1, ["rx_no_buffer_count 5", "rx_queue_0_drops 1"]);
+        assert_eq!(parse_counters(igb).0, [(Rx, 0, 2)]);
+        assert_eq!(
+            parse_counters(igb).1,
+            ["rx_no_buffer_count 5", "rx_queue_0_drops 1"]
+        );
 
         let ice = "     rx_queue_63_packets: 2\n     tx_queue_63_packets: 3\n     rx_dropped.nic: 8\n     link_xoff_rx.nic: 1\n     \
             mac_local_faults.nic: 1\n";
-        assert_eq!(said(ice).0, [(Rx, 63, 2), (Tx, 63, 3)]);
+        assert_eq!(parse_counters(ice).0, [(Rx, 63, 2), (Tx, 63, 3)]);
         assert_eq!(
-            (said(ice).1, said(ice).2),
+            (parse_counters(ice).1, parse_counters(ice).2),
             (list(&["rx_dropped.nic 8"]), list(&["link_xoff_rx.nic 1"]))
         );
 
         let mlx5 = "     rx_packets: 9\n     rx_out_of_buffer: 6\n     rx_discards_phy: 4\n     rx_pause_ctrl_phy: 2\n     \
             rx_prio0_pause_duration: 77\n     tx_pause_storm_warning_events: 1\n     rx0_packets: 5\n     rx0_xdp_drop: 0\n     tx0_packets: 3\n     rx23_packets: 4\n";
-        assert_eq!(said(mlx5).0, [(Rx, 0, 5), (Rx, 23, 4), (Tx, 0, 3)]);
-        assert_eq!(said(mlx5).1, ["rx_discards_phy 4", "rx_out_of_buffer 6"]);
-        assert_eq!(said(mlx5).2, ["rx_pause_ctrl_phy 2"]);
+        assert_eq!(
+            parse_counters(mlx5).0,
+            [(Rx, 0, 5), (Rx, 23, 4), (Tx, 0, 3)]
+        );
+        assert_eq!(
+            parse_counters(mlx5).1,
+            ["rx_discards_phy 4", "rx_out_of_buffer 6"]
+        );
+        assert_eq!(parse_counters(mlx5).2, ["rx_pause_ctrl_phy 2"]);
 
         let ena = "     pps_allowance_exceeded: 40\n     queue_0_tx_cnt: 10\n     queue_0_tx_bytes: 1\n     queue_0_rx_cnt: 11\n     \
             queue_0_rx_rx_drops: 2\n     queue_7_rx_cnt: 12\n";
-        assert_eq!(said(ena).0, [(Rx, 0, 11), (Rx, 7, 12), (Tx, 0, 10)]);
         assert_eq!(
-            said(ena).1,
+            parse_counters(ena).0,
+            [(Rx, 0, 11), (Rx, 7, 12), (Tx, 0, 10)]
+        );
+        assert_eq!(
+            parse_counters(ena).1,
             ["pps_allowance_exceeded 40", "queue_0_rx_rx_drops 2"]
         );
 
         let virtio = "     rx_queue_0_packets: 4\n     rx_queue_0_xdp_packets: 4\n     tx_queue_0_packets: 2\n";
         assert_eq!(
-            said(virtio).0,
+            parse_counters(virtio).0,
             [(Rx, 0, 4), (Tx, 0, 2)],
             "what XDP saw is not counted twice"
         );
         let virtio = "     rx0_packets: 4\n     rx0_drops: 0\n     rx0_xdp_packets: 4\n     tx0_packets: 2\n";
-        assert_eq!(said(virtio).0, [(Rx, 0, 4), (Tx, 0, 2)]);
+        assert_eq!(parse_counters(virtio).0, [(Rx, 0, 4), (Tx, 0, 2)]);
 
         let veth = "     peer_ifindex: 2\n     rx_queue_0_xdp_packets: 7\n     rx_queue_0_drops: 3\n     rx_queue_1_xdp_packets: 8\n     \
             tx_queue_0_xdp_xmit: 0\n     tx_queue_0_xdp_xmit_errors: 0\n";
-        assert_eq!(said(veth).0, [(Rx, 0, 7), (Rx, 1, 8)]);
-        assert_eq!(said(veth).1, ["rx_queue_0_drops 3"]);
+        assert_eq!(parse_counters(veth).0, [(Rx, 0, 7), (Rx, 1, 8)]);
+        assert_eq!(parse_counters(veth).1, ["rx_queue_0_drops 3"]);
         assert_eq!(statistics("eth0", veth).1.driver.as_deref(), Some("veth"));
 
         let bnxt = "     [0]: rx_ucast_packets: 5\n     [0]: rx_mcast_packets: 1\n     [0]: rx_bcast_packets: 2\n     [0]: rx_discards: 3\n     \
             [0]: tx_ucast_packets: 9\n     [1]: rx_ucast_packets: 4\n     rx_pause_frames: 6\n";
-        assert_eq!(said(bnxt).0, [(Rx, 0, 8), (Rx, 1, 4), (Tx, 0, 9)]);
-        assert_eq!(said(bnxt).1, ["[0]: rx_discards 3"]);
-        assert_eq!(said(bnxt).2, ["rx_pause_frames 6"]);
+        assert_eq!(parse_counters(bnxt).0, [(Rx, 0, 8), (Rx, 1, 4), (Tx, 0, 9)]);
+        assert_eq!(parse_counters(bnxt).1, ["[0]: rx_discards 3"]);
+        assert_eq!(parse_counters(bnxt).2, ["rx_pause_frames 6"]);
 
-        assert!(said("no stats available\n").0.is_empty());
-        assert!(said("\u{fffd} 17: eth\n\n: :\n").0.is_empty());
+        assert!(parse_counters("no stats available\n").0.is_empty());
+        assert!(parse_counters("\u{fffd} 17: eth\n\n: :\n").0.is_empty());
     }
 
     #[test]
@@ -304,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_port_is() {
+    fn port_properties_are_parsed() {
         let mut port = PortCount::default();
         describe(
             &mut port,

@@ -14,7 +14,7 @@ use crate::host::{Command, Host, Limit, quoted};
 
 /// Counters of a port at a moment.
 #[derive(Debug, Clone)]
-pub struct Look {
+pub struct PortReading {
     /// When the counters were read, by our clock.
     at: Instant,
     queues: Vec<QueueCount>,
@@ -54,7 +54,7 @@ impl Rates {
 /// # Errors
 /// Fails if there is no such port, if it cannot be read, or if its driver does not count packets by
 /// queue.
-pub fn look(host: &dyn Host, port: &str) -> Result<Look, LabError> {
+pub fn read_counters(host: &dyn Host, port: &str) -> Result<PortReading, LabError> {
     let (name, text) = (quoted(port), freebsd::tree(port));
     let text = match &text {
         Some(tree) => format!("sysctl {tree}"),
@@ -62,16 +62,16 @@ pub fn look(host: &dyn Host, port: &str) -> Result<Look, LabError> {
     };
     let output = host.run(&Command::shell(&text), Limit::OURS)?;
     let at = Instant::now();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     let (queues, rx_packets, tx_packets) = match freebsd::tree(port) {
         Some(_) => {
-            let (queues, count) = freebsd::statistics(port, &said);
+            let (queues, count) = freebsd::statistics(port, &printed);
             (queues, count.rx_packets, count.tx_packets)
         }
         None => {
-            let table = crate::interfaces::parse_net_dev(&said);
+            let table = crate::interfaces::parse_net_dev(&printed);
             let count = crate::interfaces::counters_of(&table, port, host)?;
-            let (queues, _) = ports::statistics(port, &said);
+            let (queues, _) = ports::statistics(port, &printed);
             (queues, count.rx_packets, count.tx_packets)
         }
     };
@@ -82,7 +82,7 @@ pub fn look(host: &dyn Host, port: &str) -> Result<Look, LabError> {
             host.name()
         )));
     }
-    Ok(Look {
+    Ok(PortReading {
         at,
         queues,
         rx_packets,
@@ -91,7 +91,7 @@ pub fn look(host: &dyn Host, port: &str) -> Result<Look, LabError> {
 }
 
 /// Returns the packets between two readings.
-pub fn rates(before: &Look, after: &Look) -> Rates {
+pub fn rates(before: &PortReading, after: &PortReading) -> Rates {
     let all = fwdlab_measure::telemetry::queues(&before.queues, &after.queues);
     let of = |way: Way| {
         let own = all.iter().filter(|queue| queue.way == way);
@@ -113,22 +113,22 @@ mod tests {
 
     #[test]
     fn ports_of_both_systems() {
-        let linux = Scripted::new(|what, _| {
-            assert!(what.contains("ethtool -S eth1"), "{what}");
+        let linux = Scripted::new(|action, _| {
+            assert!(action.contains("ethtool -S eth1"), "{action}");
             "NIC statistics:\n rx_queue_0_packets: 7\n tx_queue_0_packets: 5\nInter-|   Receive\n  eth1: 900 9 0 0 0 0 0 0 800 8 0 0 0 0 0 0\n".into()
         });
-        let one = look(&linux, "eth1").unwrap();
+        let one = read_counters(&linux, "eth1").unwrap();
         assert_eq!(
             (one.queues.len(), one.rx_packets, one.tx_packets),
             (2, 9, 8)
         );
-        let freebsd = Scripted::new(|what, _| {
-            assert!(what.contains("sysctl dev.ix.0"), "{what}");
+        let freebsd = Scripted::new(|action, _| {
+            assert!(action.contains("sysctl dev.ix.0"), "{action}");
             "dev.ix.0.queue0.rx_packets: 7\ndev.ix.0.mac_stats.total_pkts_rcvd: 70\n".into()
         });
-        let one = look(&freebsd, "ix0").unwrap();
+        let one = read_counters(&freebsd, "ix0").unwrap();
         assert_eq!((one.queues[0].packets, one.rx_packets), (7, 70));
-        let later = Look {
+        let later = PortReading {
             queues: vec![QueueCount {
                 packets: 10,
                 ..one.queues[0].clone()
@@ -141,15 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_without_queues_and_a_port_that_is_not_there() {
+    fn a_driver_without_queues_and_a_missing_port() {
         let host = Scripted::new(|_, _| "  eth1: 900 9 0 0 0 0 0 0 800 8 0 0 0 0 0 0\n".into());
-        let error = look(&host, "eth1").unwrap_err().to_string();
+        let error = read_counters(&host, "eth1").unwrap_err().to_string();
         assert!(
             error.contains("queues of eth1 on router1")
                 && error.contains("docs/reference/telemetry.md"),
             "{error}"
         );
-        let error = look(&host, "eth2").unwrap_err().to_string();
+        let error = read_counters(&host, "eth2").unwrap_err().to_string();
         assert!(error.contains("eth2"), "{error}");
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use fwdlab_model::telemetry::Reading;
 
 use super::{METERS, Observed, Subject, System, Wanted, cpu, sensors};
-use crate::host::{Command, Heard, Process, quoted};
+use crate::host::{Command, Process, ProcessEvent, quoted};
 
 /// Time limit of one read from the sampler, and so of the reaction to its end.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -29,11 +29,11 @@ const OF_POWER: &str = "@@ power";
 #[derive(Debug)]
 pub(super) struct Sampler {
     is_over: Arc<AtomicBool>,
-    listener: JoinHandle<Made>,
+    listener: JoinHandle<SampleResult>,
 }
 
 /// Samples, and why they ended early.
-type Made = (Vec<Reading>, Option<String>);
+type SampleResult = (Vec<Reading>, Option<String>);
 
 /// Parses `/proc/uptime`: seconds since the host started.
 pub(super) fn uptime(text: &str) -> Option<f64> {
@@ -41,12 +41,12 @@ pub(super) fn uptime(text: &str) -> Option<f64> {
 }
 
 /// Returns the loop. The shell itself reads its clock.
-fn script(every: Duration, wanted: &Wanted) -> String {
+fn script(every: Duration, requested: &Wanted) -> String {
     let mut meters = String::new();
-    if wanted.collect.contains(&Subject::Sensors) {
+    if requested.collect.contains(&Subject::Sensors) {
         meters += &format!("echo '{OF_METERS}'; grep -sH '' {METERS}\n");
     }
-    if let Some(power) = &wanted.power {
+    if let Some(power) = &requested.power {
         // in a subshell, because it may end the shell that runs it
         meters += &format!("echo '{OF_POWER}'; ({power})\n");
     }
@@ -59,11 +59,15 @@ fn script(every: Duration, wanted: &Wanted) -> String {
 
 impl Sampler {
     /// Starts a sampler on the host, on the CPUs of the DUT if these are known.
-    pub fn start(observed: &Observed, every: Duration, wanted: &Wanted) -> Result<Sampler, String> {
+    pub fn start(
+        observed: &Observed,
+        every: Duration,
+        requested: &Wanted,
+    ) -> Result<Sampler, String> {
         if observed.system != System::Linux {
             return Err("samples are made on Linux only".into());
         }
-        let script = script(every, wanted);
+        let script = script(every, requested);
         let cpus: Vec<String> = observed.cpus.iter().map(ToString::to_string).collect();
         let command = match cpus.is_empty() {
             true => Command::shell(&script),
@@ -83,7 +87,7 @@ impl Sampler {
     }
 
     /// Ends it.
-    pub fn end(self) -> Made {
+    pub fn end(self) -> SampleResult {
         self.is_over.store(true, Ordering::Release);
         self.listener
             .join()
@@ -93,18 +97,18 @@ impl Sampler {
 
 /// Reads lines until it is over, then those that are already available. The loop ends with the
 /// process.
-fn listen(mut process: Box<dyn Process>, is_over: &AtomicBool) -> Made {
+fn listen(mut process: Box<dyn Process>, is_over: &AtomicBool) -> SampleResult {
     let mut samples = Samples::default();
     loop {
         let was_over = is_over.load(Ordering::Acquire);
         let patience = if was_over { Duration::ZERO } else { PATIENCE };
         match process.next(patience) {
-            Ok(Heard::Line(line)) => samples.line(&line),
-            Ok(Heard::Silence) if was_over => return (samples.whole, None),
-            Ok(Heard::Silence) => {}
-            Ok(Heard::End(status)) => {
-                let why = format!("the sampler ended before the trial did ({status})");
-                return (samples.whole, Some(why));
+            Ok(ProcessEvent::Line(line)) => samples.line(&line),
+            Ok(ProcessEvent::Silence) if was_over => return (samples.whole, None),
+            Ok(ProcessEvent::Silence) => {}
+            Ok(ProcessEvent::End(status)) => {
+                let reason = format!("the sampler ended before the trial did ({status})");
+                return (samples.whole, Some(reason));
             }
             Err(error) => return (samples.whole, Some(error.to_string())),
         }
@@ -189,11 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_is_told_and_keeps_what_it_had() {
-        let said = "@@ sample 10.5\n@@ end\n@@ sample 11.5\n@@ end\n";
+    fn a_sampler_that_ends_is_reported_and_keeps_its_samples() {
+        let output = "@@ sample 10.5\n@@ end\n@@ sample 11.5\n@@ end\n";
         let observed = Observed {
             system: System::Linux,
-            host: Arc::new(Scripted::new(move |_, _| said.to_owned())),
+            host: Arc::new(Scripted::new(move |_, _| output.to_owned())),
             ports: Vec::new(),
             cpus: Vec::new(),
         };
@@ -202,9 +206,9 @@ mod tests {
         while !sampler.listener.is_finished() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let (samples, why) = sampler.end();
+        let (samples, reason) = sampler.end();
         assert_eq!(samples.len(), 2);
-        assert!(why.unwrap().contains("ended before the trial"));
+        assert!(reason.unwrap().contains("ended before the trial"));
     }
 
     /// The loop of a real shell: its clock advances, and the process is gone afterwards.
@@ -222,8 +226,8 @@ mod tests {
         let every = every + Duration::from_micros(317);
         let runs = || {
             let text = format!("ps -eo args | grep -c '[s]{}' || true", &mark[1..]);
-            let said = Local.run(&Command::shell(&text), Limit::OURS).unwrap();
-            String::from_utf8_lossy(&said.stdout).trim() != "0"
+            let output = Local.run(&Command::shell(&text), Limit::OURS).unwrap();
+            String::from_utf8_lossy(&output.stdout).trim() != "0"
         };
         // on a busy host a shell starts late
         let mut made = (Vec::new(), None);
@@ -236,8 +240,8 @@ mod tests {
                 break;
             }
         }
-        let (samples, why) = made;
-        assert_eq!(why, None);
+        let (samples, reason) = made;
+        assert_eq!(reason, None);
         assert!(samples.len() > 1, "{samples:?}");
         assert!(
             samples

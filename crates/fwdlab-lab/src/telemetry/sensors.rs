@@ -70,10 +70,10 @@ pub(super) fn watts(text: &str) -> Result<f64, String> {
         .and_then(|n| n.parse::<f64>().ok());
     let is_watts = number.filter(|watts| watts.is_finite() && *watts >= 0.0);
     is_watts.ok_or_else(|| {
-        let said: String = text.chars().take(40).collect();
+        let output: String = text.chars().take(40).collect();
         format!(
             "the command for power printed \"{}\" and not a number of watts",
-            said.escape_debug()
+            output.escape_debug()
         )
     })
 }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn watts_of_a_command() {
+    fn watts_are_read_from_a_command() {
         assert_eq!(watts(" 84.5 W\n"), Ok(84.5));
         assert!(watts("no meter\n").unwrap_err().contains("no meter"));
         assert!(watts("-3").is_err() && watts("").is_err());

@@ -11,7 +11,7 @@ use fwdlab_model::instructions::Way;
 use fwdlab_model::trial::Stream;
 
 use crate::error::LabError;
-use crate::host::wire::connection::out_of_step;
+use crate::host::wire::connection::unexpected_answer;
 use crate::host::wire::{Answer, Path, Place, Question};
 use crate::host::{HostError, Limit, Remote};
 
@@ -50,13 +50,15 @@ impl Bursts {
             stream: stream.clone(),
             generator,
         };
-        let what = "open sender and receivers";
-        match host.put_to(what, &question, &[], Limit::OURS)? {
+        let action = "open sender and receivers";
+        match host.put_to(action, &question, &[], Limit::OURS)? {
             (Answer::Sends(generator), _) => Ok(Bursts {
                 host: host.clone(),
                 generator,
             }),
-            (other, _) => Err(HostError::new("the machine", what, out_of_step(&other)).into()),
+            (other, _) => {
+                Err(HostError::new("the machine", action, unexpected_answer(&other)).into())
+            }
         }
     }
 
@@ -83,15 +85,17 @@ impl Bursts {
     /// # Errors
     /// It cannot be sent, or the machine was lost.
     pub fn send(&self, way: Way, frames: u32, limit: Limit<'_>) -> Result<Burst, LabError> {
-        let what = "send a burst";
+        let action = "send a burst";
         let path = match way {
             Way::Through => 0,
             Way::Past => 1,
         };
         let question = Question::Burst { path, frames };
-        match self.host.put_to(what, &question, &[], limit)? {
+        match self.host.put_to(action, &question, &[], limit)? {
             (Answer::Burst(burst), _) => Ok(burst),
-            (other, _) => Err(HostError::new("the machine", what, out_of_step(&other)).into()),
+            (other, _) => {
+                Err(HostError::new("the machine", action, unexpected_answer(&other)).into())
+            }
         }
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! A [`Rig`] runs one trial at a time and does not know beds, DUTs or procedures. [`local`] is one
 //! in this process, [`remote`] one behind an agent on another host, and the sender and receiver of
-//! `apart` are on different hosts; code outside this folder cannot tell them apart. Start with
+//! `distributed` are on different hosts; code outside this folder cannot tell them apart. Start with
 //! [`Rig`].
 
-pub(crate) mod apart;
 pub mod bursts;
+pub(crate) mod distributed;
 pub(crate) mod local;
 pub mod remote;
 

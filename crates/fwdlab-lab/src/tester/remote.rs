@@ -15,8 +15,8 @@ use fwdlab_model::trial::Stream;
 use super::local::Chosen;
 use super::{Frames, Rig};
 use crate::error::LabError;
-use crate::host::wire::connection::out_of_step;
-use crate::host::wire::rig::{Answer, Question, lasting, packed};
+use crate::host::wire::connection::unexpected_answer;
+use crate::host::wire::rig::{Answer, Question, packed, static_name};
 use crate::host::wire::{self, Path};
 use crate::host::{Host, HostError, Limit, Remote};
 
@@ -35,30 +35,30 @@ pub fn open(
         addresses: (*addresses).into(),
         choice: choice.into(),
     };
-    let mut rig = Behind {
+    let mut rig = RemoteRig {
         host: host.clone(),
         names: ("", ""),
         nonce: 0,
         known: None,
     };
-    let what = "open sender and receivers";
-    match rig.ask(what, question)? {
+    let action = "open sender and receivers";
+    match rig.query(action, question)? {
         Answer::Opened {
             sender,
             receiver,
             words,
             rejected,
         } => {
-            rig.names = (lasting(&sender), lasting(&receiver));
+            rig.names = (static_name(&sender), static_name(&receiver));
             Ok((Box::new(rig), Chosen { words, rejected }))
         }
-        other => rig.out_of_step(what, other),
+        other => rig.unexpected_answer(action, other),
     }
 }
 
 /// A rig behind an agent.
 #[derive(Debug)]
-struct Behind {
+struct RemoteRig {
     host: Remote,
     names: (&'static str, &'static str),
     nonce: u16,
@@ -66,62 +66,62 @@ struct Behind {
     known: Option<Arc<Traffic>>,
 }
 
-impl Behind {
-    fn ask(&self, what: &str, question: Question) -> Result<Answer, LabError> {
-        self.ask_with(what, question, &[])
+impl RemoteRig {
+    fn query(&self, action: &str, question: Question) -> Result<Answer, LabError> {
+        self.ask_with(action, question, &[])
     }
 
-    fn ask_with(&self, what: &str, question: Question, bytes: &[u8]) -> Result<Answer, LabError> {
+    fn ask_with(&self, action: &str, question: Question, bytes: &[u8]) -> Result<Answer, LabError> {
         let question = wire::Question::Rig(question);
-        match self.host.put_to(what, &question, bytes, Limit::OURS)? {
+        match self.host.put_to(action, &question, bytes, Limit::OURS)? {
             (wire::Answer::Rig(answer), _) => Ok(answer),
             (other, _) => {
-                let why = out_of_step(&other);
-                Err(HostError::new(self.host.name(), what, why).into())
+                let reason = unexpected_answer(&other);
+                Err(HostError::new(self.host.name(), action, reason).into())
             }
         }
     }
 
-    fn out_of_step<T>(&self, what: &str, answer: Answer) -> Result<T, LabError> {
-        let why = out_of_step(&wire::Answer::Rig(answer));
-        Err(HostError::new(self.host.name(), what, why).into())
+    fn unexpected_answer<T>(&self, action: &str, answer: Answer) -> Result<T, LabError> {
+        let reason = unexpected_answer(&wire::Answer::Rig(answer));
+        Err(HostError::new(self.host.name(), action, reason).into())
     }
 
-    fn done(&self, what: &str, question: Question) -> Result<(), LabError> {
-        match self.ask(what, question)? {
+    fn done(&self, action: &str, question: Question) -> Result<(), LabError> {
+        match self.query(action, question)? {
             Answer::Done => Ok(()),
-            other => self.out_of_step(what, other),
+            other => self.unexpected_answer(action, other),
         }
     }
 
-    fn reading(&self, what: &str, question: Question) -> Result<Reading, LabError> {
-        match self.ask(what, question)? {
+    fn reading(&self, action: &str, question: Question) -> Result<Reading, LabError> {
+        match self.query(action, question)? {
             Answer::Reading(reading) => Ok(reading),
-            other => self.out_of_step(what, other),
+            other => self.unexpected_answer(action, other),
         }
     }
 }
 
-impl Rig for Behind {
+impl Rig for RemoteRig {
     fn names(&self) -> (&'static str, &'static str) {
         self.names
     }
 
     fn prove(&mut self, path: usize, stream: &Stream, frames: u64) -> Result<Proof, LabError> {
-        let what = "prove a path";
+        let action = "prove a path";
         let question = Question::Prove {
             path,
             stream: stream.clone(),
             frames,
         };
-        match self.ask(what, question)? {
+        match self.query(action, question)? {
             Answer::Proof(proof) => Ok(proof),
-            other => self.out_of_step(what, other),
+            other => self.unexpected_answer(action, other),
         }
     }
 
     fn arm(&mut self, frames: Frames<'_>, analysis: Option<AnalysisPlan>) -> Result<(), LabError> {
-        let what = "prepare the frames of a trial";
+        let action = "prepare the frames of a trial";
         let (question, bytes) = match frames {
             Frames::Stream(stream) => {
                 let stream = stream.clone();
@@ -139,13 +139,13 @@ impl Rig for Behind {
                 (Question::ArmTraffic { analysis }, bytes)
             }
         };
-        let answer = self.ask_with(what, question, &bytes)?;
+        let answer = self.ask_with(action, question, &bytes)?;
         if let Frames::Traffic(traffic) = frames {
             self.known = Some(traffic.clone());
         }
         match answer {
             Answer::Armed { nonce } => self.nonce = nonce,
-            other => return self.out_of_step(what, other),
+            other => return self.unexpected_answer(action, other),
         }
         Ok(())
     }
@@ -163,16 +163,16 @@ impl Rig for Behind {
     }
 
     fn renew(&mut self) -> Result<Duration, LabError> {
-        let what = "continue from other memory";
-        match self.ask(what, Question::Renew)? {
+        let action = "continue from other memory";
+        match self.query(action, Question::Renew)? {
             Answer::Paused(time) => Ok(time),
-            other => self.out_of_step(what, other),
+            other => self.unexpected_answer(action, other),
         }
     }
 
     /// A lost host sends nothing more; the next reading of its counts returns the error.
     fn is_done(&self) -> bool {
-        match self.ask("see whether all is sent", Question::IsDone) {
+        match self.query("see whether all is sent", Question::IsDone) {
             Ok(Answer::IsDone(is_done)) => is_done,
             _ => true,
         }
@@ -187,31 +187,31 @@ impl Rig for Behind {
     }
 
     fn receive_counts(&mut self, path: usize) -> Result<ReceiveCounts, LabError> {
-        let what = "read the counts of a receiver";
-        match self.ask(what, Question::ReceiveCounts { path })? {
+        let action = "read the counts of a receiver";
+        match self.query(action, Question::ReceiveCounts { path })? {
             Answer::ReceiveCounts(counts) => Ok(counts),
-            other => self.out_of_step(what, other),
+            other => self.unexpected_answer(action, other),
         }
     }
 
     fn analysis(&mut self, path: usize) -> Result<Option<Analysis>, LabError> {
-        let what = "read what a receiver found out";
-        match self.ask(what, Question::Analysis { path })? {
+        let action = "read what a receiver found out";
+        match self.query(action, Question::Analysis { path })? {
             Answer::Analysis(found) => Ok(found.map(Into::into)),
-            other => self.out_of_step(what, other),
+            other => self.unexpected_answer(action, other),
         }
     }
 
     fn lateness(&self) -> Result<Option<Histogram>, LabError> {
-        let what = "read how late frames left";
-        match self.ask(what, Question::Lateness)? {
+        let action = "read how late frames left";
+        match self.query(action, Question::Lateness)? {
             Answer::Lateness(lateness) => Ok(lateness),
-            other => self.out_of_step(what, other),
+            other => self.unexpected_answer(action, other),
         }
     }
 }
 
-impl Drop for Behind {
+impl Drop for RemoteRig {
     fn drop(&mut self) {
         // the host may be gone, and the rig with it
         let _ = self.done("close sender and receivers", Question::Close);
@@ -231,7 +231,7 @@ mod tests {
     use crate::agent::serve::serve;
     use crate::bed::Bed;
     use crate::host::ssh::tests::{Server, program};
-    use crate::host::wire::connection::{Connection, Epitaph};
+    use crate::host::wire::connection::{Connection, EndReason};
     use crate::host::{Local, Netns};
     use crate::placement::Placement;
     use crate::tester::local;
@@ -239,7 +239,7 @@ mod tests {
     #[derive(Debug)]
     struct Unknown;
 
-    impl Epitaph for Unknown {
+    impl EndReason for Unknown {
         fn words(&self) -> String {
             "nobody knows why".into()
         }
@@ -251,7 +251,7 @@ mod tests {
         Remote::new("tester", Arc::new(Connection::new(ours, Box::new(Unknown))))
     }
 
-    fn far(of: &PathSpec) -> Path {
+    fn remote_path(of: &PathSpec) -> Path {
         let port = |of: &PortSpec| {
             let name = of.netns.as_ref().and_then(|path| path.file_name());
             let name = name.map(|name| name.to_string_lossy().into_owned());
@@ -353,19 +353,23 @@ mod tests {
         drop(rig);
 
         let host = remote();
-        let paths: Vec<Path> = bed.paths().iter().map(far).collect();
+        let paths: Vec<Path> = bed.paths().iter().map(remote_path).collect();
         let (mut rig, chosen_there) = open(&host, &paths, &addresses, &choice).unwrap();
         // an engine is rejected if not all of its first frames come back, and a busy host loses
         // some
         if chosen.rejected != chosen_there.rejected {
-            let why = (&chosen.rejected, &chosen_there.rejected);
+            let reason = (&chosen.rejected, &chosen_there.rejected);
             return println!(
-                "SKIPPED: {test}: this busy host lost frames of the path check: {why:?}"
+                "SKIPPED: {test}: this busy host lost frames of the path check: {reason:?}"
             );
         }
         assert_eq!((rig.names(), chosen_there.words), (names, chosen.words));
         let there = trials(rig.as_mut());
-        if here.iter().chain(&there).any(|(_, came)| *came < FRAMES) {
+        if here
+            .iter()
+            .chain(&there)
+            .any(|(_, returned)| *returned < FRAMES)
+        {
             println!("SKIPPED: {test}: this busy host lost frames: {here:?} {there:?}");
         } else {
             assert_eq!(there, here);
@@ -404,8 +408,8 @@ mod tests {
 
     #[test]
     fn a_host_that_is_lost_in_a_trial_is_named() {
-        let mut rig = Behind {
-            host: Remote::gone("tester"),
+        let mut rig = RemoteRig {
+            host: Remote::removed_host("tester"),
             names: ("xdp-live", "xdp"),
             nonce: 0,
             known: None,
@@ -431,7 +435,7 @@ mod tests {
                 return;
             };
             let bed = Bed::up(1, &Placement::default(), false).unwrap();
-            let path = far(&bed.paths()[0]);
+            let path = remote_path(&bed.paths()[0]);
             let ssh = server.host();
             let host = ssh.start_agent(&program, Limit::OURS).unwrap();
             let choice = Choice {
@@ -461,8 +465,8 @@ mod tests {
             let before = rig.read().unwrap().sent[0];
             rig.wait(Duration::from_millis(200));
             assert!(rig.read().unwrap().sent[0] > before);
-            let id = host.ask("sh", &["-c", "echo $PPID"]).unwrap();
-            Local.ask("kill", &["-9", id.trim()]).unwrap();
+            let id = host.query("sh", &["-c", "echo $PPID"]).unwrap();
+            Local.query("kill", &["-9", id.trim()]).unwrap();
             let error = rig.read().unwrap_err().to_string();
             assert!(error.contains("its agent ended"), "{error}");
             std::thread::sleep(Duration::from_secs(1));

@@ -22,8 +22,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::image::disk::Disk;
-use super::monitor::Ask;
-use super::qemu::{self, Accelerator, CONSOLE, FIRMWARE, Qemu, Remains, check_socket, escaped};
+use super::monitor::QmpCommand;
+use super::qemu::{
+    self, Accelerator, CONSOLE, FIRMWARE, MachineFiles, Qemu, check_socket, escaped,
+};
 use crate::error::LabError;
 use crate::host::Limit;
 use crate::sys::keep_open;
@@ -156,7 +158,7 @@ pub enum Restart {
 pub struct Computer {
     setup: Setup,
     accelerator: Accelerator,
-    remains: Remains,
+    remains: MachineFiles,
     /// `None` while it is off.
     power: Mutex<Option<Power>>,
     /// Length of the console output that was already waited for, in bytes.
@@ -169,12 +171,12 @@ pub struct Computer {
 struct Power {
     qemu: Qemu,
     console: UnixStream,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<QemuEvents>>,
 }
 
 /// Events that QEMU reported.
 #[derive(Debug, Default)]
-struct Seen {
+struct QemuEvents {
     restarts: VecDeque<Restart>,
     is_panicked: bool,
     is_off: bool,
@@ -196,7 +198,7 @@ impl Computer {
         accelerator: Accelerator,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<Computer, LabError> {
-        let remains = Remains::of(&setup.folder)?;
+        let remains = MachineFiles::new(&setup.folder)?;
         let _ = fs::remove_file(setup.folder.join(CONSOLE));
         let computer = Computer {
             remains,
@@ -238,8 +240,8 @@ impl Computer {
             State::Off => None,
             _ => *lock(&self.management),
         };
-        let why = "it is off, and has no port for its management";
-        let port = port.ok_or_else(|| self.failed(why))?;
+        let reason = "it is off, and has no port for its management";
+        let port = port.ok_or_else(|| self.failed(reason))?;
         Ok(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
     }
 
@@ -249,13 +251,13 @@ impl Computer {
         let Some(power) = power.as_ref() else {
             return State::Off;
         };
-        let seen = lock(&power.seen);
-        match (self.remains.end(), &seen.stopped) {
+        let observed = lock(&power.seen);
+        match (self.remains.end(), &observed.stopped) {
             // the process may still be about to end
-            _ if seen.is_off => State::Off,
+            _ if observed.is_off => State::Off,
             (Some(how), _) => State::Ended(how),
-            (None, Some(why)) => State::Ended(why.clone()),
-            _ if seen.is_panicked || self.remains.panic().is_some() => State::Panicked,
+            (None, Some(reason)) => State::Ended(reason.clone()),
+            _ if observed.is_panicked || self.remains.panic().is_some() => State::Panicked,
             _ => State::Runs,
         }
     }
@@ -286,16 +288,16 @@ impl Computer {
     /// The wait was stopped.
     pub fn wait_for(&self, words: &str, limit: Limit<'_>) -> Result<(), LabError> {
         let from = *lock(&self.heard);
-        let what = format!("`{words}` on its console");
-        let mut said = Vec::new();
-        self.wait(&what, limit, &mut || {
-            said.extend(self.said_since(from + said.len()));
-            match find(&said, words.as_bytes()) {
+        let action = format!("`{words}` on its console");
+        let mut output = Vec::new();
+        self.wait(&action, limit, &mut || {
+            output.extend(self.console_since(from + output.len()));
+            match find(&output, words.as_bytes()) {
                 Some(end) => {
                     *lock(&self.heard) = from + end;
                     Ok(Some(()))
                 }
-                None if has_panicked(&said, self.remains.began().saturating_sub(from)) => {
+                None if has_panicked(&output, self.remains.began().saturating_sub(from)) => {
                     Err(self.lost(&State::Panicked))
                 }
                 None => self.check_without_console().map(|()| None),
@@ -340,7 +342,7 @@ impl Computer {
             return Ok(());
         }
         *power = None;
-        *lock(&self.heard) = self.remains.heard();
+        *lock(&self.heard) = self.remains.console_bytes();
         let limit = Limit {
             time: START,
             is_stopped,
@@ -348,7 +350,7 @@ impl Computer {
         let port = *lock(&self.management);
         let started = match (self.power_with(port.unwrap_or(0), limit), port) {
             // another program took the port while the machine was off
-            (Err(LabError::NotUp { why, .. }), Some(_)) if why.contains(TAKEN) => {
+            (Err(LabError::NotUp { reason: cause, .. }), Some(_)) if cause.contains(TAKEN) => {
                 self.power_with(0, limit)?
             }
             (started, _) => started?,
@@ -356,9 +358,9 @@ impl Computer {
         let usernet = human(&started.qemu, "info usernet")
             .map_err(|e| self.failed(&format!("QEMU does not tell its ports: {e}")))?;
         let port = forwarded(&usernet);
-        let why = "QEMU does not tell where its port 22 is";
-        *lock(&self.management) = Some(port.ok_or_else(|| self.failed(why))?);
-        let cont = started.qemu.ask(Ask::Continue);
+        let cause = "QEMU does not tell where its port 22 is";
+        *lock(&self.management) = Some(port.ok_or_else(|| self.failed(cause))?);
+        let cont = started.qemu.query(QmpCommand::Continue);
         cont.map_err(|e| self.failed(&format!("it does not start: {e}")))?;
         *power = Some(started);
         Ok(())
@@ -393,8 +395,8 @@ impl Computer {
     /// # Errors
     /// It is off.
     pub fn reset(&self) -> Result<(), LabError> {
-        *lock(&self.heard) = self.remains.heard();
-        self.ask("press its reset button", Ask::Reset)
+        *lock(&self.heard) = self.remains.console_bytes();
+        self.query("press its reset button", QmpCommand::Reset)
     }
 
     /// Presses its power button: a system with ACPI support shuts down.
@@ -402,7 +404,7 @@ impl Computer {
     /// # Errors
     /// It is off.
     pub fn power_button(&self) -> Result<(), LabError> {
-        self.ask("press its power button", Ask::PowerDown)
+        self.query("press its power button", QmpCommand::PowerDown)
     }
 
     /// Sends a non-maskable interrupt (NMI), which makes systems print where they hang.
@@ -410,7 +412,7 @@ impl Computer {
     /// # Errors
     /// It is off.
     pub fn nmi(&self) -> Result<(), LabError> {
-        self.ask("send an NMI", Ask::Nmi)
+        self.query("send an NMI", QmpCommand::Nmi)
     }
 
     /// Waits until it has restarted by itself; returns each restart since it was switched on once.
@@ -450,11 +452,11 @@ impl Computer {
 
     fn wait<T>(
         &self,
-        what: &str,
+        action: &str,
         limit: Limit<'_>,
         look: &mut dyn FnMut() -> Result<Option<T>, LabError>,
     ) -> Result<T, LabError> {
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             if let Some(found) = look()? {
                 return Ok(found);
@@ -462,9 +464,9 @@ impl Computer {
             if (limit.is_stopped)() {
                 return Err(LabError::Interrupted);
             }
-            if began.elapsed() > limit.time {
+            if started.elapsed() > limit.time {
                 return Err(self.failed(&format!(
-                    "waited {:.0} s for {what}{}",
+                    "waited {:.0} s for {action}{}",
                     limit.time.as_secs_f64(),
                     self.remains.last_words()
                 )));
@@ -473,25 +475,25 @@ impl Computer {
         }
     }
 
-    fn said_since(&self, from: usize) -> Vec<u8> {
-        let mut said = Vec::new();
+    fn console_since(&self, from: usize) -> Vec<u8> {
+        let mut output = Vec::new();
         let read = fs::File::open(self.setup.folder.join(CONSOLE)).and_then(|mut file| {
             file.seek(SeekFrom::Start(from as u64))?;
-            file.read_to_end(&mut said)
+            file.read_to_end(&mut output)
         });
         // the file does not exist before the first byte
         drop(read);
-        said
+        output
     }
 
     /// Like [`Computer::check`], for callers that read the console themselves.
     fn check_without_console(&self) -> Result<(), LabError> {
         let power = lock(&self.power);
-        let seen = power.as_ref().map(|power| lock(&power.seen));
-        let is_well = |seen: MutexGuard<'_, Seen>| {
-            !seen.is_panicked && !seen.is_off && seen.stopped.is_none()
+        let observed = power.as_ref().map(|power| lock(&power.seen));
+        let is_well = |observed: MutexGuard<'_, QemuEvents>| {
+            !observed.is_panicked && !observed.is_off && observed.stopped.is_none()
         };
-        let is_well = seen.is_some_and(is_well);
+        let is_well = observed.is_some_and(is_well);
         drop(power);
         match is_well && !self.remains.has_ended() {
             true => Ok(()),
@@ -501,11 +503,11 @@ impl Computer {
 
     /// Returns the error for a machine that is lost; first waits for its last output.
     fn lost(&self, state: &State) -> LabError {
-        let mut said = self.remains.heard();
+        let mut output = self.remains.console_bytes();
         for _ in 0..10 {
             std::thread::sleep(SILENCE);
-            let now = self.remains.heard();
-            if now == std::mem::replace(&mut said, now) {
+            let now = self.remains.console_bytes();
+            if now == std::mem::replace(&mut output, now) {
                 break;
             }
         }
@@ -518,22 +520,25 @@ impl Computer {
         self.failed(&format!("{how}{}", self.remains.last_words()))
     }
 
-    fn failed(&self, why: &str) -> LabError {
+    fn failed(&self, cause: &str) -> LabError {
         LabError::Machine {
             name: self.setup.name.clone(),
-            why: why.to_owned(),
+            reason: cause.to_owned(),
         }
     }
 
-    fn ask(&self, what: &str, command: Ask<'_>) -> Result<(), LabError> {
+    fn query(&self, action: &str, command: QmpCommand<'_>) -> Result<(), LabError> {
         let power = lock(&self.power);
         let Some(power) = power.as_ref() else {
-            return Err(self.failed(&format!("cannot {what}: it is off")));
+            return Err(self.failed(&format!("cannot {action}: it is off")));
         };
-        let answer = power.qemu.ask(command);
-        answer
-            .map(drop)
-            .map_err(|e| self.failed(&format!("cannot {what}: {e}{}", self.remains.last_words())))
+        let answer = power.qemu.query(command);
+        answer.map(drop).map_err(|e| {
+            self.failed(&format!(
+                "cannot {action}: {e}{}",
+                self.remains.last_words()
+            ))
+        })
     }
 
     fn make_overlay(&self) -> Result<(), LabError> {
@@ -548,10 +553,12 @@ impl Computer {
 
     fn power_with(&self, port: u16, limit: Limit<'_>) -> Result<Power, LabError> {
         self.remains.begins();
-        let seen = Arc::<Mutex<Seen>>::default();
+        let observed = Arc::<Mutex<QemuEvents>>::default();
         let hear = {
-            let (seen, remains) = (seen.clone(), self.remains.clone());
-            Box::new(move |event: &str, data: &Value| lock(&seen).hear(event, data, &remains))
+            let (observed, remains) = (observed.clone(), self.remains.clone());
+            Box::new(move |event: &str, data: &Value| {
+                lock(&observed).handle_event(event, data, &remains)
+            })
         };
         let Setup { name, folder, .. } = &self.setup;
         for left in ["console", FIRMWARE] {
@@ -569,7 +576,7 @@ impl Computer {
         Ok(Power {
             qemu,
             console,
-            seen,
+            seen: observed,
         })
     }
 
@@ -661,9 +668,9 @@ impl Drop for Computer {
     }
 }
 
-impl Seen {
+impl QemuEvents {
     /// Handles an event; names and data as in docs/interop/qemu-qmp-ref of QEMU.
-    fn hear(&mut self, event: &str, data: &Value, remains: &Remains) {
+    fn handle_event(&mut self, event: &str, data: &Value, remains: &MachineFiles) {
         let by_guest = data["guest"] == true;
         match event {
             "RESET" => {
@@ -683,9 +690,9 @@ impl Seen {
             // a write that fails because the disk is full stops the machine; other errors are
             // passed to the guest
             "BLOCK_IO_ERROR" if data["action"] == "stop" => {
-                let why = data["reason"].as_str().unwrap_or("unknown");
+                let reason = data["reason"].as_str().unwrap_or("unknown");
                 self.stopped = Some(format!(
-                    "QEMU stopped it: what it writes to its disk cannot be kept on this host: {why}"
+                    "QEMU stopped it: what it writes to its disk cannot be kept on this host: {reason}"
                 ));
             }
             _ => {}
@@ -698,8 +705,8 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Returns true if there was a panic since the last start, which is at byte `began` of the output.
-fn has_panicked(said: &[u8], began: usize) -> bool {
-    let since = said.get(began..).unwrap_or_default();
+fn has_panicked(output: &[u8], started: usize) -> bool {
+    let since = output.get(started..).unwrap_or_default();
     qemu::panic_in(&qemu::text(since)).is_some()
 }
 
@@ -732,13 +739,13 @@ fn management(guest: Ipv4Addr, port: u16) -> String {
 }
 
 fn human(qemu: &Qemu, line: &str) -> io::Result<String> {
-    let said = qemu.ask(Ask::Human(line))?;
-    Ok(said.as_str().unwrap_or_default().to_owned())
+    let output = qemu.query(QmpCommand::Human(line))?;
+    Ok(output.as_str().unwrap_or_default().to_owned())
 }
 
 /// Parses the port of this host that is forwarded from the output of `info usernet`.
-fn forwarded(said: &str) -> Option<u16> {
-    let line = said.lines().find(|line| line.contains("HOST_FORWARD"))?;
+fn forwarded(output: &str) -> Option<u16> {
+    let line = output.lines().find(|line| line.contains("HOST_FORWARD"))?;
     // protocol, descriptor, address, port
     line.split_whitespace().nth(3)?.parse().ok()
 }
@@ -750,9 +757,9 @@ mod tests {
     /// Output of QEMU 7.2.
     #[test]
     fn the_forwarded_port_is_read() {
-        let said = "Hub -1 (m):\r\n  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\r\n  \
+        let output = "Hub -1 (m):\r\n  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\r\n  \
             TCP[HOST_FORWARD]   9       127.0.0.1 36129       10.0.2.15    22     0     0\r\n";
-        assert_eq!(forwarded(said), Some(36129));
+        assert_eq!(forwarded(output), Some(36129));
         assert_eq!(forwarded(""), None);
     }
 
@@ -766,35 +773,35 @@ mod tests {
     }
 
     #[test]
-    fn restarts_say_who_wanted_them() {
+    fn restarts_name_their_requester() {
         let folder = tempfile::tempdir().unwrap();
-        let remains = Remains::of(folder.path()).unwrap();
-        let mut seen = Seen::default();
+        let remains = MachineFiles::new(folder.path()).unwrap();
+        let mut observed = QemuEvents::default();
         let guest = serde_json::json!({ "guest": true, "reason": "guest-reset" });
         let host = serde_json::json!({ "guest": false, "reason": "host-qmp-system-reset" });
-        seen.hear("GUEST_PANICKED", &Value::Null, &remains);
-        assert!(seen.is_panicked);
-        seen.hear("RESET", &guest, &remains);
-        seen.hear("RESET", &host, &remains);
-        seen.hear("WATCHDOG", &Value::Null, &remains);
-        seen.hear("RESET", &guest, &remains);
-        seen.hear("SHUTDOWN", &host, &remains);
-        assert_eq!(seen.restarts, [Restart::Guest, Restart::Watchdog]);
-        assert!(!seen.is_panicked && !seen.is_off);
-        seen.hear("SHUTDOWN", &guest, &remains);
-        assert!(seen.is_off);
+        observed.handle_event("GUEST_PANICKED", &Value::Null, &remains);
+        assert!(observed.is_panicked);
+        observed.handle_event("RESET", &guest, &remains);
+        observed.handle_event("RESET", &host, &remains);
+        observed.handle_event("WATCHDOG", &Value::Null, &remains);
+        observed.handle_event("RESET", &guest, &remains);
+        observed.handle_event("SHUTDOWN", &host, &remains);
+        assert_eq!(observed.restarts, [Restart::Guest, Restart::Watchdog]);
+        assert!(!observed.is_panicked && !observed.is_off);
+        observed.handle_event("SHUTDOWN", &guest, &remains);
+        assert!(observed.is_off);
         // as shown in docs/interop of QEMU
         let full = serde_json::json!({ "operation": "write", "action": "stop", "nospace": true, "reason": "No space left on device" });
-        seen.hear("BLOCK_IO_ERROR", &full, &remains);
-        assert!(seen.stopped.unwrap().contains("No space left"));
+        observed.handle_event("BLOCK_IO_ERROR", &full, &remains);
+        assert!(observed.stopped.unwrap().contains("No space left"));
     }
 
     /// A panic before the last start does not count, because a kernel may restart after it.
     #[test]
     fn a_panic_is_one_of_the_system_that_runs() {
-        let said = b"Kernel panic - not syncing: x\nlogin: ";
-        assert!(has_panicked(said, 0));
-        assert!(!has_panicked(said, 30));
-        assert!(!has_panicked(said, 100));
+        let output = b"Kernel panic - not syncing: x\nlogin: ";
+        assert!(has_panicked(output, 0));
+        assert!(!has_panicked(output, 30));
+        assert!(!has_panicked(output, 100));
     }
 }

@@ -67,9 +67,9 @@ impl fmt::Display for Fastest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why_not_kvm {
             None => write!(f, "{}", self.accelerator),
-            Some(why) => write!(
+            Some(reason) => write!(
                 f,
-                "{}, because KVM starts no guest here: {why}",
+                "{}, because KVM starts no guest here: {reason}",
                 self.accelerator
             ),
         }
@@ -85,9 +85,9 @@ pub fn fastest() -> &'static Fastest {
                 accelerator: Accelerator::Kvm,
                 why_not_kvm: None,
             },
-            Err(why) => Fastest {
+            Err(reason) => Fastest {
                 accelerator: Accelerator::Emulated,
-                why_not_kvm: Some(why),
+                why_not_kvm: Some(reason),
             },
         },
     )
@@ -130,8 +130,8 @@ fn prove(accelerator: Accelerator, device: &Path, patience: Duration) -> Result<
     };
     Err(match error.failure {
         Failure::Exit { status, .. } if status == STATUS => return Ok(()),
-        Failure::Exit { said, .. } if !said.trim().is_empty() => {
-            let first = said.trim().lines().next().unwrap_or_default();
+        Failure::Exit { said: output, .. } if !output.trim().is_empty() => {
+            let first = output.trim().lines().next().unwrap_or_default();
             format!("QEMU says: {first}")
         }
         Failure::TimedOut { after, .. } => format!(
@@ -147,10 +147,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_proves_what_a_device_file_only_says() {
-        let test = "a_guest_proves_what_a_device_file_only_says";
-        let why = prove(Accelerator::Kvm, Path::new("/no/such/device"), PATIENCE).unwrap_err();
-        assert_eq!(why, "there is no /no/such/device");
+    fn kvm_is_proven_by_booting_a_guest() {
+        let test = "kvm_is_proven_by_booting_a_guest";
+        let reason = prove(Accelerator::Kvm, Path::new("/no/such/device"), PATIENCE).unwrap_err();
+        assert_eq!(reason, "there is no /no/such/device");
         if crate::programs::find(QEMU).is_none() {
             println!("SKIPPED: {test}: no {QEMU}");
             return;

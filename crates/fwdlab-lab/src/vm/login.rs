@@ -80,7 +80,7 @@ pub fn log_in(
             config: Some(config.display().to_string()),
         })
     };
-    let began = Instant::now();
+    let started = Instant::now();
     let mut console = Console::NotAsked;
     let mut ssh = Ssh::new(target(key)?);
     loop {
@@ -89,10 +89,10 @@ pub fn log_in(
             is_stopped,
         };
         let error = match ssh.run(&Command::new("uname", &["-sr"]), limit) {
-            Ok(said) => {
+            Ok(output) => {
                 return Ok(Inside {
                     target: ssh.target().clone(),
-                    system: String::from_utf8_lossy(&said.stdout).trim().to_owned(),
+                    system: String::from_utf8_lossy(&output.stdout).trim().to_owned(),
                 });
             }
             Err(error) => error,
@@ -101,7 +101,7 @@ pub fn log_in(
         if matches!(error.failure, Failure::Stopped) {
             return Err("it was stopped".into());
         }
-        if console == Console::NotAsked && asks_who(&computer.console()) {
+        if console == Console::NotAsked && asks_for_user(&computer.console()) {
             let ours = folder.join(KEY);
             console = by_console(computer, &ours, is_stopped)?;
             if console == Console::LetUsIn {
@@ -109,25 +109,25 @@ pub fn log_in(
                 continue;
             }
         }
-        let why = match error.failure {
+        let reason = match error.failure {
             // the console may allow another way, once it asks for a login
-            Failure::Refused(why) if console == Console::WantsPassword => {
-                format!("it rejects the login: {why}; its console asks for a password")
+            Failure::Refused(reason) if console == Console::WantsPassword => {
+                format!("it rejects the login: {reason}; its console asks for a password")
             }
-            _ if began.elapsed() < BOOT => {
+            _ if started.elapsed() < BOOT => {
                 std::thread::sleep(BETWEEN);
                 continue;
             }
-            Failure::Refused(why) => format!("it rejects the login: {why}"),
+            Failure::Refused(reason) => format!("it rejects the login: {reason}"),
             _ => format!(
                 "it does not answer to SSH after {:.0} s ({error})",
                 BOOT.as_secs_f64()
             ),
         };
-        let said = computer.console();
-        let lines: Vec<&str> = said.lines().collect();
+        let output = computer.console();
+        let lines: Vec<&str> = output.lines().collect();
         return Err(format!(
-            "{why}; {ADVICE}. Its console said last:\n  {}",
+            "{reason}; {ADVICE}. Its console said last:\n  {}",
             lines[lines.len().saturating_sub(LAST_LINES)..].join("\n  ")
         ));
     }
@@ -142,13 +142,13 @@ enum Console {
 }
 
 /// Returns true if a console asks for a user name, which is then its last output.
-fn asks_who(said: &str) -> bool {
-    said.trim_end().ends_with("login:")
+fn asks_for_user(output: &str) -> bool {
+    output.trim_end().ends_with("login:")
 }
 
 /// Returns true if it waits for a command.
-fn is_prompt(said: &str) -> bool {
-    let last = said.trim_end_matches(['\r', '\n']);
+fn is_prompt(output: &str) -> bool {
+    let last = output.trim_end_matches(['\r', '\n']);
     last.ends_with("# ") || last.ends_with("% ") || last.ends_with("$ ")
 }
 
@@ -161,23 +161,23 @@ fn by_console(
     let failed = |error: LabError| error.to_string();
     let before = computer.console().len();
     computer.type_line("root").map_err(failed)?;
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
         let console = computer.console();
-        let said = console.get(before..).unwrap_or_default();
-        if said.to_lowercase().contains("password") {
+        let output = console.get(before..).unwrap_or_default();
+        if output.to_lowercase().contains("password") {
             // the password is unknown; return to the prompt for a user name
             computer.type_line("").map_err(failed)?;
             return Ok(Console::WantsPassword);
         }
-        if is_prompt(said) {
+        if is_prompt(output) {
             break;
         }
         computer.check().map_err(failed)?;
         if is_stopped() {
             return Err("it was stopped".into());
         }
-        if began.elapsed() > ANSWER {
+        if started.elapsed() > ANSWER {
             return Ok(Console::WantsPassword);
         }
         std::thread::sleep(BETWEEN);
@@ -235,14 +235,17 @@ mod tests {
 
     #[test]
     fn consoles_ask_and_wait_in_several_words() {
-        for asks in [
+        for prompts in [
             "old login: ",
             "FreeBSD/amd64 (bsd) (ttyu0)\r\n\r\nlogin: ",
             "Amnesiac login:",
         ] {
-            assert!(asks_who(asks), "{asks}");
+            assert!(asks_for_user(prompts), "{prompts}");
         }
-        assert!(!asks_who("login: root\r\nPassword:") && !asks_who("Starting login services\n"));
+        assert!(
+            !asks_for_user("login: root\r\nPassword:")
+                && !asks_for_user("Starting login services\n")
+        );
         for waits in ["root@bsd:~ # ", "# ", "root@bsd:/ # \r\n", "$ ", "bsd% "] {
             assert!(is_prompt(waits), "{waits}");
         }
@@ -252,7 +255,7 @@ mod tests {
     /// Lines must fit into a terminal in canonical mode (4 KiB in Linux, 1 KiB in FreeBSD), and be
     /// valid in every shell.
     #[test]
-    fn what_is_typed_fits_and_is_understood() {
+    fn console_input_fits_the_line_and_is_parsed() {
         let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA fwdlab";
         for line in preparation(key, &[2, 0, 0, 0, 0, 1]) {
             assert!(line.len() < 250, "{line}");

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::qemu::{self, Accelerator, CONSOLE, QEMU, Qemu, Remains, escaped};
+use super::qemu::{self, Accelerator, CONSOLE, MachineFiles, QEMU, Qemu, escaped};
 use crate::error::LabError;
 use crate::host::wire::CHANNEL;
 use crate::host::wire::connection::Connection;
@@ -76,7 +76,7 @@ pub struct Machine {
     agent: Arc<Connection>,
     hello: Hello,
     folder: PathBuf,
-    remains: Remains,
+    remains: MachineFiles,
 }
 
 impl Machine {
@@ -85,7 +85,7 @@ impl Machine {
     /// # Errors
     /// There is no QEMU; the guest does not boot; the boot was stopped.
     pub fn boot(boot: &Boot, is_stopped: &dyn Fn() -> bool) -> Result<Machine, LabError> {
-        let remains = Remains::of(&boot.folder)?;
+        let remains = MachineFiles::new(&boot.folder)?;
         let _ = fs::remove_file(boot.folder.join("agent"));
         let limit = Limit {
             time: BOOT,
@@ -97,7 +97,7 @@ impl Machine {
         let agent = Arc::new(Connection::new(stream, Box::new(remains.clone())));
         let hello = agent.hello(limit).map_err(|failure| match failure {
             Failure::Stopped => LabError::Interrupted,
-            Failure::Lost(why) => qemu.not_up(&why),
+            Failure::Lost(reason) => qemu.not_up(&reason),
             Failure::TimedOut { after, .. } => qemu.not_up(&format!(
                 "no answer after {:.0} s{}",
                 after.as_secs_f64(),
@@ -155,7 +155,7 @@ impl Drop for Machine {
             is_stopped: &|| false,
         };
         // the guest first, then the machine
-        let _ = self.agent.ask(&Question::PowerOff, &[], limit);
+        let _ = self.agent.query(&Question::PowerOff, &[], limit);
         self.qemu.end();
     }
 }
@@ -215,9 +215,9 @@ pub(crate) fn takes_plugin(plugin: &Path) -> Result<(), String> {
     match Local.run(&start, limit) {
         Ok(_) => Ok(()),
         Err(error) => Err(match error.failure {
-            Failure::Exit { said, .. } => format!(
+            Failure::Exit { said: output, .. } => format!(
                 "{QEMU} does not load the plugin that counts by function (versions before 9 do): {}",
-                said.trim()
+                output.trim()
             ),
             _ => error.to_string(),
         }),

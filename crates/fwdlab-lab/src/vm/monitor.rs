@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Commands to QEMU, with the names of its QMP reference.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Ask<'a> {
+pub(super) enum QmpCommand<'a> {
     /// Ends the negotiation at the beginning.
     Capabilities,
     /// Runs the guest, which is created stopped.
@@ -33,34 +33,34 @@ pub(super) enum Ask<'a> {
     Quit,
 }
 
-impl Ask<'_> {
+impl QmpCommand<'_> {
     fn line(self) -> String {
         let command = match self {
-            Ask::Capabilities => "qmp_capabilities",
-            Ask::Continue => "cont",
-            Ask::Reset => "system_reset",
-            Ask::PowerDown => "system_powerdown",
-            Ask::Nmi => "inject-nmi",
-            Ask::Human(_) => "human-monitor-command",
-            Ask::Quit => "quit",
+            QmpCommand::Capabilities => "qmp_capabilities",
+            QmpCommand::Continue => "cont",
+            QmpCommand::Reset => "system_reset",
+            QmpCommand::PowerDown => "system_powerdown",
+            QmpCommand::Nmi => "inject-nmi",
+            QmpCommand::Human(_) => "human-monitor-command",
+            QmpCommand::Quit => "quit",
         };
-        let mut asked = json!({ "execute": command });
-        if let Ask::Human(line) = self {
-            asked["arguments"] = json!({ "command-line": line });
+        let mut requested = json!({ "execute": command });
+        if let QmpCommand::Human(line) = self {
+            requested["arguments"] = json!({ "command-line": line });
         }
-        format!("{asked}\n")
+        format!("{requested}\n")
     }
 }
 
 /// A callback for events: the name, and QEMU's data.
-pub(super) type Hear = Box<dyn FnMut(&str, &Value) + Send>;
+pub(super) type EventCallback = Box<dyn FnMut(&str, &Value) + Send>;
 
 /// A QMP connection. It ends with QEMU.
 #[derive(Debug)]
-pub(super) struct Monitor(Mutex<Both>);
+pub(super) struct Monitor(Mutex<QmpPair>);
 
 #[derive(Debug)]
-struct Both {
+struct QmpPair {
     stream: UnixStream,
     answers: Receiver<Value>,
 }
@@ -70,15 +70,15 @@ impl Monitor {
     ///
     /// # Errors
     /// QEMU ended, or the peer is another program.
-    pub fn on(stream: UnixStream, hear: Hear) -> io::Result<Monitor> {
+    pub fn on(stream: UnixStream, hear: EventCallback) -> io::Result<Monitor> {
         stream.set_write_timeout(Some(PATIENCE))?;
         let reader = BufReader::new(stream.try_clone()?);
         let (sender, answers) = channel();
         std::thread::Builder::new()
             .name("fwdlab-qmp".into())
             .spawn(move || listen(reader, &sender, hear))?;
-        let monitor = Monitor(Mutex::new(Both { stream, answers }));
-        monitor.ask(Ask::Capabilities)?;
+        let monitor = Monitor(Mutex::new(QmpPair { stream, answers }));
+        monitor.query(QmpCommand::Capabilities)?;
         Ok(monitor)
     }
 
@@ -86,9 +86,9 @@ impl Monitor {
     ///
     /// # Errors
     /// QEMU refuses, or has ended.
-    pub fn ask(&self, what: Ask<'_>) -> io::Result<Value> {
+    pub fn query(&self, action: QmpCommand<'_>) -> io::Result<Value> {
         let mut both = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        both.stream.write_all(what.line().as_bytes())?;
+        both.stream.write_all(action.line().as_bytes())?;
         let Ok(mut answer) = both.answers.recv_timeout(PATIENCE) else {
             // a late answer would be taken for that to another command
             let _ = both.stream.shutdown(Shutdown::Both);
@@ -96,25 +96,25 @@ impl Monitor {
         };
         match answer.get("error") {
             Some(error) => {
-                let why = error["desc"].as_str().unwrap_or("it does not say why");
-                Err(io::Error::other(why.to_owned()))
+                let reason = error["desc"].as_str().unwrap_or("it does not say why");
+                Err(io::Error::other(reason.to_owned()))
             }
             None => Ok(answer["return"].take()),
         }
     }
 }
 
-fn listen(reader: impl BufRead, answers: &Sender<Value>, mut hear: Hear) {
+fn listen(reader: impl BufRead, answers: &Sender<Value>, mut hear: EventCallback) {
     for line in reader.lines() {
         let Ok(line) = line else {
             return;
         };
-        let Ok(said) = serde_json::from_str::<Value>(&line) else {
+        let Ok(output) = serde_json::from_str::<Value>(&line) else {
             continue;
         };
-        if let Some(event) = said["event"].as_str() {
-            hear(event, &said["data"]);
-        } else if said.get("QMP").is_none() && answers.send(said).is_err() {
+        if let Some(event) = output["event"].as_str() {
+            hear(event, &output["data"]);
+        } else if output.get("QMP").is_none() && answers.send(output).is_err() {
             return;
         }
     }
@@ -130,7 +130,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let qemu = std::thread::spawn(move || {
             let mut out = theirs.try_clone().unwrap();
-            let mut asked = BufReader::new(theirs).lines().map_while(Result::ok);
+            let mut requested = BufReader::new(theirs).lines().map_while(Result::ok);
             let greeting =
                 r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}}}}"#;
             writeln!(out, "{greeting}").unwrap();
@@ -145,22 +145,24 @@ mod tests {
                 r#"{"execute":"inject-nmi"}"#,
             ];
             for (answer, line) in answers.into_iter().zip(lines) {
-                assert_eq!(asked.next().unwrap(), line);
+                assert_eq!(requested.next().unwrap(), line);
                 writeln!(out, "{answer}").unwrap();
             }
         });
-        let (heard, hears) = channel();
+        let (received, hears) = channel();
         let hear = move |event: &str, data: &Value| {
-            heard.send((event.to_owned(), data["guest"] == true)).ok();
+            received
+                .send((event.to_owned(), data["guest"] == true))
+                .ok();
         };
         let monitor = Monitor::on(ours, Box::new(hear)).unwrap();
-        monitor.ask(Ask::Reset).unwrap();
+        monitor.query(QmpCommand::Reset).unwrap();
         assert_eq!(hears.recv().unwrap(), ("FROM_THE_FUTURE".into(), true));
-        let why = monitor.ask(Ask::Nmi).unwrap_err();
-        assert_eq!(why.to_string(), "not now");
+        let reason = monitor.query(QmpCommand::Nmi).unwrap_err();
+        assert_eq!(reason.to_string(), "not now");
         qemu.join().unwrap();
-        let human: Value = serde_json::from_str(&Ask::Human("info usernet").line()).unwrap();
+        let human: Value = serde_json::from_str(&QmpCommand::Human("info usernet").line()).unwrap();
         assert_eq!(human["arguments"]["command-line"], "info usernet");
-        assert!(monitor.ask(Ask::Continue).is_err(), "it has ended");
+        assert!(monitor.query(QmpCommand::Continue).is_err(), "it has ended");
     }
 }

@@ -45,20 +45,20 @@ pub enum PluginError {
         said: String,
     },
     /// The cache cannot be used.
-    #[error("cannot {what}: {source}. No profiles without it; everything else works")]
+    #[error("cannot {action}: {source}. No profiles without it; everything else works")]
     Cache {
         /// What was tried, and on what.
-        what: String,
+        action: String,
         /// The answer of the system.
         source: io::Error,
     },
     /// The output of the plugin is not valid.
-    #[error("the profile {path} cannot be used: {why}")]
+    #[error("the profile {path} cannot be used: {reason}")]
     Profile {
         /// Its file.
         path: PathBuf,
         /// What is wrong with it.
-        why: String,
+        reason: String,
     },
 }
 
@@ -107,9 +107,9 @@ pub fn section(sections: &Path, number: u32) -> Result<Option<Stacks>, PluginErr
         return Ok(None);
     }
     let (folded, total) = (read(&path)?, read(&path.with_extension("total"))?);
-    let wrong = |why: String| PluginError::Profile {
+    let wrong = |cause: String| PluginError::Profile {
         path: path.clone(),
-        why,
+        reason: cause,
     };
     let stacks: Stacks = folded.parse().map_err(|e| wrong(format!("{e}")))?;
     match total.trim().parse::<u64>() {
@@ -141,7 +141,7 @@ fn build_with(compiler: &str, cache: &Path) -> Result<PathBuf, PluginError> {
     }
     std::fs::create_dir_all(cache)
         .map_err(failed(|| format!("create the folder {}", cache.display())))?;
-    let draft = Draft::beside(&path);
+    let draft = Draft::draft_in(&path);
     let output = draft.0.to_string_lossy().into_owned();
     let mut arguments = OPTIONS.to_vec();
     arguments.extend(["-o", &output, "-x", "c", "-"]);
@@ -160,7 +160,7 @@ fn build_with(compiler: &str, cache: &Path) -> Result<PathBuf, PluginError> {
 struct Draft(PathBuf);
 
 impl Draft {
-    fn beside(path: &Path) -> Draft {
+    fn draft_in(path: &Path) -> Draft {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         Draft(path.with_extension(format!("{}-{next}.new", std::process::id())))
@@ -174,9 +174,9 @@ impl Drop for Draft {
     }
 }
 
-fn failed(what: impl FnOnce() -> String) -> impl FnOnce(io::Error) -> PluginError {
+fn failed(operation: impl FnOnce() -> String) -> impl FnOnce(io::Error) -> PluginError {
     move |source| PluginError::Cache {
-        what: what(),
+        action: operation(),
         source,
     }
 }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_missing() {
+    fn missing_build_requirements_are_named() {
         let cache = tempfile::tempdir().unwrap();
         let error = build_with("no-such-compiler", cache.path()).unwrap_err();
         let words = error.to_string();
@@ -282,15 +282,15 @@ mod tests {
 
     /// QEMU from version 9 on has another interface, and would not start.
     #[test]
-    fn an_emulator_that_does_not_load_it_is_told_before_a_guest_boots() {
-        const TEST: &str = "an_emulator_that_does_not_load_it_is_told_before_a_guest_boots";
+    fn an_emulator_that_rejects_the_plugin_is_reported_before_boot() {
+        const TEST: &str = "an_emulator_that_rejects_the_plugin_is_reported_before_boot";
         let folder = tempfile::tempdir().unwrap();
         let Some(good) = built(TEST, folder.path()) else {
             return;
         };
         let takes = crate::vm::machine::takes_plugin;
         match takes(&good) {
-            Err(why) if why.contains("no program") => {
+            Err(reason) if reason.contains("no program") => {
                 println!("SKIPPED: {TEST}: no QEMU");
                 return;
             }
@@ -301,10 +301,10 @@ mod tests {
         let arguments = ["-shared", "-fPIC", "-o", &output, "-x", "c", "-"];
         let source = "__attribute__((visibility(\"default\"))) int qemu_plugin_version = 99;";
         assert!(run(COMPILER, &arguments, source).unwrap().status.success());
-        let why = takes(&other).unwrap_err();
+        let reason = takes(&other).unwrap_err();
         assert!(
-            why.contains("does not load the plugin") && why.contains("version"),
-            "{why}"
+            reason.contains("does not load the plugin") && reason.contains("version"),
+            "{reason}"
         );
     }
 
@@ -323,8 +323,8 @@ mod tests {
         fn new(test: &str) -> Option<Bare> {
             // with a comma, which the emulator could misinterpret
             let folder = tempfile::Builder::new().prefix("a,b").tempdir().unwrap();
-            let skip = |why: String| {
-                println!("SKIPPED: {test}: {why}");
+            let skip = |reason: String| {
+                println!("SKIPPED: {test}: {reason}");
                 None
             };
             let plugin = built(test, folder.path())?;
@@ -395,15 +395,15 @@ mod tests {
                 .arg(plugin)
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&emulator.stderr).into_owned();
-            if said.contains("API version") || said.contains("-plugin") {
+            let printed = String::from_utf8_lossy(&emulator.stderr).into_owned();
+            if printed.contains("API version") || printed.contains("-plugin") {
                 println!(
                     "SKIPPED: {test}: this QEMU does not take it: {}",
-                    said.trim()
+                    printed.trim()
                 );
                 return None;
             }
-            Some(said)
+            Some(printed)
         }
     }
 
@@ -414,10 +414,10 @@ mod tests {
         let Some(bare) = Bare::new(test) else {
             return;
         };
-        let Some(said) = bare.run(test, "symbols") else {
+        let Some(output) = bare.run(test, "symbols") else {
             return;
         };
-        assert_eq!(said, "");
+        assert_eq!(output, "");
         let folded = "\
 asm_exc_divide_error 2
 asm_sysvec_test 4
@@ -458,10 +458,10 @@ task;leaf 2
         let Some(bare) = Bare::new(test) else {
             return;
         };
-        let Some(said) = bare.run(test, "nowhere") else {
+        let Some(output) = bare.run(test, "nowhere") else {
             return;
         };
-        assert!(said.contains("cannot read symbols from"), "{said}");
+        assert!(output.contains("cannot read symbols from"), "{output}");
         // the fault counts: its entry has no known name
         assert_eq!(bare.read("section-0.total"), "80\n");
         let stacks = section(bare.folder.path(), 0).unwrap().expect("it ended");
@@ -477,7 +477,7 @@ task;leaf 2
     }
 
     #[test]
-    fn what_does_not_add_up_is_refused() {
+    fn inconsistent_instruction_counts_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let write =
             |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::monitor::{Ask, Hear, Monitor};
+use super::monitor::{EventCallback, Monitor, QmpCommand};
 use crate::error::LabError;
 use crate::host::Limit;
-use crate::host::wire::connection::Epitaph;
+use crate::host::wire::connection::EndReason;
 use crate::sys::die_with_parent;
 
 /// The program, and the Debian package that contains it.
@@ -118,7 +118,7 @@ pub(super) struct Qemu {
     name: String,
     folder: PathBuf,
     waiting: Option<JoinHandle<()>>,
-    remains: Remains,
+    remains: MachineFiles,
     monitor: Option<Monitor>,
 }
 
@@ -139,13 +139,14 @@ impl Qemu {
     /// There is no QEMU; it refuses its options; the start was stopped.
     pub fn start(
         name: &str,
-        remains: &Remains,
+        remains: &MachineFiles,
         mut command: Command,
-        hear: Hear,
+        hear: EventCallback,
         limit: Limit<'_>,
     ) -> Result<Qemu, LabError> {
         let folder = remains.folder.clone();
-        let system = |what: &str, e: io::Error| LabError::system(format!("{what} for {name}"), e);
+        let system =
+            |action: &str, e: io::Error| LabError::system(format!("{action} for {name}"), e);
         let socket = folder.join("qmp");
         let _ = fs::remove_file(&socket);
         let log = File::create(folder.join(LOG)).map_err(|e| system("write a log", e))?;
@@ -167,8 +168,8 @@ impl Qemu {
                 .spawn(move || run(command, &state, &started))
                 .map_err(|e| LabError::system("start a thread", e))?
         };
-        let began = is_started.recv().unwrap_or(Ok(()));
-        began.map_err(|e| match e.kind() {
+        let start_time = is_started.recv().unwrap_or(Ok(()));
+        start_time.map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => LabError::Preflight(format!(
                 "virtual machines need {QEMU}, and there is no such program. Install it with: apt-get install {PACKAGE}"
             )),
@@ -194,12 +195,12 @@ impl Qemu {
     ///
     /// # Errors
     /// It refuses, or has ended.
-    pub fn ask(&self, what: Ask<'_>) -> io::Result<Value> {
+    pub fn query(&self, action: QmpCommand<'_>) -> io::Result<Value> {
         let monitor = self
             .monitor
             .as_ref()
             .expect("it exists once it has started");
-        monitor.ask(what)
+        monitor.query(action)
     }
 
     /// Connects to a socket in the directory.
@@ -208,7 +209,7 @@ impl Qemu {
     /// QEMU ended, or the wait was stopped.
     pub fn connect(&self, socket: &str, limit: Limit<'_>) -> Result<UnixStream, LabError> {
         let socket = self.folder.join(socket);
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             if let Ok(stream) = UnixStream::connect(&socket) {
                 return Ok(stream);
@@ -219,17 +220,17 @@ impl Qemu {
             if (limit.is_stopped)() {
                 return Err(LabError::Interrupted);
             }
-            if began.elapsed() > limit.time {
+            if started.elapsed() > limit.time {
                 return Err(self.not_up("QEMU does not start"));
             }
             std::thread::sleep(LOOK);
         }
     }
 
-    pub fn not_up(&self, why: &str) -> LabError {
+    pub fn not_up(&self, cause: &str) -> LabError {
         LabError::NotUp {
             image: self.name.clone(),
-            why: why.to_owned(),
+            reason: cause.to_owned(),
         }
     }
 
@@ -239,15 +240,15 @@ impl Qemu {
             && !self.remains.has_ended()
         {
             // it may be gone before it answers
-            let _ = monitor.ask(Ask::Quit);
+            let _ = monitor.query(QmpCommand::Quit);
         }
         self.has_ended_soon();
         self.kill();
     }
 
     fn has_ended_soon(&self) -> bool {
-        let began = Instant::now();
-        while !self.remains.has_ended() && began.elapsed() < END {
+        let started = Instant::now();
+        while !self.remains.has_ended() && started.elapsed() < END {
             std::thread::sleep(LOOK);
         }
         self.remains.has_ended()
@@ -303,23 +304,23 @@ fn end(status: ExitStatus, is_killed: bool) -> String {
 
 /// What can be read about a machine while it runs and after its end, in its directory.
 #[derive(Debug, Clone)]
-pub(super) struct Remains {
+pub(super) struct MachineFiles {
     folder: PathBuf,
     state: Arc<Mutex<State>>,
     /// Length of the console output at the last start, in bytes.
     began: Arc<AtomicUsize>,
 }
 
-impl Remains {
+impl MachineFiles {
     /// Creates the directory of a machine.
     ///
     /// # Errors
     /// It cannot be created, or its path is too long for sockets.
-    pub fn of(folder: &Path) -> Result<Remains, LabError> {
+    pub fn new(folder: &Path) -> Result<MachineFiles, LabError> {
         check_socket(folder, LONGEST_NAME)?;
         let made = fs::create_dir_all(folder);
         made.map_err(|e| LabError::system(format!("make {}", folder.display()), e))?;
-        Ok(Remains {
+        Ok(MachineFiles {
             folder: folder.to_owned(),
             state: Arc::default(),
             began: Arc::default(),
@@ -341,7 +342,7 @@ impl Remains {
 
     /// Marks a new start: earlier output of the console belongs to the previous one.
     pub fn begins(&self) {
-        self.began.store(self.heard(), Ordering::Relaxed);
+        self.began.store(self.console_bytes(), Ordering::Relaxed);
     }
 
     /// Returns the offset of the last start in the console output, in bytes.
@@ -350,7 +351,7 @@ impl Remains {
     }
 
     /// Returns the length of the console output so far, in bytes.
-    pub fn heard(&self) -> usize {
+    pub fn console_bytes(&self) -> usize {
         fs::metadata(self.folder.join(CONSOLE)).map_or(0, |file| file.len() as usize)
     }
 
@@ -392,11 +393,11 @@ impl Remains {
     }
 }
 
-impl Epitaph for Remains {
+impl EndReason for MachineFiles {
     fn words(&self) -> String {
         // the stream ends a moment before the process
-        let began = Instant::now();
-        while !self.has_ended() && began.elapsed() < END {
+        let started = Instant::now();
+        while !self.has_ended() && started.elapsed() < END {
             std::thread::sleep(LOOK);
         }
         let how = match self.end() {
@@ -452,7 +453,7 @@ mod tests {
 
     /// The kernel kills the largest process when memory runs out; nothing else sends this signal.
     #[test]
-    fn who_was_killed_by_nobody_had_no_memory() {
+    fn a_guest_killed_by_the_kernel_ran_out_of_memory() {
         let killed = ExitStatus::from_raw(9);
         assert!(end(killed, false).contains("no memory left"));
         assert!(!end(killed, true).contains("memory"));
@@ -460,10 +461,10 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_too_deep_for_sockets_is_told() {
+    fn a_path_too_long_for_sockets_is_reported() {
         let folder = Path::new("/tmp").join("x".repeat(100));
-        let why = Remains::of(&folder).unwrap_err().to_string();
-        assert!(why.contains("113 bytes, and may have 107"), "{why}");
+        let reason = MachineFiles::new(&folder).unwrap_err().to_string();
+        assert!(reason.contains("113 bytes, and may have 107"), "{reason}");
         assert!(!folder.exists());
     }
 }

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_dead_processes_left_is_removed_and_nothing_else() {
+    fn only_leftovers_of_dead_processes_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let make = |name: &str| {
             let path = parent.path().join(name);

@@ -44,16 +44,16 @@ fn cache() -> Cache {
 }
 
 /// Boots with a shell script as init; returns the output of the console, and the duration.
-fn boot(image: &Image, wanted: &[&str], script: &str) -> Result<(String, Duration), String> {
+fn boot(image: &Image, requested: &[&str], script: &str) -> Result<(String, Duration), String> {
     let ImageKind::Kernel(kernel) = &image.kind else {
         return Err("it is no kernel".into());
     };
-    let began = Instant::now();
+    let started = Instant::now();
     let recipe = Recipe {
         // any program that is the same in the next test run
         program: Path::new("/bin/sh"),
         kernel,
-        wanted,
+        wanted: requested,
         words: &Default::default(),
     };
     let archive =
@@ -63,7 +63,7 @@ fn boot(image: &Image, wanted: &[&str], script: &str) -> Result<(String, Duratio
         "{}: initial file system of {:.1} MB in {:?}",
         kernel.release,
         bytes as f64 / 1e6,
-        began.elapsed()
+        started.elapsed()
     );
     // the kernel unpacks any number of concatenated archives: the last one has the script
     let folder = tempfile::tempdir().unwrap();
@@ -79,9 +79,9 @@ fn boot(image: &Image, wanted: &[&str], script: &str) -> Result<(String, Duratio
         kernel: &kernel.bzimage,
         archive: &both,
     };
-    let began = Instant::now();
-    let said = emulator.run()?;
-    Ok((said, began.elapsed()))
+    let started = Instant::now();
+    let output = emulator.run()?;
+    Ok((output, started.elapsed()))
 }
 
 struct Emulator<'a> {
@@ -118,9 +118,9 @@ impl Emulator<'_> {
 }
 
 fn image(name: &str) -> Result<Image, ImageError> {
-    let began = Instant::now();
+    let started = Instant::now();
     let found = Image::find(name, &cache(), &mut |text| println!("{text}"));
-    println!("{name}: found in {:?}", began.elapsed());
+    println!("{name}: found in {:?}", started.elapsed());
     found
 }
 
@@ -133,7 +133,7 @@ mod in_guests {
     #[test]
     fn a_guest_boots_and_configures_everything() {
         let skipped =
-            |why: &str| println!("SKIPPED: a_guest_boots_and_configures_everything: {why}");
+            |reason: &str| println!("SKIPPED: a_guest_boots_and_configures_everything: {reason}");
         if crate::programs::find("qemu-system-x86_64").is_none() {
             return skipped("no qemu-system-x86_64");
         }
@@ -151,16 +151,16 @@ mod in_guests {
             );
         }
         script += "cut -d' ' -f1 /proc/uptime; df -m / 2>/dev/null | tail -1; free -m | head -2; dmesg | tail -n 3; poweroff -f\n";
-        let (said, took) = match boot(&image, &["nft", "wg", "iptables", "ethtool"], &script) {
+        let (output, elapsed) = match boot(&image, &["nft", "wg", "iptables", "ethtool"], &script) {
             Ok(done) => done,
             Err(e) => panic!("{e}"),
         };
-        println!("{took:?}\n{said}");
+        println!("{elapsed:?}\n{output}");
         for (number, step) in STEPS.iter().enumerate() {
-            let is_done = said
+            let is_done = output
                 .lines()
                 .any(|line| line.ends_with(&format!("DONE {number}")));
-            assert!(is_done, "`{step}` failed in the guest: {said}");
+            assert!(is_done, "`{step}` failed in the guest: {output}");
         }
     }
 }

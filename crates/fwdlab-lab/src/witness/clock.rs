@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_nobody_sets_has_no_step() {
+    fn an_undisturbed_clock_has_no_step() {
         let watch = ClockWatch::new();
         std::thread::sleep(Duration::from_millis(2));
         assert_eq!(watch.step(), None);

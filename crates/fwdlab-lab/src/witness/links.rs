@@ -45,7 +45,7 @@ impl LinkWatch {
     }
 
     /// Returns true if it listens to every host of the bed.
-    pub fn has_heard_all(&self) -> bool {
+    pub fn covers_all_hosts(&self) -> bool {
         self.sockets.len() == self.hosts
     }
 
@@ -57,7 +57,7 @@ impl LinkWatch {
             loop {
                 match rustix::net::recv(socket, &mut buffer[..], RecvFlags::DONTWAIT) {
                     Ok((length, _)) if length > 0 => {
-                        for name in gone_down(&buffer[..length]) {
+                        for name in links_down(&buffer[..length]) {
                             events.push(format!("{name} in {namespace} {WENT_DOWN}"));
                         }
                     }
@@ -82,21 +82,21 @@ impl LinkWatch {
 }
 
 fn subscribe(namespace: &str) -> Result<OwnedFd, LabError> {
-    let what = || format!("watch the links of {namespace}");
+    let action = || format!("watch the links of {namespace}");
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,
         SocketFlags::CLOEXEC,
         None,
     )
-    .map_err(|e| LabError::system(what(), e))?;
+    .map_err(|e| LabError::system(action(), e))?;
     rustix::net::bind(&socket, &SocketAddrNetlink::new(0, GROUP_LINK))
-        .map_err(|e| LabError::system(what(), e))?;
+        .map_err(|e| LabError::system(action(), e))?;
     Ok(socket)
 }
 
 /// Returns the names of interfaces that a datagram of netlink messages reports as down or deleted.
-fn gone_down(mut bytes: &[u8]) -> Vec<String> {
+fn links_down(mut bytes: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     // struct nlmsghdr: length 4, type 2, flags 2, sequence 4, port 4; then struct ifinfomsg: 16
     // bytes, flags at 8
@@ -119,12 +119,12 @@ fn gone_down(mut bytes: &[u8]) -> Vec<String> {
     names
 }
 
-fn attribute(mut bytes: &[u8], wanted: u16) -> Option<String> {
+fn attribute(mut bytes: &[u8], requested: u16) -> Option<String> {
     while let Some(header) = bytes.get(..4) {
         let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let kind = u16::from_ne_bytes([header[2], header[3]]);
         let value = bytes.get(4..length)?;
-        if kind == wanted {
+        if kind == requested {
             let text = value.split(|&b| b == 0).next().unwrap_or_default();
             return Some(String::from_utf8_lossy(text).into_owned());
         }
@@ -159,10 +159,10 @@ mod tests {
         let mut datagram = message(RTM_NEWLINK, IFF_LOWER_UP | 1, "tx0");
         datagram.extend(message(RTM_NEWLINK, 1, "eth1"));
         datagram.extend(message(RTM_DELLINK, IFF_LOWER_UP, "rx0"));
-        assert_eq!(gone_down(&datagram), ["eth1", "rx0"]);
+        assert_eq!(links_down(&datagram), ["eth1", "rx0"]);
         for cut in 0..datagram.len() {
             // a torn datagram must not panic
-            let _ = gone_down(&datagram[..cut]);
+            let _ = links_down(&datagram[..cut]);
         }
     }
 }

@@ -18,8 +18,8 @@ use self::clock::ClockWatch;
 use self::links::LinkWatch;
 pub(crate) use self::links::WENT_DOWN;
 use crate::bed::Bed;
-use crate::dut::daemons::told;
-use crate::dut::{Ended, Spread};
+use crate::dut::daemons::describe_ended;
+use crate::dut::{EndedDaemon, Spread};
 use crate::error::LabError;
 
 /// When daemons died that are reported with a trial.
@@ -45,7 +45,7 @@ pub(crate) struct Seen {
     /// True if one of them is that a port of the bed went down or vanished.
     pub is_broken: bool,
     /// Daemons of the DUTs' configurations that have ended; they are among the objections.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedDaemon>,
     /// The kernel's reasons for dropping its frames; `None` if they were not counted.
     pub reasons: Option<Vec<Reason>>,
 }
@@ -58,7 +58,7 @@ impl Witnesses {
     /// A required witness cannot be started.
     pub fn call(bed: &Bed, count_reasons: bool) -> Result<Witnesses, LabError> {
         let links = LinkWatch::open(bed)?;
-        let changes = (!links.has_heard_all()).then(|| bed.link_changes());
+        let changes = (!links.covers_all_hosts()).then(|| bed.link_changes());
         Ok(Witnesses {
             links,
             link_changes: changes.transpose()?,
@@ -84,17 +84,17 @@ impl Witnesses {
     ///
     /// # Errors
     /// One of them cannot be read.
-    pub fn say(&mut self, bed: &Bed) -> Result<Seen, LabError> {
+    pub fn observations(&mut self, bed: &Bed) -> Result<Seen, LabError> {
         let mut events = self.links.events()?;
         if let Some(before) = &self.link_changes {
-            let mut amiss = bed.ports_amiss()?;
-            amiss.extend(of_changes(before, &bed.link_changes()?, &amiss));
-            amiss.retain(|event| !events.contains(event));
-            events.extend(amiss);
+            let mut problem = bed.port_problems()?;
+            problem.extend(describe_changes(before, &bed.link_changes()?, &problem));
+            problem.retain(|event| !events.contains(event));
+            events.extend(problem);
         }
         let reason = |(reason, frames)| Reason { reason, frames };
         let ended = bed.daemons_ended()?;
-        let died = (!ended.is_empty()).then(|| told(&ended, DURING));
+        let died = (!ended.is_empty()).then(|| describe_ended(&ended, DURING));
         let unused = Spread::unused(&self.spread, &bed.spread()?);
         let counts = self.drops.as_ref().map(DropMonitor::counts).transpose()?;
         Ok(Seen {
@@ -111,24 +111,28 @@ impl Witnesses {
 
     /// Returns why something failed, if the bed is the cause: ports that went down or vanished;
     /// empty otherwise.
-    pub fn of_failure(&mut self, bed: &Bed) -> Vec<String> {
-        let mut what = self.links.events().unwrap_or_default();
-        what.extend(bed.ports_amiss().unwrap_or_default());
-        what
+    pub fn failure_reasons(&mut self, bed: &Bed) -> Vec<String> {
+        let mut action = self.links.events().unwrap_or_default();
+        action.extend(bed.port_problems().unwrap_or_default());
+        action
     }
 }
 
 /// Describes links that went down and are up again.
-fn of_changes(
+fn describe_changes(
     before: &BTreeMap<String, u64>,
     after: &BTreeMap<String, u64>,
-    amiss: &[String],
+    problem: &[String],
 ) -> Vec<String> {
     let changed = after
         .iter()
         .filter(|(port, changes)| before.get(*port).is_some_and(|before| before != *changes));
     changed
-        .filter(|(port, _)| !amiss.iter().any(|said| said.starts_with(port.as_str())))
+        .filter(|(port, _)| {
+            !problem
+                .iter()
+                .any(|output| output.starts_with(port.as_str()))
+        })
         .map(|(port, _)| format!("{port} {WENT_DOWN}"))
         .collect()
 }
@@ -138,11 +142,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_that_was_away_for_a_moment_is_told_once() {
+    fn a_link_flap_is_reported_once() {
         let of = |changes: [(&str, u64); 3]| changes.map(|(p, n)| (p.to_owned(), n)).into();
         let before = of([("da in r", 4), ("db in r", 4), ("tx in t", 2)]);
         let after = of([("da in r", 6), ("db in r", 5), ("tx in t", 2)]);
-        let amiss = ["db in r is down".to_owned()];
-        assert_eq!(of_changes(&before, &after, &amiss), ["da in r went down"]);
+        let problem = ["db in r is down".to_owned()];
+        assert_eq!(
+            describe_changes(&before, &after, &problem),
+            ["da in r went down"]
+        );
     }
 }

@@ -36,9 +36,9 @@ const PATIENCE: Duration = Duration::from_millis(2);
 pub fn reading() -> f64 {
     let best = (0..BURSTS)
         .map(|_| {
-            let began = Instant::now();
+            let started = Instant::now();
             burst();
-            began.elapsed()
+            started.elapsed()
         })
         .min()
         .unwrap_or_default();
@@ -51,7 +51,7 @@ pub fn reading() -> f64 {
 pub struct Probes {
     /// False if none of the DUT's CPUs is this machine's: nothing is read then.
     is_on_dut: bool,
-    far: Vec<Far>,
+    threads: Vec<ProbeThread>,
 }
 
 impl Probes {
@@ -59,11 +59,14 @@ impl Probes {
     /// get priority over the sender, readings have no distances.
     pub fn open(placement: &Placement) -> Probes {
         let others = others(placement);
-        let far: Vec<Far> = others.iter().map_while(|&cpu| Far::open(cpu)).collect();
+        let far: Vec<ProbeThread> = others
+            .iter()
+            .map_while(|&cpu| ProbeThread::open(cpu))
+            .collect();
         // of all pairs or of none, because a state consists of all of them
         Probes {
             is_on_dut: !placement.dut_cpus.is_empty(),
-            far: if far.len() == others.len() {
+            threads: if far.len() == others.len() {
                 far
             } else {
                 Vec::new()
@@ -94,7 +97,11 @@ impl Probes {
         if !self.is_on_dut {
             return Reading::NONE;
         }
-        let distances: Option<Vec<f64>> = self.far.iter_mut().map(Far::distance_ns).collect();
+        let distances: Option<Vec<f64>> = self
+            .threads
+            .iter_mut()
+            .map(ProbeThread::distance_ns)
+            .collect();
         Reading {
             additions_per_ns: reading(),
             distances_ns: distances.unwrap_or_default(),
@@ -150,7 +157,7 @@ struct Line(AtomicU64);
 struct Shared {
     /// The number of the requested reading, and of the last finished one.
     wanted: Line,
-    over: Line,
+    done: Line,
     /// Round trips begun by the near thread, and answered by the far one.
     ping: Line,
     pong: Line,
@@ -158,24 +165,24 @@ struct Shared {
 }
 
 /// The thread on another CPU.
-struct Far {
+struct ProbeThread {
     shared: Arc<Shared>,
     patience: Duration,
     number: u64,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Far {
+impl ProbeThread {
     /// Returns `None` if it cannot be pinned to that CPU, or cannot get priority over the sender.
-    fn open(cpu: usize) -> Option<Far> {
+    fn open(cpu: usize) -> Option<ProbeThread> {
         let shared = Arc::new(Shared::default());
-        let (tell, told) = std::sync::mpsc::channel();
+        let (report, reported) = std::sync::mpsc::channel();
         let thread = {
             let shared = shared.clone();
             let answer = move || {
                 let ready = fwdlab_engine::port::pin(&[cpu]).is_ok()
                     && fwdlab_engine::sys::become_real_time().is_ok();
-                let _ = tell.send(ready);
+                let _ = report.send(ready);
                 if ready {
                     shared.answer();
                 }
@@ -185,13 +192,13 @@ impl Far {
                 .spawn(answer)
                 .ok()?
         };
-        let far = Far {
+        let far = ProbeThread {
             shared,
             patience: PATIENCE,
             number: 0,
             thread: Some(thread),
         };
-        told.recv().ok().filter(|ready| *ready).map(|_| far)
+        reported.recv().ok().filter(|ready| *ready).map(|_| far)
     }
 
     /// Returns one reading, in nanoseconds; `None` if the other thread did not get its CPU in time.
@@ -220,23 +227,23 @@ impl Far {
         let best = answered(first).then(|| {
             let groups = (0..GROUPS).map(|group| {
                 let from = first + 1 + group * ROUND_TRIPS;
-                let began = Instant::now();
+                let started = Instant::now();
                 let all = (from..from + ROUND_TRIPS).all(answered);
-                all.then(|| began.elapsed())
+                all.then(|| started.elapsed())
             });
             groups.collect::<Option<Vec<_>>>()?.into_iter().min()
         });
-        shared.over.0.store(self.number, Ordering::Release);
+        shared.done.0.store(self.number, Ordering::Release);
         let best = best.flatten()?;
         Some(best.as_nanos().max(1) as f64 / ROUND_TRIPS as f64)
     }
 }
 
-impl Drop for Far {
+impl Drop for ProbeThread {
     fn drop(&mut self) {
         self.shared.quits.store(true, Ordering::Release);
         // it may wait for a turn of a reading that was aborted
-        self.shared.over.0.store(u64::MAX, Ordering::Release);
+        self.shared.done.0.store(u64::MAX, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             let _ = thread.join();
@@ -252,19 +259,19 @@ impl Shared {
     fn answer(&self) {
         let mut number = 0;
         loop {
-            let wanted = self.wanted.0.load(Ordering::Acquire);
+            let requested = self.wanted.0.load(Ordering::Acquire);
             if self.quits.load(Ordering::Acquire) {
                 return;
             }
-            if wanted == number {
+            if requested == number {
                 thread::park();
                 continue;
             }
-            number = wanted;
+            number = requested;
             let first = number * TURNS;
             'reading: for turn in first..first + TURNS {
                 while self.ping.0.load(Ordering::Acquire) != turn {
-                    if self.over.0.load(Ordering::Acquire) >= number {
+                    if self.done.0.load(Ordering::Acquire) >= number {
                         break 'reading;
                     }
                     std::hint::spin_loop();
@@ -318,8 +325,8 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_not_waited_for() {
-        let mut far = Far {
+    fn an_unresponsive_probe_is_not_awaited() {
+        let mut far = ProbeThread {
             shared: Arc::default(),
             patience: PATIENCE,
             number: 0,
@@ -336,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_that_frames_cross_is_meant() {
+    fn every_pair_of_cpus_that_frames_cross_is_probed() {
         let placement = |generator: &[usize], dut: &[usize]| Placement {
             generator_cpus: generator.to_vec(),
             dut_cpus: dut.to_vec(),
@@ -350,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_probe_where_no_cpu_of_the_dut_is_ours() {
+    fn a_dut_on_remote_cpus_has_no_probe() {
         let elsewhere = Placement::default();
         let read = Probes::on_dut_cpu(&elsewhere, |probes| probes.best_of(1));
         assert_eq!(read, None);
@@ -361,7 +368,7 @@ mod tests {
     fn the_best_of_some_readings_is_of_each_probe() {
         let mut probes = Probes {
             is_on_dut: true,
-            far: Vec::new(),
+            threads: Vec::new(),
         };
         let best = probes.best_of(3);
         assert!(best.additions_per_ns > 0.1 && best.distances_ns.is_empty());

@@ -9,7 +9,7 @@ const SAME_NS: f64 = 0.5;
 
 /// A finished trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Made {
+pub struct FinishedTrial {
     /// Its duration.
     pub duration_ns: u64,
     /// Share of frames lost.
@@ -18,7 +18,7 @@ pub struct Made {
 
 /// The finished trials, by load.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Trials(BTreeMap<u32, Vec<Made>>);
+pub struct Trials(BTreeMap<u32, Vec<FinishedTrial>>);
 
 /// The classification of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,14 +42,14 @@ pub struct Bounds {
 
 impl Trials {
     pub(super) fn add(&mut self, load: u32, duration_ns: u64, loss_ratio: f64) {
-        self.0.entry(load).or_default().push(Made {
+        self.0.entry(load).or_default().push(FinishedTrial {
             duration_ns,
             loss_ratio,
         });
     }
 
     /// Iterates over all trials with their loads, lowest load first.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &[Made])> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[FinishedTrial])> {
         self.0.iter().map(|(&load, made)| (load, &made[..]))
     }
 
@@ -74,7 +74,7 @@ impl Trials {
     /// exceed ratio.
     pub(super) fn conditional_loss(&self, load: u32, target: &Target) -> f64 {
         let made = self.0.get(&load).map_or(&[][..], Vec::as_slice);
-        let mut full: Vec<&Made> = made
+        let mut full: Vec<&FinishedTrial> = made
             .iter()
             .filter(|trial| trial.duration_ns >= target.trial_ns)
             .collect();
@@ -93,7 +93,7 @@ impl Trials {
 }
 
 /// Classifies a load by its trials, for a target.
-pub fn classify(made: &[Made], target: &Target) -> Class {
+pub fn classify(made: &[FinishedTrial], target: &Target) -> Class {
     let (mut good_long, mut bad_long, mut good_short, mut bad_short) = (0.0, 0.0, 0.0, 0.0);
     for trial in made {
         let full = trial.duration_ns >= target.trial_ns;

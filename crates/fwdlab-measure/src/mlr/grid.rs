@@ -27,18 +27,18 @@ impl Grid {
                 let u = steps_of(width, n);
                 let used = u.floor() / u;
                 if !(ROUNDING.0..=ROUNDING.1).contains(&used) {
-                    let wanted = (u.floor() + 1.0) / ROUNDING.1 / u * n;
-                    next = Some(next.unwrap_or(n + 1.0).max(wanted));
+                    let requested = (u.floor() + 1.0) / ROUNDING.1 / u * n;
+                    next = Some(next.unwrap_or(n + 1.0).max(requested));
                 }
             }
-            let Some(wanted) = next else {
+            let Some(requested) = next else {
                 return Ok(Grid {
                     min,
                     max,
                     last: n as u32,
                 });
             };
-            n = wanted.ceil();
+            n = requested.ceil();
             if n > MOST_STEPS {
                 return Err(format!(
                     "no grid between {min} and {max} frames per second fits the widths {widths:?}"

@@ -12,7 +12,7 @@ use fwdlab_model::variant::Variant;
 
 use super::typed::Named;
 use super::{Planned, Search, outcome};
-use crate::procedure::{Course, Procedure, loss_ratio};
+use crate::procedure::{Procedure, Progress, loss_ratio};
 use crate::trust;
 
 /// The parameters of the search.
@@ -48,7 +48,7 @@ pub struct Machine {
     /// The smallest load that the generator did not reach.
     unreached_pps: Option<f64>,
     traffic_ns: u64,
-    course: Course,
+    progress: Progress,
 }
 
 impl Machine {
@@ -72,7 +72,7 @@ impl Machine {
             planned: None,
             unreached_pps: None,
             traffic_ns: 0,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 
@@ -99,7 +99,7 @@ impl Machine {
 
 impl Procedure for Machine {
     fn next_trial(&mut self) -> Option<Question> {
-        if self.course.failure.is_some() {
+        if self.progress.failure.is_some() {
             return None;
         }
         let planned = self.search.next_trial()?;
@@ -126,25 +126,25 @@ impl Procedure for Machine {
         let Some(planned) = self.planned.take() else {
             return String::new();
         };
-        self.course.trials += 1;
+        self.progress.trials += 1;
         self.traffic_ns += answer.duration_ns;
         let loss = loss_ratio(answer);
         self.search.record(loss, answer.took_ns);
-        outcome::says(&self.search, &planned, &self.parameters.goals, loss).join("; ")
+        outcome::describe_trial(&self.search, &planned, &self.parameters.goals, loss).join("; ")
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     /// The search continues below, as if the frames that were not sent had been lost; the result is
     /// marked as limited by the generator.
-    fn out_of_reach(&mut self, _: &Question, answer: &Answer, reason: &str) {
+    fn load_not_reached(&mut self, _: &Question, answer: &Answer, reason: &str) {
         let Some(planned) = self.planned.take() else {
             return;
         };
         if planned.load_index == 0 {
-            return self.give_up(reason);
+            return self.abort(reason);
         }
         let known = self.unreached_pps.unwrap_or(f64::INFINITY);
         self.unreached_pps = Some(known.min(planned.load_pps));
@@ -166,7 +166,7 @@ impl Procedure for Machine {
             goal.regular || goal.relevant_lower_bound_index == Some(last)
         };
         let answered =
-            self.course.failure.is_none() && failure.is_none() && goals.iter().all(has_answer);
+            self.progress.failure.is_none() && failure.is_none() && goals.iter().all(has_answer);
         let verdicts = goals.iter().map(|goal| goal.verdict.as_str());
         let verdict = match goals.iter().all(|goal| goal.verdict == "found") {
             true => "found".into(),
@@ -180,17 +180,17 @@ impl Procedure for Machine {
             max_load_pps: search.grid().load(last),
             max_load_source: self.parameters.max_load_source.clone(),
             max_load_index: last,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             traffic_s: self.traffic_ns as f64 / 1e9,
             goals,
-            course: outcome::course(search),
+            course: outcome::steps(search),
             failure,
             shortened: self.shortened(),
         };
         vec![Outcome {
             frame_size_bytes: self.parameters.frame_size,
             variant: Variant::default(),
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered,
             not_applicable: false,
             compliance: Compliance {
@@ -198,7 +198,7 @@ impl Procedure for Machine {
                 shortened: self.shortened(),
             },
             warnings: self.warnings(&found),
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Mlrsearch(found),
         }]
     }

@@ -23,7 +23,7 @@ use fwdlab_model::procedure::Ending;
 use self::bounds::{Bounds, Trials};
 use self::goal::{Goal, Target, targets};
 use self::grid::Grid;
-use self::selector::{Nomination, Selector};
+use self::selector::{Selector, TrialProposal};
 
 /// Id of the procedure in records.
 pub const ID: &str = "mlrsearch";
@@ -153,7 +153,7 @@ pub struct Search {
     finals: Vec<Target>,
     selectors: Vec<Selector>,
     trials: Trials,
-    course: Vec<Step>,
+    steps: Vec<Step>,
     global_width: u32,
     spent_ns: u64,
     stage: Stage,
@@ -170,7 +170,7 @@ enum Stage {
     Search,
     Won {
         goal: usize,
-        nomination: Nomination,
+        nomination: TrialProposal,
     },
     Done(Option<Failure>),
 }
@@ -211,7 +211,7 @@ impl Search {
             warm_up_ns: question.warm_up_ns,
             time_limit_ns: question.time_limit_ns,
             trials: Trials::default(),
-            course: Vec::new(),
+            steps: Vec::new(),
             global_width: 0,
             spent_ns: 0,
             stage: if question.warm_up_ns > 0 {
@@ -233,8 +233,8 @@ impl Search {
     }
 
     /// Returns the trials in chronological order, with the bounds after each.
-    pub fn course(&self) -> &[Step] {
-        &self.course
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
     }
 
     /// Returns the next trial, or `None` at the end of the search. Call it once, then
@@ -341,7 +341,7 @@ impl Search {
     fn add(&mut self, load: u32, duration_ns: u64, loss_ratio: f64) {
         self.trials.add(load, duration_ns, loss_ratio);
         let bounds = self.finals.iter().map(|t| self.trials.bounds(t)).collect();
-        self.course.push(Step {
+        self.steps.push(Step {
             load,
             duration_ns,
             loss_ratio,
@@ -377,7 +377,7 @@ impl Search {
     }
 
     fn nominate(&mut self) -> Option<Planned> {
-        let mut best: Option<(usize, Nomination)> = None;
+        let mut best: Option<(usize, TrialProposal)> = None;
         let max = self.grid.last();
         for (goal, selector) in self.selectors.iter_mut().enumerate() {
             match selector.nominate(&self.trials, self.global_width, max) {
@@ -387,7 +387,10 @@ impl Search {
                 }
                 Ok(None) => {}
                 Ok(Some(nomination)) => {
-                    if best.as_ref().is_none_or(|(_, best)| nomination.beats(best)) {
+                    if best
+                        .as_ref()
+                        .is_none_or(|(_, best)| nomination.precedes(best))
+                    {
                         best = Some((goal, nomination));
                     }
                 }
@@ -402,7 +405,7 @@ impl Search {
         Some(planned)
     }
 
-    fn won(&self, goal: usize, nomination: &Nomination) -> Planned {
+    fn won(&self, goal: usize, nomination: &TrialProposal) -> Planned {
         let reason = Reason::Goal {
             goal,
             strategy: nomination.strategy,

@@ -49,7 +49,12 @@ pub fn reason(planned: &Planned, goals: &[Named]) -> String {
 
 /// Describes what the trial just recorded means for each goal, and what is now known about its
 /// load.
-pub fn says(search: &Search, planned: &Planned, goals: &[Named], loss_ratio: f64) -> Vec<String> {
+pub fn describe_trial(
+    search: &Search,
+    planned: &Planned,
+    goals: &[Named],
+    loss_ratio: f64,
+) -> Vec<String> {
     if planned.warm_up {
         return Vec::new();
     }
@@ -131,9 +136,9 @@ pub fn goals(search: &Search, goals: &[Named], unreached_pps: Option<f64>) -> Ve
 }
 
 /// Returns the trials in order, with the bounds after each.
-pub fn course(search: &Search) -> Vec<SearchStep> {
+pub fn steps(search: &Search) -> Vec<SearchStep> {
     let pps = |index: u32| search.grid().load(index);
-    let steps = search.course().iter();
+    let steps = search.steps().iter();
     steps
         .map(|step| SearchStep {
             load_index: Some(step.load),
@@ -287,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standard_is_named_only_for_what_it_says() {
+    fn a_standard_is_named_only_for_what_it_defines() {
         let of = |text: &str| shortened(&typed::parse(text).unwrap(), None, false).join("; ");
         assert!(of("ndr").contains("shorter than 60 s"));
         assert!(!of("rfc2544").contains("60 s"), "{}", of("rfc2544"));

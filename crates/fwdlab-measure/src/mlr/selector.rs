@@ -11,7 +11,7 @@ pub(super) struct MinimumLoad;
 
 /// A trial that a goal proposes.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Nomination {
+pub(super) struct TrialProposal {
     pub load: u32,
     pub duration_ns: u64,
     /// Width of the resulting interval.
@@ -19,10 +19,10 @@ pub(super) struct Nomination {
     pub strategy: Strategy,
 }
 
-impl Nomination {
+impl TrialProposal {
     /// Prefers the lowest load, then the longest trial, then the widest interval; the earlier of
     /// equals is kept.
-    pub fn beats(&self, other: &Nomination) -> bool {
+    pub fn precedes(&self, other: &TrialProposal) -> bool {
         (other.load, self.duration_ns, self.width) > (self.load, other.duration_ns, other.width)
     }
 }
@@ -100,11 +100,11 @@ impl Selector {
         trials: &Trials,
         global_width: u32,
         last: u32,
-    ) -> Result<Option<Nomination>, MinimumLoad> {
+    ) -> Result<Option<TrialProposal>, MinimumLoad> {
         loop {
             let bounds = trials.bounds(self.target());
             if let Some((load, width, strategy)) = self.choose(bounds, global_width, last) {
-                return Ok(Some(Nomination {
+                return Ok(Some(TrialProposal {
                     load,
                     duration_ns: self.target().trial_ns,
                     width,
@@ -152,44 +152,56 @@ impl Selector {
                 return Some((load, width, strategy));
             }
         }
-        let wanted = self.next_width.max(global_width);
+        let requested = self.next_width.max(global_width);
         match (bounds.lower, bounds.upper) {
             (None, Some(upper)) if upper > 0 => {
-                let load = limit(upper.saturating_sub(wanted), width, None, Some(upper), last)?;
-                (!skip(load)).then_some((load, wanted, Strategy::ExtendDown))
+                let load = limit(
+                    upper.saturating_sub(requested),
+                    width,
+                    None,
+                    Some(upper),
+                    last,
+                )?;
+                (!skip(load)).then_some((load, requested, Strategy::ExtendDown))
             }
             (Some(lower), None) if lower < last => {
-                let load = limit(lower.saturating_add(wanted), width, Some(lower), None, last)?;
-                (!skip(load)).then_some((load, wanted, Strategy::ExtendUp))
+                let load = limit(
+                    lower.saturating_add(requested),
+                    width,
+                    Some(lower),
+                    None,
+                    last,
+                )?;
+                (!skip(load)).then_some((load, requested, Strategy::ExtendUp))
             }
             (Some(lower), Some(upper)) if lower < last && upper > 0 && upper - lower > width => {
-                self.bisect(lower, upper, wanted, last)
+                self.bisect(lower, upper, requested, last)
                     .map(|(load, width)| (load, width, Strategy::Bisect))
             }
             _ => None,
         }
     }
 
-    fn bisect(&mut self, lower: u32, upper: u32, wanted: u32, last: u32) -> Option<(u32, u32)> {
+    fn bisect(&mut self, lower: u32, upper: u32, requested: u32, last: u32) -> Option<(u32, u32)> {
         let width = self.target().width;
         let middle = middle(lower, upper, width);
         let jump = |to: u32| limit(to, width, Some(lower), Some(upper), last);
         if let Some(high) = self.high.filter(|&high| middle < high)
-            && upper >= wanted
-            && let Some(load) = jump(upper - wanted)
+            && upper >= requested
+            && let Some(load) = jump(upper - requested)
             && middle < load
             && load < high
         {
             self.jump = Jump::Down;
-            return Some((load, wanted));
+            return Some((load, requested));
         }
         if let Some(low) = self.low.filter(|&low| middle > low)
-            && let Some(load) = jump(lower.saturating_add(wanted))
+            && let Some(load) = jump(lower.saturating_add(requested))
             && low < load
             && load < middle
         {
             self.jump = Jump::Up;
-            return Some((load, wanted));
+            return Some((load, requested));
         }
         self.jump = Jump::None;
         let left = (middle - lower).min(upper - middle);
@@ -198,7 +210,7 @@ impl Selector {
     }
 
     /// Called after the proposed trial was run.
-    pub fn won(&mut self, nomination: &Nomination, trials: &Trials, global_width: &mut u32) {
+    pub fn won(&mut self, nomination: &TrialProposal, trials: &Trials, global_width: &mut u32) {
         let Bounds { lower, upper } = trials.bounds(self.target());
         let load = Some(nomination.load);
         let went_on = match (nomination.strategy, self.jump) {

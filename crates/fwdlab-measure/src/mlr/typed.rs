@@ -82,7 +82,7 @@ fn preset(name: &str) -> Result<Goal, String> {
 
 fn definition(text: &str, label: String) -> Result<Named, String> {
     let mut goal = Goal::default();
-    let mut seen: Vec<&str> = Vec::new();
+    let mut observed: Vec<&str> = Vec::new();
     for (place, item) in text.split(',').map(str::trim).enumerate() {
         let Some((key, value)) = item.split_once('=') else {
             if place > 0 {
@@ -94,14 +94,14 @@ fn definition(text: &str, label: String) -> Result<Named, String> {
             continue;
         };
         let (key, value) = (key.trim(), value.trim());
-        if seen.contains(&key) {
+        if observed.contains(&key) {
             return Err(format!("goal `{text}`: `{key}` is given twice"));
         }
-        seen.push(key);
-        set(&mut goal, key, value).map_err(|why| format!("goal `{text}`: {why}"))?;
+        observed.push(key);
+        set(&mut goal, key, value).map_err(|reason| format!("goal `{text}`: {reason}"))?;
     }
     goal.check()
-        .map_err(|why| format!("goal `{text}`: {why}"))?;
+        .map_err(|reason| format!("goal `{text}`: {reason}"))?;
     Ok(Named {
         name: goal.to_string(),
         label,
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_goals_say_what_is_right() {
+    fn errors_in_goals_list_valid_values() {
         for (text, words) in [
             ("", "no goal is given; presets: ndr"),
             ("; ,", "`` is not a goal"),

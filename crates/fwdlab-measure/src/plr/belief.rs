@@ -3,11 +3,11 @@
 //!
 //! Each model is weighted by its evidence: models of a capacity that changes within trials, and of
 //! one that differs from trial to trial, with short and with long tails. Does not choose trials.
-//! Start with [`believe`].
+//! Start with [`weigh_models`].
 
 use super::Parameters;
-use super::model::{Change, Made, Model, Shape};
-use super::posterior::{Focus, Plane, Posterior, posterior};
+use super::model::{Change, Model, ModelTrial, Shape};
+use super::posterior::{Coordinates, Focus, Posterior, posterior};
 use crate::order::Random;
 
 /// Shapes of a capacity that changes within trials (CSIT's two).
@@ -15,14 +15,14 @@ pub(super) const WITHIN: [Shape; 2] = [Shape::Stretch, Shape::Erf];
 
 /// Shapes of a capacity that differs from trial to trial, with their priors. A shape with
 /// such a long tail that a noisy DUT has no critical load has a small prior: trials must show it.
-const BETWEEN: [(Shape, f64, Plane); 7] = [
-    (Shape::Even, 1.0, Plane::Foot(1.0)),
-    (Shape::Cosine, 1.0, Plane::Foot(0.8)),
-    (Shape::Erf, 1.0, Plane::Foot(1.2)),
-    (Shape::Stretch, 1.0, Plane::Foot(2.5)),
-    (Shape::Skewed, 1.0, Plane::Foot(2.0)),
-    (Shape::Heavy, 1.0, Plane::Foot(1.5)),
-    (Shape::Heavier, 0.05, Plane::Foot(1.5)),
+const BETWEEN: [(Shape, f64, Coordinates); 7] = [
+    (Shape::Even, 1.0, Coordinates::Foot(1.0)),
+    (Shape::Cosine, 1.0, Coordinates::Foot(0.8)),
+    (Shape::Erf, 1.0, Coordinates::Foot(1.2)),
+    (Shape::Stretch, 1.0, Coordinates::Foot(2.5)),
+    (Shape::Skewed, 1.0, Coordinates::Foot(2.0)),
+    (Shape::Heavy, 1.0, Coordinates::Foot(1.5)),
+    (Shape::Heavier, 0.05, Coordinates::Foot(1.5)),
 ];
 
 /// Pairs of parameters drawn for each model.
@@ -60,9 +60,9 @@ pub(super) struct Belief {
 }
 
 /// Weights all models by their evidence from the trials.
-pub(super) fn believe(
+pub(super) fn weigh_models(
     parameters: &Parameters,
-    made: &[Made],
+    made: &[ModelTrial],
     within: [Focus; 2],
     random: &mut Random,
 ) -> Belief {
@@ -72,7 +72,7 @@ pub(super) fn believe(
             parameters,
             made,
             (shape, Change::Within),
-            (Plane::Square, focus),
+            (Coordinates::Square, focus),
             DRAWN,
             random,
         );
@@ -121,7 +121,7 @@ pub(super) fn believe(
         ),
         deviation: variance.sqrt(),
         between,
-        objection: likely.and_then(|(_, _, fit)| objection(&fit.best(), made)),
+        objection: likely.and_then(|(_, _, fit)| misfit_reason(&fit.best(), made)),
     }
 }
 
@@ -136,8 +136,8 @@ fn quantile(sorted: &[(f64, f64)], share: f64) -> f64 {
 }
 
 /// Returns the known range of the capacities of single trials; `None` if no trial lost frames.
-fn range(made: &[Made]) -> Option<(f64, f64)> {
-    let known = made.iter().filter_map(Made::capacity_pps);
+fn range(made: &[ModelTrial]) -> Option<(f64, f64)> {
+    let known = made.iter().filter_map(ModelTrial::capacity_pps);
     let first = known.clone().min_by(f64::total_cmp)?;
     let clean = made.iter().filter(|trial| trial.lost == 0.0);
     let most = known.chain(clean.map(|trial| trial.load_pps));
@@ -146,7 +146,7 @@ fn range(made: &[Made]) -> Option<(f64, f64)> {
 
 /// Returns how a model fails: its trials should surprise it equally often in both directions, early
 /// and late alike, and none should predict the next.
-fn objection(model: &Model, made: &[Made]) -> Option<&'static str> {
+fn misfit_reason(model: &Model, made: &[ModelTrial]) -> Option<&'static str> {
     if model.relative_spread() < SAME {
         return None;
     }

@@ -141,7 +141,7 @@ impl Noisy {
 
     /// Returns the load with this mean loss ratio over the trials: the mean of the excess over the
     /// capacity is the integral of the share of the capacities below.
-    fn truth(&self, ratio: f64) -> f64 {
+    fn true_load(&self, ratio: f64) -> f64 {
         let mean_loss = |load: f64| {
             if self.sigma == 0.0 {
                 return (load - self.capacity_pps).max(0.0);
@@ -229,7 +229,7 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, dut: &mut Noisy, seed: u64) {
-        let truth = dut.truth(1e-7);
+        let actual = dut.true_load(1e-7);
         let outcome = dut.search(seed);
         let Found::Plr(found) = &outcome.found else {
             panic!("{outcome:?}")
@@ -243,15 +243,15 @@ impl Tally {
         match () {
             () if !outcome.answered => {
                 self.open += 1;
-                self.open_wrong += u32::from(truth > upper);
+                self.open_wrong += u32::from(actual > upper);
             }
-            () if truth < lower => self.below += 1,
-            () if truth > upper => self.above += 1,
+            () if actual < lower => self.below += 1,
+            () if actual > upper => self.above += 1,
             () => self.inside += 1,
         }
-        if truth < lower || truth > upper {
+        if actual < lower || actual > upper {
             self.missed.push(format!(
-                "{:?} {} drift {} seed {seed}: {truth:.1} is not in {lower:.1} to {upper:.1}",
+                "{:?} {} drift {} seed {seed}: {actual:.1} is not in {lower:.1} to {upper:.1}",
                 dut.noise, dut.sigma, dut.drift
             ));
         }

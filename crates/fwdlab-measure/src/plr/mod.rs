@@ -15,12 +15,12 @@ use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 
-use self::belief::{WITHIN, believe};
-use self::model::{Change, Made};
-use self::posterior::{Critical, DRAWN, Focus, Plane, posterior};
+use self::belief::{WITHIN, weigh_models};
+use self::model::{Change, ModelTrial};
+use self::posterior::{Coordinates, Critical, DRAWN, Focus, posterior};
 use crate::order::Random;
 use crate::procedure::{
-    Course, Procedure, REACHED_SHARE, check_duration, check_load, loss_ratio, sent_pps,
+    Procedure, Progress, REACHED_SHARE, check_duration, check_load, loss_ratio, sent_pps,
 };
 
 /// The length of trial k is this times (k + [`LENGTH_OFFSET`]).
@@ -76,7 +76,7 @@ impl Parameters {
 pub struct Plr {
     parameters: Parameters,
     random: Random,
-    made: Vec<Made>,
+    made: Vec<ModelTrial>,
     spent_ns: u64,
     focus: [Focus; 2],
     critical: [Option<Critical>; 2],
@@ -85,7 +85,7 @@ pub struct Plr {
     zeros: i32,
     estimates: Vec<Estimate>,
     next_pps: f64,
-    course: Course,
+    progress: Progress,
 }
 
 impl Plr {
@@ -128,7 +128,7 @@ impl Plr {
             zeros: 0,
             estimates: Vec::new(),
             next_pps: (p.min_load_pps + p.max_load_pps) / 2.0,
-            course: Course::default(),
+            progress: Progress::default(),
             parameters,
         })
     }
@@ -144,7 +144,7 @@ impl Plr {
                 &self.parameters,
                 &self.made,
                 (shape, Change::Within),
-                (Plane::Square, self.focus[n]),
+                (Coordinates::Square, self.focus[n]),
                 DRAWN,
                 &mut self.random,
             );
@@ -206,7 +206,7 @@ impl Plr {
 impl Procedure for Plr {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
-        if self.course.failure.is_some() || self.spent_ns + self.length_ns() > p.duration_ns {
+        if self.progress.failure.is_some() || self.spent_ns + self.length_ns() > p.duration_ns {
             return None;
         }
         let reason = match self.made.len() {
@@ -225,11 +225,11 @@ impl Procedure for Plr {
     }
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         let loss = loss_ratio(answer);
         let load = question.peak_pps();
         self.spent_ns += answer.duration_ns;
-        self.made.push(Made {
+        self.made.push(ModelTrial {
             load_pps: load,
             ln_seconds: (answer.duration_ns as f64 / 1e9).ln(),
             lost: loss * answer.frames_intended as f64,
@@ -258,17 +258,17 @@ impl Procedure for Plr {
         format!("loss ratio {loss:.3e}; the models say {stretch:.0} and {erf:.0} frames/s")
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     /// Lowers the largest load to what the generator sent.
-    fn out_of_reach(&mut self, _: &Question, answer: &Answer, reason: &str) {
+    fn load_not_reached(&mut self, _: &Question, answer: &Answer, reason: &str) {
         self.spent_ns += answer.duration_ns;
         let p = &mut self.parameters;
         p.max_load_pps = REACHED_SHARE * sent_pps(answer);
         if p.max_load_pps <= p.min_load_pps {
-            return self.give_up(reason);
+            return self.abort(reason);
         }
         self.next_pps = p.max_load_pps;
     }
@@ -286,7 +286,7 @@ impl Procedure for Plr {
         let unlost = self.unlost().filter(|_| !lossy);
         let belief = (lossy && self.made.len() >= 4).then(|| {
             let mut random = Random::new(p.seed ^ self.made.len() as u64);
-            believe(p, &self.made, self.focus, &mut random)
+            weigh_models(p, &self.made, self.focus, &mut random)
         });
         let objection = belief.as_ref().and_then(|belief| belief.objection);
         let ends = belief.as_ref().map(|belief| belief.ln_loads.map(f64::exp));
@@ -350,16 +350,16 @@ impl Procedure for Plr {
             );
         }
         let found = lossy && clean && both.is_some() || unlost.is_some();
-        let answered = self.course.failure.is_none() && found;
+        let answered = self.progress.failure.is_none() && found;
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered,
             not_applicable: false,
             compliance: Compliance::default(),
             warnings,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Plr(CriticalLoad {
                 loss_ratio: p.loss_ratio,
                 min_load_pps: p.min_load_pps,
@@ -385,13 +385,13 @@ mod tests {
     use crate::plr::model::Model;
 
     /// A DUT that follows the stretch model: frames lost in one trial are geometric with that mean.
-    struct Stretch {
+    struct StretchModel {
         mrr: f64,
         spread: f64,
         random: Random,
     }
 
-    impl Stretch {
+    impl StretchModel {
         fn answer(&mut self, question: &Question) -> Answer {
             let seconds = question.duration_ns() as f64 / 1e9;
             let model = Model::new(Shape::Stretch, Change::Within, self.mrr, self.spread);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     fn search(seed: u64, mrr: f64, spread: f64, seconds: u64) -> (CriticalLoad, Outcome) {
-        let mut dut = Stretch {
+        let mut dut = StretchModel {
             mrr,
             spread,
             random: Random::new(!seed),
@@ -441,7 +441,7 @@ mod tests {
             })
             .unwrap();
             while let Some(question) = plr.next_trial() {
-                let answer = crate::ahead::ideal(&question, capacity);
+                let answer = crate::remaining::ideal(&question, capacity);
                 plr.record(&question, &answer);
             }
             plr.outcomes().remove(0)
@@ -456,7 +456,7 @@ mod tests {
         })
         .unwrap();
         while let Some(question) = plr.next_trial() {
-            plr.record(&question, &crate::ahead::ideal(&question, 1e9));
+            plr.record(&question, &crate::remaining::ideal(&question, 1e9));
         }
         let few = plr.outcomes().remove(0);
         assert!(!few.answered && few.figures().is_empty(), "{few:?}");
@@ -485,16 +485,16 @@ mod tests {
             let (mut inside, mut all) = (0, 0);
             let mut far = Vec::new();
             for (mrr, spread) in [(5e6, 1e5), (1e6, 5e3), (1.2e7, 5e5)] {
-                let truth = Model::new(Shape::Stretch, Change::Within, mrr, spread)
+                let actual = Model::new(Shape::Stretch, Change::Within, mrr, spread)
                     .ln_critical(1e-7f64.ln())
                     .exp();
                 for seed in 0..14 {
                     let (found, outcome) = search(seed, mrr, spread, 250);
                     assert!(outcome.answered, "{outcome:?}");
                     let (lower, upper) = (found.lower_pps.unwrap(), found.upper_pps.unwrap());
-                    inside += u32::from((lower..=upper).contains(&truth));
+                    inside += u32::from((lower..=upper).contains(&actual));
                     all += 1;
-                    far.push(found.critical_load_pps.unwrap() / truth - 1.0);
+                    far.push(found.critical_load_pps.unwrap() / actual - 1.0);
                 }
             }
             assert!(inside * 100 >= all * 85, "{inside} of {all}: {far:?}");

@@ -75,13 +75,13 @@ pub(super) struct Surprise {
 
 /// A trial, as input of the models.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Made {
+pub(super) struct ModelTrial {
     pub load_pps: f64,
     pub ln_seconds: f64,
     pub lost: f64,
 }
 
-impl Made {
+impl ModelTrial {
     /// Returns what the DUT forwarded, if anything was lost: its capacity in this trial, to half a
     /// frame.
     pub fn capacity_pps(&self) -> Option<f64> {
@@ -117,7 +117,7 @@ impl Model {
     }
 
     /// Returns the natural logarithm of the likelihood of these trials.
-    pub(super) fn ln_likelihood(&self, made: &[Made]) -> f64 {
+    pub(super) fn ln_likelihood(&self, made: &[ModelTrial]) -> f64 {
         match self.change {
             Change::Within => self.ln_likelihood_within(made),
             Change::Between => made
@@ -128,7 +128,7 @@ impl Model {
     }
 
     /// The capacity is known for a trial that lost frames; for the others it was at least the load.
-    fn ln_likelihood_between(&self, trial: &Made) -> f64 {
+    fn ln_likelihood_between(&self, trial: &ModelTrial) -> f64 {
         match trial.capacity_pps() {
             Some(pps) => self.shape.ln_density(self.place(pps)) - self.ln_spread - trial.ln_seconds,
             None => self
@@ -150,7 +150,7 @@ impl Model {
     }
 
     /// Returns how a trial compares with the expectation: close to 0 is much loss.
-    pub(super) fn surprise(&self, trial: &Made) -> Surprise {
+    pub(super) fn surprise(&self, trial: &ModelTrial) -> Surprise {
         match self.change {
             Change::Between => {
                 // above the load the capacity is unknown: use the middle of the remaining range
@@ -178,7 +178,7 @@ impl Model {
     }
 
     /// Lost frames are geometric around the model's expectation.
-    fn ln_likelihood_within(&self, made: &[Made]) -> f64 {
+    fn ln_likelihood_within(&self, made: &[ModelTrial]) -> f64 {
         let mut sum = 0.0;
         // trials without loss share this factor, and one logarithm is enough for many of them
         let mut product: f64 = 1.0;
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn both_models_are_what_their_formulas_say() {
+    fn both_models_match_their_formulas() {
         // directly, where nothing cancels
         let (mrr, spread) = (1e6f64, 2e4f64);
         for load in [9e5f64, 9.9e5, 1e6, 1.05e6, 2e6] {
@@ -589,8 +589,8 @@ mod tests {
 
     /// A surprise is 0 on average, with the stated variance.
     #[test]
-    fn surprises_have_the_variance_that_they_say() {
-        let made = |load_pps: f64, lost: f64| Made {
+    fn surprises_have_the_stated_variance() {
+        let made = |load_pps: f64, lost: f64| ModelTrial {
             load_pps,
             ln_seconds: 10f64.ln(),
             lost,

@@ -5,7 +5,7 @@
 //! Start with [`posterior`].
 
 use super::Parameters;
-use super::model::{Change, Made, Model, Shape};
+use super::model::{Change, Model, ModelTrial, Shape};
 use crate::order::Random;
 
 /// Parameter pairs per round. Because they are evenly spread, they are worth more than three times
@@ -72,7 +72,7 @@ impl Focus {
 
 /// The meaning of the two coordinates of a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Plane {
+pub(super) enum Coordinates {
     /// The square (-1, 1)² in which the prior is uniform (CSIT).
     Square,
     /// Foot and logarithm of the spread; the foot is this many spreads below the middle. Trials
@@ -81,16 +81,16 @@ pub(super) enum Plane {
     Foot(f64),
 }
 
-impl Plane {
+impl Coordinates {
     /// Returns forwarding rate, spread and density of the prior at a point; `None` outside of it.
     fn at(self, [a, b]: [f64; 2], max_load_pps: f64) -> Option<(f64, f64, f64)> {
         match self {
-            Plane::Square => {
+            Coordinates::Square => {
                 let is_inside = a.abs() < 1.0 && b.abs() < 1.0;
                 let mrr = max_load_pps * (1.0 / (a + 1.0) - 0.5) + 1.0;
                 is_inside.then(|| (mrr, mrr.powf((b + 1.0) / 2.0), 0.25))
             }
-            Plane::Foot(spreads) => {
+            Coordinates::Foot(spreads) => {
                 let spread = b.exp();
                 let mrr = a + spreads * spread;
                 let is_inside = mrr > 1.0 && b > 0.0 && b < mrr.ln();
@@ -123,9 +123,9 @@ pub(super) struct Posterior {
 /// Returns the posterior of one model's parameters, by importance sampling around the last focus.
 pub(super) fn posterior(
     parameters: &Parameters,
-    made: &[Made],
+    made: &[ModelTrial],
     (shape, change): (Shape, Change),
-    (plane, mut focus): (Plane, Focus),
+    (plane, mut focus): (Coordinates, Focus),
     count: usize,
     random: &mut Random,
 ) -> Posterior {
@@ -340,9 +340,9 @@ mod tests {
             (edge, Shape::Stretch, 13.815_565_99, 3.88e-5),
             (edge, Shape::Erf, 13.815_568_63, 3.91e-5),
         ] {
-            let made: Vec<Made> = trials
+            let made: Vec<ModelTrial> = trials
                 .iter()
-                .map(|&(load_pps, seconds, lost)| Made {
+                .map(|&(load_pps, seconds, lost)| ModelTrial {
                     load_pps,
                     ln_seconds: seconds.ln(),
                     lost: f64::from(lost),
@@ -359,7 +359,7 @@ mod tests {
                         &parameters,
                         &made[..known],
                         kind,
-                        (Plane::Square, focus),
+                        (Coordinates::Square, focus),
                         DRAWN,
                         &mut random,
                     );

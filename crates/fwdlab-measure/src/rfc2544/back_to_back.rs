@@ -12,7 +12,7 @@ use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use crate::compliance::FINAL_NS;
-use crate::procedure::{Course, Procedure, check_duration, spread};
+use crate::procedure::{Procedure, Progress, check_duration, spread};
 
 /// Number of repetitions of the search in RFC 2544.
 pub const REPETITIONS: u32 = 50;
@@ -111,7 +111,7 @@ pub struct BackToBack {
     high: Option<u64>,
     attempts: u32,
     found: Vec<u64>,
-    course: Course,
+    progress: Progress,
 }
 
 impl BackToBack {
@@ -143,7 +143,7 @@ impl BackToBack {
             high: None,
             attempts: 0,
             found: Vec::new(),
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 
@@ -176,7 +176,8 @@ impl BackToBack {
 impl Procedure for BackToBack {
     fn next_trial(&mut self) -> Option<Question> {
         // a single repetition at the limit shows that the limit is too low
-        if !self.applies() || self.course.failure.is_some() || self.is_done() || self.near_limit() {
+        if !self.applies() || self.progress.failure.is_some() || self.is_done() || self.near_limit()
+        {
             return None;
         }
         let p = &self.parameters;
@@ -217,7 +218,7 @@ impl Procedure for BackToBack {
     }
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         let is_clean = answer.frames_lost() == 0;
         if question.purpose == Purpose::Confirm {
             self.refinements -= 1;
@@ -259,21 +260,23 @@ impl Procedure for BackToBack {
         }
     }
 
-    fn give_up(&mut self, reason: &str) {
+    fn abort(&mut self, reason: &str) {
         // a throughput that cannot be refined is still usable
         if self.refinement().is_some() {
             self.refinements = 0;
             return;
         }
-        self.course.failure = Some(reason.into());
+        self.progress.failure = Some(reason.into());
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
         let rate = p.setup.largest_pps();
         let counts: Vec<f64> = self.found.iter().map(|&burst| burst as f64).collect();
-        let answered =
-            self.applies() && self.is_done() && !self.near_limit() && self.course.failure.is_none();
+        let answered = self.applies()
+            && self.is_done()
+            && !self.near_limit()
+            && self.progress.failure.is_none();
         let bursts = spread(&counts).filter(|_| answered);
         let figures = bursts.map(|bursts| buffer(bursts.mean, rate, p.throughput_pps));
         let ends = bursts.zip(p.lossy_pps).map(|(bursts, lossy)| {
@@ -318,15 +321,15 @@ impl Procedure for BackToBack {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered,
-            not_applicable: !self.applies() && self.course.failure.is_none(),
+            not_applicable: !self.applies() && self.progress.failure.is_none(),
             compliance: p
                 .setup
                 .conditions
                 .label("RFC 9004 back-to-back", u64::MAX, further),
             warnings: Vec::new(),
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::BackToBack(fwdlab_model::outcome::BackToBack {
                 line_rate_pps: rate,
                 throughput_pps: p.throughput_pps,

@@ -9,7 +9,7 @@ use fwdlab_model::procedure::{Answer, Bursts, Purpose, Question};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
-use crate::procedure::{Course, Procedure, check_duration, time};
+use crate::procedure::{Procedure, Progress, check_duration, time};
 
 /// Lengths of bursts in §21, in frames.
 pub const FRAMES: [u32; 4] = [16, 64, 256, 1024];
@@ -47,7 +47,7 @@ pub struct Bursty {
     lossy: Option<f64>,
     clean: Option<f64>,
     found: Vec<BurstGap>,
-    course: Course,
+    progress: Progress,
 }
 
 impl Bursty {
@@ -85,7 +85,7 @@ impl Bursty {
             lossy: None,
             clean: None,
             found: Vec::new(),
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 
@@ -137,13 +137,13 @@ fn gap(ns: f64) -> String {
 
 impl Procedure for Bursty {
     fn next_trial(&mut self) -> Option<Question> {
-        if self.course.failure.is_some() {
+        if self.progress.failure.is_some() {
             return None;
         }
         let bursts = self.bursts()?;
-        let (gap_ns, why) = self.next_gap(&bursts);
+        let (gap_ns, cause) = self.next_gap(&bursts);
         let reason = format!(
-            "bursts of {} frames, {} apart: {why}",
+            "bursts of {} frames, {} apart: {cause}",
             bursts.frames,
             gap(gap_ns)
         );
@@ -156,7 +156,7 @@ impl Procedure for Bursty {
     }
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         let Some(bursts) = self.bursts() else {
             return String::new();
         };
@@ -184,8 +184,8 @@ impl Procedure for Bursty {
         }
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
@@ -213,8 +213,8 @@ impl Procedure for Bursty {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
-            verdict: self.course.verdict(verdict),
-            answered: complete && self.course.failure.is_none(),
+            verdict: self.progress.verdict(verdict),
+            answered: complete && self.progress.failure.is_none(),
             not_applicable: false,
             compliance: p.setup.conditions.label(
                 "RFC 2544 §21 bursty traffic",
@@ -222,7 +222,7 @@ impl Procedure for Bursty {
                 further,
             ),
             warnings: Vec::new(),
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Bursts(fwdlab_model::outcome::BurstGaps {
                 rate_pps: p.setup.largest_pps(),
                 bursts: self.found.clone(),

@@ -11,7 +11,7 @@ use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use crate::compliance::FINAL_NS;
-use crate::procedure::{Course, Procedure, check_duration};
+use crate::procedure::{Procedure, Progress, check_duration};
 
 /// Largest step that the RFC allows, in percent.
 pub const LARGEST_STEP: f64 = 10.0;
@@ -54,7 +54,7 @@ pub struct FrameLoss {
     clean: u32,
     /// Number of loads that the generator did not reach: they have no point.
     unreached: u32,
-    course: Course,
+    progress: Progress,
 }
 
 impl FrameLoss {
@@ -84,7 +84,7 @@ impl FrameLoss {
             points: Vec::new(),
             clean: 0,
             unreached: 0,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 
@@ -100,7 +100,7 @@ impl FrameLoss {
 impl Procedure for FrameLoss {
     fn next_trial(&mut self) -> Option<Question> {
         let percent = self.percent();
-        if self.clean >= 2 || percent < SMALLEST_PERCENT || self.course.failure.is_some() {
+        if self.clean >= 2 || percent < SMALLEST_PERCENT || self.progress.failure.is_some() {
             return None;
         }
         let p = &self.parameters;
@@ -110,7 +110,7 @@ impl Procedure for FrameLoss {
     }
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         let loss = answer.frames_lost() as f64 / answer.frames_sent.max(1) as f64;
         let is_clean = answer.frames_lost() == 0;
         self.points.push(LossPoint {
@@ -128,13 +128,13 @@ impl Procedure for FrameLoss {
         }
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     /// The curve has no point there, and the loads around the missing one do not count as
     /// successive.
-    fn out_of_reach(&mut self, _: &Question, _: &Answer, _: &str) {
+    fn load_not_reached(&mut self, _: &Question, _: &Answer, _: &str) {
         self.steps += 1;
         self.unreached += 1;
         self.clean = 0;
@@ -189,8 +189,8 @@ impl Procedure for FrameLoss {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
-            verdict: self.course.verdict(verdict),
-            answered: ended_clean && self.course.failure.is_none(),
+            verdict: self.progress.verdict(verdict),
+            answered: ended_clean && self.progress.failure.is_none(),
             not_applicable: false,
             compliance: p.setup.conditions.label(
                 "RFC 2544 §26.3 frame loss rate",
@@ -198,7 +198,7 @@ impl Procedure for FrameLoss {
                 further,
             ),
             warnings,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::FrameLoss(fwdlab_model::outcome::FrameLoss {
                 max_load_pps: p.setup.full_rate_pps(),
                 points: self.points.clone(),

@@ -10,7 +10,9 @@ use fwdlab_model::procedure::{Answer, Delays, Purpose, Question, Tagging};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
-use crate::procedure::{Course, Procedure, check_duration, check_load, held_up, spread, time};
+use crate::procedure::{
+    Procedure, Progress, check_duration, check_load, describe_stalls, spread, time,
+};
 
 /// Number of repetitions in both RFCs.
 pub const REPETITIONS: u32 = 20;
@@ -81,7 +83,7 @@ pub struct Latency {
     points: Vec<LatencyPoint>,
     /// Points without a figure, because the generator did not reach their loads.
     unreached: Vec<usize>,
-    course: Course,
+    progress: Progress,
 }
 
 impl Latency {
@@ -127,17 +129,19 @@ impl Latency {
             points: points.collect(),
             unreached: Vec::new(),
             parameters,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 
     /// Returns the first load with missing repetitions.
     fn current(&self) -> Option<usize> {
-        let wanted = self.parameters.repetitions as usize;
-        let ended = self.parameters.throughput_pps <= 0.0 || self.course.failure.is_some();
+        let requested = self.parameters.repetitions as usize;
+        let ended = self.parameters.throughput_pps <= 0.0 || self.progress.failure.is_some();
         let mut points = self.points.iter().enumerate();
         points
-            .position(|(n, point)| point.repetitions.len() < wanted && !self.unreached.contains(&n))
+            .position(|(n, point)| {
+                point.repetitions.len() < requested && !self.unreached.contains(&n)
+            })
             .filter(|_| !ended)
     }
 }
@@ -172,12 +176,12 @@ impl Procedure for Latency {
     }
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         let Some(current) = self.current() else {
             return String::new();
         };
         let Some(delays) = answer.delays else {
-            self.course.failure = Some("none of the tagged frames came back".into());
+            self.progress.failure = Some("none of the tagged frames came back".into());
             return "none of the tagged frames came back".into();
         };
         let point = &mut self.points[current];
@@ -212,12 +216,12 @@ impl Procedure for Latency {
         }
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     /// This load has no latency; lower ones may have one.
-    fn out_of_reach(&mut self, _: &Question, _: &Answer, _: &str) {
+    fn load_not_reached(&mut self, _: &Question, _: &Answer, _: &str) {
         if let Some(current) = self.current() {
             self.unreached.push(current);
             let point = &mut self.points[current];
@@ -234,7 +238,7 @@ impl Procedure for Latency {
 
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
-        let is_done = self.current().is_none() && self.course.failure.is_none();
+        let is_done = self.current().is_none() && self.progress.failure.is_none();
         let applies = p.throughput_pps > 0.0;
         let lossy: u32 = self.points.iter().map(|point| point.lossy).sum();
         let mut warnings = Vec::new();
@@ -250,7 +254,7 @@ impl Procedure for Latency {
                 self.points[unreached].percent
             ));
         }
-        warnings.extend(held_up(timed()));
+        warnings.extend(describe_stalls(timed()));
         let fewest = timed().min_by_key(|delays| delays.frames);
         if let (LatencyMode::Rfc8219, Some(delays)) = (p.mode, fewest)
             && delays.told_p999_ns().is_none()
@@ -261,11 +265,11 @@ impl Procedure for Latency {
             ));
         }
         let mut further = Vec::new();
-        let asked = match p.mode {
+        let requested = match p.mode {
             LatencyMode::Rfc2544 => 1,
             LatencyMode::Rfc8219 => p.tagged,
         };
-        let all_were_timed = timed().any(|delays| delays.frames > u64::from(asked));
+        let all_were_timed = timed().any(|delays| delays.frames > u64::from(requested));
         if all_were_timed {
             further.push(match p.mode {
                 LatencyMode::Rfc2544 => {
@@ -310,13 +314,13 @@ impl Procedure for Latency {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered: applies && is_done && self.unreached.len() < self.points.len(),
-            not_applicable: !applies && self.course.failure.is_none(),
+            not_applicable: !applies && self.progress.failure.is_none(),
             // durations are judged here: they differ from those of other procedures
             compliance: p.setup.conditions.label(standard, u64::MAX, further),
             warnings,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Latency(fwdlab_model::outcome::Latency {
                 mode: p.mode,
                 definition: p.definition.clone(),

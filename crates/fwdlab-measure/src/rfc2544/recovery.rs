@@ -9,7 +9,7 @@ use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use crate::compliance::FINAL_NS;
-use crate::procedure::{Course, Procedure, check_duration, spread};
+use crate::procedure::{Procedure, Progress, check_duration, spread};
 
 /// Number of repetitions: the RFC requires several.
 pub const REPETITIONS: u32 = 10;
@@ -55,7 +55,7 @@ pub struct Recovery {
     /// none.
     unended: u32,
     not_overloaded: u32,
-    course: Course,
+    progress: Progress,
 }
 
 impl Recovery {
@@ -83,7 +83,7 @@ impl Recovery {
             resolution_ns: None,
             unended: 0,
             not_overloaded: 0,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 
@@ -100,13 +100,16 @@ impl Recovery {
 impl Procedure for Recovery {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
-        if !self.applies() || self.course.failure.is_some() || self.course.trials >= p.repetitions {
+        if !self.applies()
+            || self.progress.failure.is_some()
+            || self.progress.trials >= p.repetitions
+        {
             return None;
         }
         let load = self.overload_pps();
         let reason = format!(
             "{load:.0} frames/s, then half of it: when is the last frame lost? {} of {}",
-            self.course.trials + 1,
+            self.progress.trials + 1,
             p.repetitions
         );
         let mut question = p
@@ -120,7 +123,7 @@ impl Procedure for Recovery {
     }
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         self.resolution_ns = self.resolution_ns.max(answer.resolution_ns);
         let end_ns = question.stretches[0].duration_ns;
         let Some(last_ns) = answer.last_lost_ns else {
@@ -141,20 +144,20 @@ impl Procedure for Recovery {
         )
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
-        let is_done = self.course.trials >= p.repetitions && self.course.failure.is_none();
+        let is_done = self.progress.trials >= p.repetitions && self.progress.failure.is_none();
         let verdict = match () {
             () if p.throughput_pps <= 0.0 => "not applicable: no throughput was found".to_owned(),
             () if !self.applies() => "not applicable: the tester cannot overload the DUT".into(),
             () if !is_done => "not all repetitions were run".into(),
             () if self.unended > 0 => format!(
                 "in {} of {} trials it did not recover before the end",
-                self.unended, self.course.trials
+                self.unended, self.progress.trials
             ),
             () if self.times_s.is_empty() => {
                 "110 % of the throughput lost no frame: it was not an overload".into()
@@ -168,7 +171,7 @@ impl Procedure for Recovery {
         if self.not_overloaded > 0 && !self.times_s.is_empty() {
             warnings.push(format!(
                 "{} of {} trials lost no frame in overload: they are not used",
-                self.not_overloaded, self.course.trials
+                self.not_overloaded, self.progress.trials
             ));
         }
         let mut further = Vec::new();
@@ -181,16 +184,16 @@ impl Procedure for Recovery {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered: self.applies() && is_done && self.unended == 0 && !self.times_s.is_empty(),
-            not_applicable: !self.applies() && self.course.failure.is_none(),
+            not_applicable: !self.applies() && self.progress.failure.is_none(),
             compliance: p.setup.conditions.label(
                 "RFC 2544 §26.5 system recovery",
                 p.overload_ns,
                 further,
             ),
             warnings,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Recovery(fwdlab_model::outcome::Recovery {
                 overload_pps: self.overload_pps(),
                 rest_pps: self.overload_pps() / 2.0,

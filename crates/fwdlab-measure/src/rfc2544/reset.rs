@@ -9,7 +9,7 @@ use fwdlab_model::procedure::{Answer, Ending, Purpose, Question};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
-use crate::procedure::{Course, Procedure, check_load, spread, time};
+use crate::procedure::{Procedure, Progress, check_load, spread, time};
 
 /// Number of trials; the RFC requires one or more.
 pub const REPETITIONS: u32 = 5;
@@ -71,7 +71,7 @@ pub struct Reset {
     resolution_ns: Option<u64>,
     /// Number of trials that lost frames before the reset.
     lossy_before: u32,
-    course: Course,
+    progress: Progress,
 }
 
 impl Reset {
@@ -102,7 +102,7 @@ impl Reset {
             times_s: Vec::new(),
             resolution_ns: None,
             lossy_before: 0,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 }
@@ -110,14 +110,14 @@ impl Reset {
 impl Procedure for Reset {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
-        if self.course.failure.is_some() || self.course.trials >= p.repetitions {
+        if self.progress.failure.is_some() || self.progress.trials >= p.repetitions {
             return None;
         }
         let reason = format!(
             "reset after {} ({}), {} of {}",
             time(p.before_ns),
             p.what,
-            self.course.trials + 1,
+            self.progress.trials + 1,
             p.repetitions
         );
         let duration = p.before_ns + p.longest_ns;
@@ -135,7 +135,7 @@ impl Procedure for Reset {
     }
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         let p = &self.parameters;
         self.resolution_ns = self.resolution_ns.max(answer.resolution_ns);
         let before = answer
@@ -162,13 +162,13 @@ impl Procedure for Reset {
         }
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
-        let is_done = self.course.trials >= p.repetitions && self.course.failure.is_none();
+        let is_done = self.progress.trials >= p.repetitions && self.progress.failure.is_none();
         let back: Vec<(f64, f64)> = self
             .times_s
             .iter()
@@ -207,7 +207,7 @@ impl Procedure for Reset {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered: is_done && gone == 0,
             not_applicable: false,
             compliance: p
@@ -215,7 +215,7 @@ impl Procedure for Reset {
                 .conditions
                 .label("RFC 6201 reset", u64::MAX, Vec::new()),
             warnings,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Reset(fwdlab_model::outcome::Reset {
                 what: p.what.clone(),
                 load_pps: p.load_pps,

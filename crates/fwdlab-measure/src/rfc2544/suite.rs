@@ -145,7 +145,7 @@ impl Suite {
                     test,
                     (setup.largest_pps() / 2.0, None),
                 )
-                .map_err(|why| format!("{size} bytes, {}: {why}", test.name()))?;
+                .map_err(|reason| format!("{size} bytes, {}: {reason}", test.name()))?;
                 queue.push_back((setup.clone(), test));
             }
         }
@@ -253,15 +253,15 @@ impl Procedure for Suite {
         current.map_or_else(String::new, |current| current.record(question, answer))
     }
 
-    fn give_up(&mut self, reason: &str) {
+    fn abort(&mut self, reason: &str) {
         if let Some(current) = &mut self.current {
-            current.give_up(reason);
+            current.abort(reason);
         }
     }
 
-    fn out_of_reach(&mut self, question: &Question, answer: &Answer, reason: &str) {
+    fn load_not_reached(&mut self, question: &Question, answer: &Answer, reason: &str) {
         if let Some(current) = &mut self.current {
-            current.out_of_reach(question, answer, reason);
+            current.load_not_reached(question, answer, reason);
         }
     }
 

@@ -13,7 +13,7 @@ use fwdlab_model::variant::Variant;
 use super::Setup;
 use crate::compliance::FINAL_NS;
 use crate::procedure::{
-    Course, Procedure, TESTER_BOUND, check_duration, is_tester_bound, percent, sent_pps, time,
+    Procedure, Progress, TESTER_BOUND, check_duration, is_tester_bound, percent, sent_pps, time,
 };
 
 /// The resolution is relative to the result, down to this share of the full rate: a search without
@@ -67,7 +67,7 @@ pub struct Throughput {
     failed: u32,
     attempts: u32,
     is_done: bool,
-    course: Course,
+    progress: Progress,
 }
 
 impl Throughput {
@@ -118,7 +118,7 @@ impl Throughput {
             failed: 0,
             attempts: 0,
             is_done: false,
-            course: Course::default(),
+            progress: Progress::default(),
         })
     }
 
@@ -146,7 +146,7 @@ impl Throughput {
     /// Returns the next load, whether it is the confirmation, and the reason.
     fn candidate(&self) -> Option<(f64, bool, String)> {
         let p = &self.parameters;
-        if self.is_done || self.course.failure.is_some() {
+        if self.is_done || self.progress.failure.is_some() {
             return None;
         }
         let Some(high) = self.high() else {
@@ -210,7 +210,7 @@ impl Procedure for Throughput {
     }
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
-        self.course.trials += 1;
+        self.progress.trials += 1;
         let load = question.peak_pps();
         let is_clean = answer.frames_lost() == 0;
         let early = if answer.ended_early {
@@ -251,13 +251,13 @@ impl Procedure for Throughput {
         }
     }
 
-    fn give_up(&mut self, reason: &str) {
-        self.course.failure = Some(reason.into());
+    fn abort(&mut self, reason: &str) {
+        self.progress.failure = Some(reason.into());
     }
 
     /// This is not a loss: the search continues below, at most at the rate at which the generator
     /// sent.
-    fn out_of_reach(&mut self, question: &Question, answer: &Answer, _: &str) {
+    fn load_not_reached(&mut self, question: &Question, answer: &Answer, _: &str) {
         self.attempts = 0;
         let load = question.peak_pps();
         self.unreached = Some(load.min(sent_pps(answer).max(self.resolution_pps())));
@@ -271,7 +271,7 @@ impl Procedure for Throughput {
         let p = &self.parameters;
         let throughput = self
             .throughput_pps()
-            .filter(|_| self.course.failure.is_none());
+            .filter(|_| self.progress.failure.is_none());
         let largest = p.setup.largest_pps();
         let below_line = p.setup.line_rate_pps.is_none_or(|line| largest < line);
         // the load above was not offered, instead of lost
@@ -317,7 +317,7 @@ impl Procedure for Throughput {
         vec![Outcome {
             variant: Variant::default(),
             frame_size_bytes: p.setup.frame_size,
-            verdict: self.course.verdict(verdict),
+            verdict: self.progress.verdict(verdict),
             answered: throughput.is_some(),
             not_applicable: false,
             compliance: p
@@ -325,7 +325,7 @@ impl Procedure for Throughput {
                 .conditions
                 .label("RFC 2544 §26.1 throughput", p.final_ns, further),
             warnings,
-            trials: self.course.trials,
+            trials: self.progress.trials,
             found: Found::Throughput(fwdlab_model::outcome::Throughput {
                 line_rate_pps: p.setup.line_rate_pps,
                 max_load_pps: largest,

@@ -158,14 +158,14 @@ pub(super) fn expand(origin: &Origin, said: BTreeMap<String, Said>) -> Result<Ex
         // every combination so far: name suffixes and parts
         let mut all: Vec<(Vec<String>, Vec<String>)> = vec![(Vec::new(), Vec::new())];
         for (n, part) in parts.into_iter().enumerate() {
-            let mut way = vec![Step::Key("configuration"), Step::Key(&name)];
+            let mut key_path = vec![Step::Key("configuration"), Step::Key(&name)];
             if is_list {
-                way.push(Step::Item(n));
+                key_path.push(Step::Item(n));
             }
-            let choices = choices(origin, &way, part)?;
+            let choices = choices(origin, &key_path, part)?;
             if all.len() * choices.len() > MOST {
-                let why = format!("these lists are more than {MOST} configurations");
-                return Err(origin.error(&way, why));
+                let reason = format!("these lists are more than {MOST} configurations");
+                return Err(origin.error(&key_path, reason));
             }
             let with = |(suffix, parts): &(Vec<String>, Vec<String>),
                         (own, text): &(String, String)| {
@@ -183,20 +183,20 @@ pub(super) fn expand(origin: &Origin, said: BTreeMap<String, Said>) -> Result<Ex
         for (suffix, parts) in all {
             let whole = [&[name.clone()][..], &suffix].concat().join("-");
             if whole != name && !super::is_name(&whole) {
-                let why = format!(
+                let reason = format!(
                     "the name `{whole}` has more than 64 letters; give a shorter one, or a list to each of several"
                 );
-                return Err(origin.error(&[Step::Key("configuration"), Step::Key(&name)], why));
+                return Err(origin.error(&[Step::Key("configuration"), Step::Key(&name)], reason));
             }
             if expanded
                 .configurations
                 .insert(whole.clone(), parts)
                 .is_some()
             {
-                let why = format!(
+                let reason = format!(
                     "there are two configurations `{whole}`; give one of them another name"
                 );
-                return Err(origin.error(&[Step::Key("configuration"), Step::Key(&name)], why));
+                return Err(origin.error(&[Step::Key("configuration"), Step::Key(&name)], reason));
             }
             names.push(whole);
         }
@@ -208,24 +208,24 @@ pub(super) fn expand(origin: &Origin, said: BTreeMap<String, Said>) -> Result<Ex
 /// Returns the choices of a part: the suffix of the name, and the text of the configuration.
 fn choices(
     origin: &Origin,
-    way: &[Step<'_>],
+    key_path: &[Step<'_>],
     part: Part,
 ) -> Result<Vec<(String, String)>, FileError> {
     let generated = match part {
         Part::Text(text) => match text.trim().strip_prefix(PREFIX) {
             None => return Ok(vec![(String::new(), text)]),
             Some(rest) => {
-                Generated::parse(rest).map_err(|wrong| origin.error(way, wrong.to_string()))?
+                Generated::parse(rest).map_err(|wrong| origin.error(key_path, wrong.to_string()))?
             }
         },
         Part::Generated(mut keys) => {
             let Some(family) = keys.remove("generate") else {
-                let why = "this table says not what is generated: add generate = \"nft-rules\" or another family";
-                return Err(origin.error(way, why));
+                let cause = "this table says not what is generated: add generate = \"nft-rules\" or another family";
+                return Err(origin.error(key_path, cause));
             };
-            let at = |key: &str, why: String| {
-                let way = [way, &[Step::Key(key)]].concat();
-                origin.error(&way, why)
+            let at = |key: &str, cause: String| {
+                let key_path = [key_path, &[Step::Key(key)]].concat();
+                origin.error(&key_path, cause)
             };
             let [family] = &family.0[..] else {
                 return Err(at(
@@ -239,8 +239,8 @@ fn choices(
                 .map(|(key, values)| (key, texts(values)))
                 .collect();
             Generated::expand(&family.to_string(), &said).map_err(|wrong| match &wrong.key {
-                Some(key) => at(key, wrong.why.clone()),
-                None => at("generate", wrong.why.clone()),
+                Some(key) => at(key, wrong.reason.clone()),
+                None => at("generate", wrong.reason.clone()),
             })?
         }
     };
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn errors_have_a_position() {
         for (own, matrix, expect) in [
             (
                 "a = { generate = 'nft-rule', n = 1 }",

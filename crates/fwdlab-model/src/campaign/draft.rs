@@ -73,8 +73,9 @@ impl Draft {
     pub fn configure(&mut self, typed: &str, after: &str) -> Result<Vec<String>, FileError> {
         let typed = typed.trim();
         if typed.is_empty() {
-            let why = "a configuration is empty; give a command in quotes, a file, or a directory";
-            return Err(Origin::default().error(&[], why));
+            let reason =
+                "a configuration is empty; give a command in quotes, a file, or a directory";
+            return Err(Origin::default().error(&[], reason));
         }
         let all = match typed.strip_prefix(PREFIX) {
             Some(family) => Generated::parse(family)

@@ -285,16 +285,16 @@ impl Campaign {
         for (when, said) in all {
             let key = when.name();
             if said.hooks.len() > MOST {
-                let why = format!("{} commands; {MOST} are the most", said.hooks.len());
-                return Err(self.error(&["hooks", key], why));
+                let reason = format!("{} commands; {MOST} are the most", said.hooks.len());
+                return Err(self.error(&["hooks", key], reason));
             }
             let mut of_kind = Vec::new();
             for (n, table) in said.hooks.into_iter().enumerate() {
-                let wrong = |of: Option<&'static str>, why: &str| {
-                    let mut way = vec![Step::Key("hooks"), Step::Key(key)];
-                    way.extend(said.is_list.then_some(Step::Item(n)));
-                    way.extend(of.map(Step::Key));
-                    self.origin.error(&way, why)
+                let wrong = |of: Option<&'static str>, reason: &str| {
+                    let mut key_path = vec![Step::Key("hooks"), Step::Key(key)];
+                    key_path.extend(said.is_list.then_some(Step::Item(n)));
+                    key_path.extend(of.map(Step::Key));
+                    self.origin.error(&key_path, reason)
                 };
                 of_kind.push(self.hook(when, table, &wrong)?);
             }
@@ -325,33 +325,33 @@ impl Campaign {
         let every = match (when, every) {
             (When::During, None | Some(Every::Trial)) => Every::Trial,
             (When::During, Some(_)) => {
-                let why = "frames flow in trials, and what runs while they do runs in every trial: omit this";
-                return Err(wrong(Some("every"), why));
+                let reason = "frames flow in trials, and what runs while they do runs in every trial: omit this";
+                return Err(wrong(Some("every"), reason));
             }
             (_, every) => every.unwrap_or_default(),
         };
         if when == When::During && within.is_some() {
-            let why = "what runs during a trial is ended with it: omit this";
-            return Err(wrong(Some("within"), why));
+            let reason = "what runs during a trial is ended with it: omit this";
+            return Err(wrong(Some("within"), reason));
         }
         if every == Every::Campaign && on != On::Controller {
-            let why = "around the whole campaign only the controller exists, because hosts are connected and beds built during it: set on \
+            let reason = "around the whole campaign only the controller exists, because hosts are connected and beds built during it: set on \
                        = \"controller\"";
-            return Err(wrong(Some("every"), why));
+            return Err(wrong(Some("every"), reason));
         }
         if self.is_simulated() {
             if when == When::During {
-                let why =
+                let reason =
                     "a simulated DUT is sent no frames with which this could be started: omit this";
-                return Err(wrong(None, why));
+                return Err(wrong(None, reason));
             }
             if on != On::Controller {
-                let why = "a simulated DUT has no host: say on = \"controller\"";
-                return Err(wrong(None, why));
+                let reason = "a simulated DUT has no host: say on = \"controller\"";
+                return Err(wrong(None, reason));
             }
         }
         if every != Every::Campaign {
-            let why = match self.procedure.counting() {
+            let reason = match self.procedure.counting() {
                 Counting::Slices => {
                     "slices are of DUTs in turns, and what runs on their host falls on whose turn it is: say every = \"campaign\", or measure by \
                      another procedure"
@@ -361,8 +361,8 @@ impl Campaign {
                 }
                 Counting::Trials | Counting::Windows => "",
             };
-            if !why.is_empty() {
-                return Err(wrong(None, why));
+            if !reason.is_empty() {
+                return Err(wrong(None, reason));
             }
         }
         let within = within.unwrap_or(WITHIN);

@@ -2,7 +2,7 @@
 //! enough.
 //!
 //! `fwdlab_measure::precision` decides that from the finished iterations; this file holds the
-//! request. Start with [`Until`].
+//! request. Start with [`UntilPrecise`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,7 +35,7 @@ const MAX: u32 = 50;
 
 /// Measure test cases until the interval of their figure is narrow enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Until {
+pub struct UntilPrecise {
     /// Half of the 95 % interval, as a share of the figure.
     pub width: HalfWidth,
     /// Minimum number of iterations.
@@ -83,7 +83,7 @@ typed!(HalfWidth, Numbers::Any, "half of an interval such as \"±1%\"", {
 pub(super) struct Iterations {
     /// Number of iterations, or their maximum.
     pub max: u32,
-    pub until: Option<Until>,
+    pub until: Option<UntilPrecise>,
 }
 
 impl Default for Iterations {
@@ -140,7 +140,7 @@ impl<'de> Deserialize<'de> for Iterations {
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Iterations, A::Error> {
                 let Table { until, min, max } =
                     Table::deserialize(MapAccessDeserializer::new(map))?;
-                let until = Some(Until { width: until, min });
+                let until = Some(UntilPrecise { width: until, min });
                 Ok(Iterations { max, until })
             }
         }
@@ -159,7 +159,9 @@ impl Campaign {
     /// Describes how often test cases are measured: `5 iterations`, `10 to 50 iterations`.
     pub fn iterations_in_words(&self) -> String {
         match (self.until, self.iterations) {
-            (Some(Until { min, .. }), max) if min < max => format!("{min} to {max} iterations"),
+            (Some(UntilPrecise { min, .. }), max) if min < max => {
+                format!("{min} to {max} iterations")
+            }
             (_, 1) => "1 iteration".into(),
             (_, all) => format!("{all} iterations"),
         }
@@ -172,17 +174,17 @@ impl Campaign {
                 false => Err(self.error(&["iterations"], "iterations must be 1 to 1000")),
             };
         };
-        let wrong = |key: &str, why: String| Err(self.error(&["iterations", key], why));
+        let wrong = |key: &str, reason: String| Err(self.error(&["iterations", key], reason));
         if self.procedure.counting() == Counting::Instructions {
-            let why = "boots count instructions and no time, and differ by what precision in [procedure] says: give a number of iterations";
-            return wrong("until", why.into());
+            let reason = "boots count instructions and no time, and differ by what precision in [procedure] says: give a number of iterations";
+            return wrong("until", reason.into());
         }
         if until.min < FEWEST {
-            let why = format!(
+            let reason = format!(
                 "an interval of so few values is narrow by chance too often, and the more so as it is looked at after each: min is at least {FEWEST}, \
                  {MIN} by default"
             );
-            return wrong("min", why);
+            return wrong("min", reason);
         }
         if self.iterations > MOST {
             return wrong("max", format!("at most {MOST} iterations are made"));

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Campaign, Case, FLOWS, Kind, Order, PLAIN, first_twice};
-use crate::file::{FileError, Step, or_which};
+use crate::file::{FileError, Step, did_you_mean};
 use crate::trial::{IpVersion, Stream};
 use crate::typed::{Numbers, Several, typed};
 use crate::units::FrameSize;
@@ -193,11 +193,11 @@ impl Campaign {
             (Some(said), _) => {
                 for (n, name) in said.0.iter().enumerate() {
                     if !known.contains(name) {
-                        let why = format!(
+                        let reason = format!(
                             "there is no configuration `{name}`; {}",
-                            or_which(name, &known)
+                            did_you_mean(name, &known)
                         );
-                        return Err(self.item("configuration", n, why));
+                        return Err(self.item("configuration", n, reason));
                     }
                 }
                 // the name of a family stands for all its members
@@ -221,8 +221,8 @@ impl Campaign {
             ("size", matrix.size.is_some()),
         ] {
             if is_said && swept(key) {
-                let why = format!("the sweep varies {key}: omit it from the matrix");
-                return Err(self.error(&["matrix", key], why));
+                let reason = format!("the sweep varies {key}: omit it from the matrix");
+                return Err(self.error(&["matrix", key], reason));
             }
         }
         self.unique("configuration", &configurations)?;
@@ -253,8 +253,8 @@ impl Campaign {
         }
         for (n, excluded) in matrix.exclude.iter().enumerate() {
             if !cases.iter().any(|case| excluded.leaves_out(case)) {
-                let why = "no test case matches, or it was excluded before".into();
-                return Err(self.item("exclude", n, why));
+                let reason = "no test case matches, or it was excluded before".into();
+                return Err(self.item("exclude", n, reason));
             }
             cases.retain(|case| !excluded.leaves_out(case));
             if cases.is_empty() {
@@ -262,8 +262,8 @@ impl Campaign {
             }
         }
         if swept("flows") && matrix.destinations.is_some() {
-            let why = "the sweep varies flows: omit destinations from the matrix";
-            return Err(self.error(&["matrix", "destinations"], why));
+            let reason = "the sweep varies flows: omit destinations from the matrix";
+            return Err(self.error(&["matrix", "destinations"], reason));
         }
         if let (true, Some(first)) = (swept("size"), cases.first()) {
             self.streams(first)?;
@@ -305,18 +305,18 @@ impl Campaign {
         if count > MOST_CASES {
             let said = lists.iter().filter(|(_, n)| *n > 1);
             let said: Vec<String> = said.map(|(key, n)| format!("{n} of {key}")).collect();
-            let why = format!(
+            let reason = format!(
                 "{} are {count} test cases; the maximum is {MOST_CASES}",
                 said.join(" times ")
             );
-            return Err(self.error(&["matrix"], why));
+            return Err(self.error(&["matrix"], reason));
         }
         if matrix.exclude.len() > MOST_CASES {
-            let why = format!(
+            let reason = format!(
                 "{} are excluded; the maximum is {MOST_CASES}",
                 matrix.exclude.len()
             );
-            return Err(self.error(&["matrix", "exclude"], why));
+            return Err(self.error(&["matrix", "exclude"], reason));
         }
         Ok(count as u64)
     }
@@ -327,14 +327,14 @@ impl Campaign {
             return Ok(vec![self.dut.image().map(str::to_owned)]);
         };
         if self.dut.image().is_some() {
-            let why = "the matrix says images, and dut.host one: omit one of them";
-            return Err(self.error(&["matrix", "image"], why));
+            let reason = "the matrix says images, and dut.host one: omit one of them";
+            return Err(self.error(&["matrix", "image"], reason));
         }
         self.unique("image", &images.0)?;
         for (n, image) in images.0.iter().enumerate() {
             if image.trim().is_empty() {
-                let why = "it is empty; give debian:PACKAGE or a file";
-                return Err(self.item("image", n, why.into()));
+                let reason = "it is empty; give debian:PACKAGE or a file";
+                return Err(self.item("image", n, reason.into()));
             }
         }
         Ok(images.0.iter().cloned().map(Some).collect())
@@ -346,7 +346,7 @@ impl Campaign {
             None => vec![self.dut.kind],
             Some(kinds) => kinds.0.clone(),
         };
-        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        let wrong = |key_path: &[&str], reason: &str| Err(self.error(key_path, reason));
         if matrix.dut.is_some() {
             self.unique("dut", &texts(&kinds))?;
             if !self.dut.kind.is_linux() {
@@ -405,7 +405,7 @@ impl Campaign {
             for (n, modifiers) in modifiers.iter().enumerate() {
                 modifiers
                     .check_simulated()
-                    .map_err(|why| self.item("modifier", n, why))?;
+                    .map_err(|reason| self.item("modifier", n, reason))?;
             }
         }
         let mut offers: Vec<(Stream, Variant)> = Vec::new();
@@ -441,8 +441,8 @@ impl Campaign {
             ("destinations", matrix.destinations.is_some()),
         ] {
             if is_said {
-                let why = format!("profiles define what is sent: omit {key} or profile");
-                return Err(self.error(&["matrix", key], why));
+                let reason = format!("profiles define what is sent: omit {key} or profile");
+                return Err(self.error(&["matrix", key], reason));
             }
         }
         match &self.sweep {
@@ -493,14 +493,14 @@ impl Campaign {
     }
 
     /// Returns an error about an item of a list.
-    fn item(&self, key: &'static str, n: usize, why: String) -> FileError {
-        let way = [Step::Key("matrix"), Step::Key(key), Step::Item(n)];
-        self.origin.error(&way, why)
+    fn item(&self, key: &'static str, n: usize, reason: String) -> FileError {
+        let key_path = [Step::Key("matrix"), Step::Key(key), Step::Item(n)];
+        self.origin.error(&key_path, reason)
     }
 
     /// Refuses empty lists, and duplicates.
     fn unique(&self, key: &'static str, values: &[String]) -> Result<(), FileError> {
-        let wrong = |why: String| Err(self.error(&["matrix", key], why));
+        let wrong = |reason: String| Err(self.error(&["matrix", key], reason));
         if values.is_empty() {
             return wrong(format!(
                 "{key} is empty, so there would be no test case; omit {key} for the default"

@@ -52,9 +52,9 @@ use crate::units::{FrameSize, Load};
 use crate::variant::Variant;
 pub use draft::Draft;
 pub use hooks::{Every, Hook, Hooks, On, When};
-pub use iterations::{HalfWidth, Until};
+pub use iterations::{HalfWidth, UntilPrecise};
 pub use matrix::{Directions, Matrix, Size};
-use procedure::Wrong;
+use procedure::ProcedureError;
 pub use procedure::{
     Counting, Equilibrium, Exact, ForwardingRate, Generator, Maxfwd, Mlrsearch, Mrr, Paired, Plr,
     Procedure, Ramp, Rfc2544, Soak, Sweep, Test, Trial,
@@ -96,7 +96,7 @@ pub struct Campaign {
     /// Number of iterations of every test case, or their maximum.
     pub iterations: u32,
     /// The precision at which to stop early, if any.
-    pub until: Option<Until>,
+    pub until: Option<UntilPrecise>,
     /// Order of the test cases.
     pub order: Order,
     /// What happens after a failure.
@@ -552,18 +552,18 @@ impl Campaign {
         };
         if text.len() > LARGEST_FILE {
             origin.text = "".into();
-            let why = format!(
+            let reason = format!(
                 "{} bytes; a campaign has at most {LARGEST_FILE}",
                 text.len()
             );
-            return Err(origin.error(&[], why));
+            return Err(origin.error(&[], reason));
         }
         let root = origin.table()?;
         let read: Text = file::read(&root).map_err(|wrong| origin.misread(&wrong))?;
         let found = procedure::read(root.get_ref().get("procedure"));
         let (procedure, sweep) = found.map_err(|wrong| match wrong {
-            Wrong::Reading(wrong) => origin.misread(&wrong),
-            Wrong::Place(way, why) => origin.error(&way, why),
+            ProcedureError::Reading(wrong) => origin.misread(&wrong),
+            ProcedureError::Place(key_path, reason) => origin.error(&key_path, reason),
         })?;
         let expanded = configurations::expand(&origin, read.configuration)?;
         let mut campaign = Campaign {
@@ -597,9 +597,9 @@ impl Campaign {
     }
 
     /// Returns an error about the value at this path, or its closest existing parent.
-    pub fn error(&self, way: &[&str], why: impl Into<String>) -> FileError {
-        let way: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
-        self.origin.error(&way, why)
+    pub fn error(&self, key_path: &[&str], reason: impl Into<String>) -> FileError {
+        let key_path: Vec<Step<'_>> = key_path.iter().map(|key| Step::Key(key)).collect();
+        self.origin.error(&key_path, reason)
     }
 
     /// Makes every test case boot this image, as a test bed of that image would.
@@ -608,8 +608,8 @@ impl Campaign {
     /// If a test case has its own image.
     pub fn boot(&mut self, image: &str) -> Result<(), FileError> {
         if self.cases.iter().any(|case| case.image.is_some()) {
-            let why = "the test bed is an image already; omit this, or omit bed";
-            return Err(self.error(&["matrix", "image"], why));
+            let reason = "the test bed is an image already; omit this, or omit bed";
+            return Err(self.error(&["matrix", "image"], reason));
         }
         self.bed.file = None;
         for case in &mut self.cases {
@@ -661,7 +661,7 @@ impl Campaign {
     }
 
     fn check(&self) -> Result<(), FileError> {
-        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        let wrong = |key_path: &[&str], reason: &str| Err(self.error(key_path, reason));
         if !is_name(&self.name) {
             return wrong(
                 &["campaign"],
@@ -670,39 +670,39 @@ impl Campaign {
         }
         self.check_iterations()?;
         for (name, parts) in &self.configurations {
-            let way = ["configuration", name];
+            let key_path = ["configuration", name];
             if name == PLAIN {
                 return wrong(
-                    &way,
+                    &key_path,
                     "plain is the router without any configuration; use another name",
                 );
             }
             // commands name configurations by what was typed
             if name.trim() != name || name.is_empty() {
                 return wrong(
-                    &way,
+                    &key_path,
                     "a name is a text that neither begins nor ends with a space",
                 );
             }
             if parts.is_empty() || parts.iter().any(|part| part.trim().is_empty()) {
                 return wrong(
-                    &way,
+                    &key_path,
                     "it is empty; give a command, a file or a directory (plain is the router without any)",
                 );
             }
         }
         self.check_bed()?;
         if let (Some(host), None | Some("")) = (&self.dut.host, self.dut.image()) {
-            let why = format!(
+            let reason = format!(
                 "`{host}` is no host; give vm:IMAGE, IMAGE being debian:PACKAGE or a bzImage"
             );
-            return wrong(&["dut", "host"], &why);
+            return wrong(&["dut", "host"], &reason);
         }
         self.check_kind()?;
         self.check_reboot()?;
         self.check_telemetry()?;
         let counts = self.procedure.check_counts();
-        counts.map_err(|(key, why)| self.error(&["procedure", key], why))?;
+        counts.map_err(|(key, reason)| self.error(&["procedure", key], reason))?;
         self.check_sweep()
     }
 
@@ -730,16 +730,16 @@ impl Campaign {
         let said: Vec<String> = said
             .map(|(count, what, _)| format!("{count} {what}"))
             .collect();
-        let why = format!(
+        let reason = format!(
             "{} are at least {all} trials; the maximum is {MOST_TRIALS}",
             said.join(" times ")
         );
         let most = words.iter().max_by_key(|(count, ..)| *count);
-        Err(self.error(most.map_or(&[], |(_, _, way)| way), why))
+        Err(self.error(most.map_or(&[], |(_, _, key_path)| key_path), reason))
     }
 
     fn check_bed(&self) -> Result<(), FileError> {
-        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        let wrong = |key_path: &[&str], reason: &str| Err(self.error(key_path, reason));
         let bed = &self.bed;
         if matches!(bed.max, Some(Rate(LinkLoad::Load(Load::Max)))) {
             return wrong(
@@ -798,7 +798,7 @@ impl Campaign {
     }
 
     fn check_kind(&self) -> Result<(), FileError> {
-        let wrong = |key: &str, why: &str| Err(self.error(&["dut", key], why));
+        let wrong = |key: &str, reason: &str| Err(self.error(&["dut", key], reason));
         if self.dut.workers > MOST_WORKERS {
             return wrong("workers", "VPP has at most 64 workers here");
         }
@@ -821,18 +821,21 @@ impl Campaign {
     }
 
     fn check_telemetry(&self) -> Result<(), FileError> {
-        let samples = self.telemetry.as_ref().and_then(|asked| asked.every);
+        let samples = self
+            .telemetry
+            .as_ref()
+            .and_then(|requested| requested.every);
         if matches!(self.procedure, Procedure::Energy(_))
             && (samples.is_none() || self.is_simulated())
         {
-            let why = "energy is read on the DUT's host while frames flow: say how often, [telemetry] every = \"1s\", and with which \
+            let reason = "energy is read on the DUT's host while frames flow: say how often, [telemetry] every = \"1s\", and with which \
                        command, power = \"...\", where the host has neither RAPL nor hwmon; a simulated DUT takes none";
-            return Err(self.error(&["procedure", "id"], why));
+            return Err(self.error(&["procedure", "id"], reason));
         }
         let Some(telemetry) = &self.telemetry else {
             return Ok(());
         };
-        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        let wrong = |key_path: &[&str], reason: &str| Err(self.error(key_path, reason));
         if self.is_simulated() {
             return wrong(
                 &["telemetry"],
@@ -841,13 +844,13 @@ impl Campaign {
         }
         match self.procedure.counting() {
             Counting::Slices => {
-                let why = "slices compare DUTs that share a host, whose counts cannot be divided among them; omit this, or measure by \
+                let reason = "slices compare DUTs that share a host, whose counts cannot be divided among them; omit this, or measure by \
                            another procedure";
-                return wrong(&["telemetry"], why);
+                return wrong(&["telemetry"], reason);
             }
             Counting::Instructions => {
-                let why = "where instructions are counted no time is: there is nothing to read; omit this";
-                return wrong(&["telemetry"], why);
+                let reason = "where instructions are counted no time is: there is nothing to read; omit this";
+                return wrong(&["telemetry"], reason);
             }
             Counting::Trials | Counting::Windows => {}
         }
@@ -855,9 +858,9 @@ impl Campaign {
             .every
             .is_some_and(|every| every.0 < SHORTEST_SAMPLE)
         {
-            let why =
+            let reason =
                 "a sample costs the DUT some milliseconds of CPU: the shortest interval is 100ms";
-            return wrong(&["telemetry", "every"], why);
+            return wrong(&["telemetry", "every"], reason);
         }
         match telemetry.power.as_deref().map(str::trim) {
             Some("") => wrong(
@@ -872,15 +875,16 @@ impl Campaign {
         let Some(sweep) = &self.sweep else {
             return Ok(());
         };
-        let wrong = |key: &str, why: String| Err(self.error(&["procedure", "sweep", key], why));
+        let wrong =
+            |key: &str, reason: String| Err(self.error(&["procedure", "sweep", key], reason));
         if sweep.parameter.trim().is_empty() {
             return wrong(
                 "parameter",
                 "the swept parameter needs a name, such as rules".into(),
             );
         }
-        if let Err((key, why)) = sweep.check_counts() {
-            return wrong(key, why);
+        if let Err((key, reason)) = sweep.check_counts() {
+            return wrong(key, reason);
         }
         if sweep.values.len() < 2 {
             return wrong(

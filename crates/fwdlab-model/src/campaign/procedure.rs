@@ -14,7 +14,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::value::{Pause, Percent, Period, Rate, Share};
-use crate::file::{self, Misread, Step, or_which};
+use crate::file::{self, Step, ValueError, did_you_mean};
 use crate::link::LinkLoad;
 use crate::outcome::LatencyMode;
 use crate::units::Load;
@@ -60,7 +60,7 @@ macro_rules! procedures {
             }
 
             /// Parses the procedure from that form.
-            pub fn of_kept(kept: &serde_json::Value) -> Option<Procedure> {
+            pub fn from_stored(kept: &serde_json::Value) -> Option<Procedure> {
                 let parameters = kept.get("parameters")?.clone();
                 match kept.get("id")?.as_str()? {
                     $($id => serde_json::from_value(parameters).ok().map(Procedure::$variant),)*
@@ -75,7 +75,7 @@ macro_rules! procedures {
                 }
             }
 
-            fn of(id: &str, parameters: &Spanned<DeValue<'_>>) -> Result<Option<Procedure>, Misread> {
+            fn from_id(id: &str, parameters: &Spanned<DeValue<'_>>) -> Result<Option<Procedure>, ValueError> {
                 Ok(match id {
                     $($id => Some(Procedure::$variant(file::read(parameters)?)),)*
                     _ => None,
@@ -293,8 +293,8 @@ impl Sweep {
     /// The key, and what is wrong with it.
     pub fn check_counts(&self) -> Result<(), (&'static str, String)> {
         if self.values.len() > MOST_VALUES {
-            let why = format!("{} values; the maximum is {MOST_VALUES}", self.values.len());
-            return Err(("values", why));
+            let reason = format!("{} values; the maximum is {MOST_VALUES}", self.values.len());
+            return Err(("values", reason));
         }
         if !(1..=MOST_TRIALS).contains(&self.runs) {
             return Err(("runs", format!("runs must be 1 to {MOST_TRIALS}")));
@@ -888,7 +888,7 @@ impl Exact {
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {
-        Exact::parse_frames(&self.frames.to_string()).map_err(|why| ("frames", why))?;
+        Exact::parse_frames(&self.frames.to_string()).map_err(|reason| ("frames", reason))?;
         match self.precision.0 > 0.0 {
             true => Ok(()),
             false => Err(("precision", "precision must be more than 0 %".into())),
@@ -924,23 +924,23 @@ fn one() -> u32 {
 /// Parses the table `[procedure]`; errors have their path from the root of the file.
 pub(super) fn read(
     table: Option<&Spanned<DeValue<'_>>>,
-) -> Result<(Procedure, Option<Sweep>), Wrong> {
-    let at = |way: &[&'static str], why: String| {
-        Wrong::Place(way.iter().map(|key| Step::Key(key)).collect(), why)
+) -> Result<(Procedure, Option<Sweep>), ProcedureError> {
+    let at = |key_path: &[&'static str], reason: String| {
+        ProcedureError::Place(key_path.iter().map(|key| Step::Key(key)).collect(), reason)
     };
     let ids = || Procedure::IDS.join(", ");
     let Some(table) = table else {
-        let why = format!(
+        let reason = format!(
             "there is no [procedure]; add [procedure] with id = one of {}",
             ids()
         );
-        return Err(at(&[], why));
+        return Err(at(&[], reason));
     };
     let mut table = table.clone();
     let span = table.span();
     let DeValue::Table(keys) = table.get_mut() else {
-        let why = "a procedure is a table: begin with [procedure] and id = \"mrr\"";
-        return Err(at(&["procedure"], why.into()));
+        let reason = "a procedure is a table: begin with [procedure] and id = \"mrr\"";
+        return Err(at(&["procedure"], reason.into()));
     };
     let mut take = |key: &str| keys.remove(key);
     let sweep = match take("sweep") {
@@ -948,8 +948,8 @@ pub(super) fn read(
         None => None,
     };
     let Some(id) = take("id") else {
-        let why = format!("the procedure has no id; it is one of {}", ids());
-        return Err(at(&["procedure"], why));
+        let reason = format!("the procedure has no id; it is one of {}", ids());
+        return Err(at(&["procedure"], reason));
     };
     let Some(id) = id.get_ref().as_str() else {
         return Err(at(
@@ -958,29 +958,29 @@ pub(super) fn read(
         ));
     };
     let rest = Spanned::new(span, DeValue::Table(std::mem::take(keys)));
-    match Procedure::of(id, &rest)? {
+    match Procedure::from_id(id, &rest)? {
         Some(procedure) => Ok((procedure, sweep)),
         None => Err(at(
             &["procedure", "id"],
             format!(
                 "there is no procedure `{id}`; {}",
-                or_which(id, Procedure::IDS)
+                did_you_mean(id, Procedure::IDS)
             ),
         )),
     }
 }
 
 /// An error in a part of a file.
-pub(super) enum Wrong {
+pub(super) enum ProcedureError {
     /// An error of serde.
-    Reading(Misread),
+    Reading(ValueError),
     /// An error of our own.
     Place(Vec<Step<'static>>, String),
 }
 
-impl From<Misread> for Wrong {
-    fn from(wrong: Misread) -> Self {
-        Wrong::Reading(wrong)
+impl From<ValueError> for ProcedureError {
+    fn from(wrong: ValueError) -> Self {
+        ProcedureError::Reading(wrong)
     }
 }
 
@@ -1006,7 +1006,7 @@ mod tests {
 
     /// The parameters kept with a run parse back to the same procedure.
     #[test]
-    fn every_procedure_is_kept_as_it_is() {
+    fn every_procedure_survives_serialization() {
         for id in Procedure::IDS {
             let text = format!("id = \"{id}\"");
             let table = toml::de::DeTable::parse(&text).unwrap();
@@ -1015,7 +1015,7 @@ mod tests {
                 panic!("{id}")
             };
             assert_eq!(
-                Procedure::of_kept(&procedure.kept()),
+                Procedure::from_stored(&procedure.kept()),
                 Some(procedure),
                 "{id}"
             );
@@ -1025,9 +1025,9 @@ mod tests {
             sample: Some("1.5ms".parse().unwrap()),
             ..Trial::default()
         });
-        assert_eq!(Procedure::of_kept(&odd.kept()), Some(odd));
+        assert_eq!(Procedure::from_stored(&odd.kept()), Some(odd));
         assert_eq!(
-            Procedure::of_kept(&serde_json::json!({ "id": "none" })),
+            Procedure::from_stored(&serde_json::json!({ "id": "none" })),
             None
         );
     }

@@ -49,8 +49,8 @@ pub(super) fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
             f.write_str("true, false or { within = \"10min\", retries = 2 }")
         }
 
-        fn visit_bool<E: de::Error>(self, wanted: bool) -> Result<Option<Reboot>, E> {
-            Ok(wanted.then(Reboot::default))
+        fn visit_bool<E: de::Error>(self, requested: bool) -> Result<Option<Reboot>, E> {
+            Ok(requested.then(Reboot::default))
         }
 
         fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Reboot>, A::Error> {
@@ -72,7 +72,7 @@ impl Campaign {
         let Some(reboot) = self.reboot else {
             return Ok(());
         };
-        let wrong = |way: &[&str], why: &str| Err(self.error(way, why));
+        let wrong = |key_path: &[&str], reason: &str| Err(self.error(key_path, reason));
         if self.is_simulated() {
             return wrong(
                 &["reboot"],
@@ -81,18 +81,18 @@ impl Campaign {
         }
         match self.procedure.counting() {
             Counting::Instructions => {
-                let why = "every iteration boots a new machine: omit this";
-                return wrong(&["reboot"], why);
+                let reason = "every iteration boots a new machine: omit this";
+                return wrong(&["reboot"], reason);
             }
             Counting::Slices => {
-                let why = "slices compare DUTs side by side on this machine, which is not restarted: omit this";
-                return wrong(&["reboot"], why);
+                let reason = "slices compare DUTs side by side on this machine, which is not restarted: omit this";
+                return wrong(&["reboot"], reason);
             }
             Counting::Trials | Counting::Windows => {}
         }
         if self.bed.file.is_none() {
-            let why = "the DUT is a part of this machine, which is not restarted: omit this, or name a test bed: bed = \"NAME\"";
-            return wrong(&["reboot"], why);
+            let reason = "the DUT is a part of this machine, which is not restarted: omit this, or name a test bed: bed = \"NAME\"";
+            return wrong(&["reboot"], reason);
         }
         match reboot.retries > MOST_RETRIES {
             true => wrong(&["reboot", "retries"], "it is tried again 10 times at most"),

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::Case;
-use crate::file::or_which;
+use crate::file::did_you_mean;
 use crate::glob::matches;
 
 /// The keys of terms.
@@ -68,7 +68,7 @@ fn term(text: &str) -> Result<Term, String> {
         Some((key, patterns)) => {
             let known = KEYS.iter().find(|known| **known == key);
             let known = known.ok_or_else(|| {
-                let which = or_which(key, &KEYS);
+                let which = did_you_mean(key, &KEYS);
                 format!("`{key}` in `{text}` is nothing that test cases differ in; {which}")
             })?;
             (Some(*known), patterns)
@@ -96,13 +96,13 @@ impl fmt::Display for Selection {
 
 impl Selection {
     /// Returns true if this test case is selected.
-    pub fn takes(&self, case: &Case) -> bool {
-        self.terms.iter().all(|term| term.takes(case))
+    pub fn selects(&self, case: &Case) -> bool {
+        self.terms.iter().all(|term| term.selects(case))
     }
 }
 
 impl Term {
-    fn takes(&self, case: &Case) -> bool {
+    fn selects(&self, case: &Case) -> bool {
         let values = match self.key {
             None => vec![case.id()],
             Some(key) => values(case, key),
@@ -164,7 +164,7 @@ id = "mrr"
     fn chosen(text: &str) -> Vec<String> {
         let selection: Selection = text.parse().unwrap();
         let campaign = Campaign::parse("c.toml", CAMPAIGN).unwrap();
-        let cases = campaign.cases.iter().filter(|case| selection.takes(case));
+        let cases = campaign.cases.iter().filter(|case| selection.selects(case));
         cases.map(|case| case.id()).collect()
     }
 
@@ -186,15 +186,15 @@ id = "mrr"
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_are_reported() {
         for (text, says) in [
             ("", "say which"),
             ("configurtion:a", "`configuration`"),
             ("size:", "empty value"),
             ("size:64,,128", "empty value"),
         ] {
-            let why = text.parse::<Selection>().unwrap_err();
-            assert!(why.contains(says), "{text}: {why}");
+            let reason = text.parse::<Selection>().unwrap_err();
+            assert!(reason.contains(says), "{text}: {reason}");
         }
     }
 }

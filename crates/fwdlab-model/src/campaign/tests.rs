@@ -49,7 +49,7 @@ fn least(more: &str) -> String {
 }
 
 #[test]
-fn everything_can_be_said() {
+fn every_option_can_be_written() {
     let campaign = parse(WHOLE).unwrap();
     assert_eq!(
         (campaign.name.as_str(), campaign.iterations),
@@ -73,7 +73,7 @@ fn everything_can_be_said() {
 }
 
 #[test]
-fn what_is_not_said_has_a_default() {
+fn omitted_options_have_defaults() {
     let campaign = parse(&least("")).unwrap();
     assert_eq!(
         (campaign.iterations, campaign.order),
@@ -102,7 +102,7 @@ fn every_procedure_has_its_defaults() {
 }
 
 #[test]
-fn numbers_say_what_texts_say() {
+fn numbers_and_texts_are_equivalent() {
     let of = |keys: &str| {
         parse(&format!("campaign = 'c'\n[procedure]\n{keys}"))
             .unwrap()
@@ -120,8 +120,8 @@ fn numbers_say_what_texts_say() {
 
 /// Every error with its line and column, and a suggestion.
 #[test]
-fn mistakes_are_told_with_their_place() {
-    for (from, to, told) in [
+fn errors_have_a_position() {
+    for (from, to, reported) in [
         (
             "iterations",
             "iteratons",
@@ -240,11 +240,11 @@ fn mistakes_are_told_with_their_place() {
         assert!(WHOLE.contains(from), "{from}");
         let error = parse(&WHOLE.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(
-            error.starts_with(&format!("c.toml:{told}")),
+            error.starts_with(&format!("c.toml:{reported}")),
             "{to}: {error}"
         );
     }
-    for (text, told) in [
+    for (text, reported) in [
         (
             "campaign = 'c'",
             "there is no [procedure]; add [procedure] with id = one of trial, ",
@@ -284,7 +284,7 @@ fn mistakes_are_told_with_their_place() {
         ),
     ] {
         let error = parse(text).unwrap_err().to_string();
-        assert!(error.contains(told), "{text}: {error}");
+        assert!(error.contains(reported), "{text}: {error}");
     }
 }
 
@@ -331,7 +331,7 @@ fn traffic_of_the_matrix() {
     let plain = serde_json::to_value(&parse(&least("")).unwrap().cases[0]).unwrap();
     assert_eq!(plain.get("variant"), None);
 
-    for (more, told) in [
+    for (more, reported) in [
         (
             "[matrix]\nprofile = 'imix'\nsize = 64",
             "4:8: profiles define what is sent: omit size or profile",
@@ -359,7 +359,7 @@ fn traffic_of_the_matrix() {
         ),
     ] {
         let error = parse(&least(more)).unwrap_err().to_string();
-        assert!(error.contains(told), "{more}: {error}");
+        assert!(error.contains(reported), "{more}: {error}");
     }
 }
 
@@ -378,7 +378,7 @@ fn counts_have_bounds_and_so_have_their_products() {
         )
     };
     let procedure = |keys: &str| format!("campaign = 'c'\n[procedure]\n{keys}\n");
-    for (text, told) in [
+    for (text, reported) in [
         (
             sweep("[0, 1]", 2_147_483_647),
             "9:8: runs must be 1 to 10000",
@@ -447,7 +447,7 @@ fn counts_have_bounds_and_so_have_their_products() {
         ),
     ] {
         let error = parse(&text).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("c.toml:{told}")), "{error}");
+        assert!(error.starts_with(&format!("c.toml:{reported}")), "{error}");
     }
     // values at the limits are not their concern
     for text in [
@@ -460,7 +460,7 @@ fn counts_have_bounds_and_so_have_their_products() {
 
 /// Kinds are a dimension like any other. Linux keeps its old name.
 #[test]
-fn kinds_of_duts_stand_in_the_matrix_or_in_the_dut() {
+fn kinds_of_duts_are_set_in_the_matrix_or_in_the_dut() {
     let ids = |text: &str| -> Vec<String> {
         let campaign = parse(&least(text)).unwrap();
         campaign.cases.iter().map(Case::id).collect()
@@ -472,7 +472,7 @@ fn kinds_of_duts_stand_in_the_matrix_or_in_the_dut() {
         ids("[matrix]\ndut = ['linux', 'vpp']\nsize = [64, 512]\nexclude = [{ dut = 'vpp', size = 512 }]").len(),
         3
     );
-    for (text, told) in [
+    for (text, reported) in [
         (
             "[dut]\nkind = 'vqp'",
             "3:8: unknown name `vqp`; did you mean `vpp`?",
@@ -509,7 +509,7 @@ fn kinds_of_duts_stand_in_the_matrix_or_in_the_dut() {
     ] {
         let error = parse(&least(text)).unwrap_err().to_string();
         assert!(
-            error.starts_with(&format!("c.toml:{told}")),
+            error.starts_with(&format!("c.toml:{reported}")),
             "{text}: {error}"
         );
     }
@@ -518,15 +518,15 @@ fn kinds_of_duts_stand_in_the_matrix_or_in_the_dut() {
 #[test]
 fn telemetry_as_it_is_asked_for() {
     assert_eq!(parse(&least("")).unwrap().telemetry, None);
-    let asked = "[telemetry]\nevery = '1s'\ncollect = ['cpu', 'ethtool']\npower = 'meter'\nperf = { for = '5s' }";
-    let found = parse(&least(asked)).unwrap().telemetry.unwrap();
+    let requested = "[telemetry]\nevery = '1s'\ncollect = ['cpu', 'ethtool']\npower = 'meter'\nperf = { for = '5s' }";
+    let found = parse(&least(requested)).unwrap().telemetry.unwrap();
     assert_eq!(found.every, Some(Period::seconds(1)));
     assert_eq!(found.collect, Some(vec![Subject::Cpu, Subject::Ethtool]));
     assert_eq!(found.power.as_deref(), Some("meter"));
     assert_eq!(found.perf.unwrap().time, Period::seconds(5));
     let all = parse(&least("[telemetry]")).unwrap().telemetry.unwrap();
     assert_eq!(all, Telemetry::default());
-    for (more, told) in [
+    for (more, reported) in [
         (
             "[telemetry]\nevry = '1s'",
             "3:1: unknown key `evry`; did you mean `every`?",
@@ -546,22 +546,22 @@ fn telemetry_as_it_is_asked_for() {
     ] {
         let error = parse(&least(more)).unwrap_err().to_string();
         assert!(
-            error.starts_with(&format!("c.toml:{told}")),
+            error.starts_with(&format!("c.toml:{reported}")),
             "{more}: {error}"
         );
     }
-    for (id, told) in [("paired", "share a host"), ("exact", "instructions")] {
+    for (id, reported) in [("paired", "share a host"), ("exact", "instructions")] {
         let text = format!("campaign = 'c'\n[telemetry]\n[procedure]\nid = '{id}'\n");
         let error = parse(&text).unwrap_err().to_string();
-        assert!(error.contains(told), "{id}: {error}");
+        assert!(error.contains(reported), "{id}: {error}");
     }
 }
 
 fn refused(cases: &[(&str, &str)]) {
-    for (more, told) in cases {
+    for (more, reported) in cases {
         let error = parse(&least(more)).unwrap_err().to_string();
         assert!(
-            error.starts_with(&format!("c.toml:{told}")),
+            error.starts_with(&format!("c.toml:{reported}")),
             "{more}: {error}"
         );
     }
@@ -673,7 +673,7 @@ fn hooks_as_they_are_asked_for() {
     let all = "[hooks]\nbefore = 'a'\nduring = { command = 'b', on = 'generator' }\nafter = ['c', { command = 'd', on = 'controller', every = \
                'campaign', within = '5min' }]";
     let hooks = parse(&least(all)).unwrap().hooks;
-    let told: Vec<String> = hooks
+    let reported: Vec<String> = hooks
         .all()
         .map(|(when, hook)| {
             let Hook {
@@ -691,7 +691,7 @@ fn hooks_as_they_are_asked_for() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             "before a dut iteration 1min",
             "during b generator trial 1min",
@@ -743,14 +743,14 @@ fn hooks_as_they_are_asked_for() {
             "3:10: a simulated DUT has no host",
         ),
     ]);
-    for (id, told) in [
+    for (id, reported) in [
         ("paired", "2:10: slices are of DUTs in turns"),
         ("exact", "2:10: where instructions are counted"),
     ] {
         let text = format!("campaign = 'c'\nhooks.before = 'x'\n[procedure]\nid = '{id}'\n");
         let error = parse(&text).unwrap_err().to_string();
-        let told = told.replace("2:10", "2:16");
-        assert!(error.starts_with(&format!("c.toml:{told}")), "{error}");
+        let reported = reported.replace("2:10", "2:16");
+        assert!(error.starts_with(&format!("c.toml:{reported}")), "{error}");
     }
 }
 
@@ -766,8 +766,14 @@ fn thresholds_as_they_are_asked_for() {
         (1.4e6, Some(crate::outcome::Unit::FramesPerSecond))
     );
     assert!(found[0].is_of("plain/64B-2000flows-ipv4") && !found[0].is_of("a/64B-2000flows-ipv4"));
-    assert!(found[0].is_about("receive rate", false) && !found[0].is_about("throughput", true));
-    assert!(found[1].is_about("whatever is first", true) && !found[1].is_about("second", false));
+    assert!(
+        found[0].applies_to_figure("receive rate", false)
+            && !found[0].applies_to_figure("throughput", true)
+    );
+    assert!(
+        found[1].applies_to_figure("whatever is first", true)
+            && !found[1].applies_to_figure("second", false)
+    );
     for (text, number) in [
         ("20us", 20e3),
         ("1.5 ms", 1.5e6),
@@ -785,7 +791,7 @@ fn thresholds_as_they_are_asked_for() {
     let bare: Amount = "-3".parse().unwrap();
     assert_eq!(bare.in_unit(crate::outcome::Unit::Percent), Some(-3.0));
     let one = |keys: &str| format!("[[threshold]]\n{keys}");
-    for (keys, told) in [
+    for (keys, reported) in [
         ("", "2:1: say what must be reached"),
         (
             "at-least = '1Mpps'\nat-most = '2Mpps'",
@@ -833,7 +839,7 @@ fn thresholds_as_they_are_asked_for() {
     ] {
         let error = parse(&least(&one(keys))).unwrap_err().to_string();
         assert!(
-            error.starts_with(&format!("c.toml:{told}")),
+            error.starts_with(&format!("c.toml:{reported}")),
             "{keys}: {error}"
         );
     }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::value::Share;
 use super::{Campaign, Case, Exact, PLAIN, Paired, Procedure};
-use crate::file::{FileError, Step, or_which};
+use crate::file::{FileError, Step, did_you_mean};
 use crate::glob::matches;
 use crate::outcome::{FORWARDING_RATE, INSTRUCTIONS, Unit};
 use crate::series::metric;
@@ -133,9 +133,9 @@ impl Threshold {
     }
 
     /// Returns true if it applies to this figure, which may be the first one of its test case.
-    pub fn is_about(&self, figure: &str, is_first: bool) -> bool {
+    pub fn applies_to_figure(&self, figure: &str, is_first: bool) -> bool {
         match &self.figure {
-            Some(wanted) => metric(wanted) == metric(figure),
+            Some(requested) => metric(requested) == metric(figure),
             None => is_first,
         }
     }
@@ -164,8 +164,8 @@ impl Procedure {
 impl Campaign {
     pub(super) fn check_thresholds(&self) -> Result<(), FileError> {
         if self.thresholds.len() > MOST {
-            let why = format!("{} thresholds; {MOST} are the most", self.thresholds.len());
-            return Err(self.error(&["threshold"], why));
+            let reason = format!("{} thresholds; {MOST} are the most", self.thresholds.len());
+            return Err(self.error(&["threshold"], reason));
         }
         for (n, threshold) in self.thresholds.iter().enumerate() {
             self.check_threshold(n, threshold)?;
@@ -174,14 +174,14 @@ impl Campaign {
     }
 
     /// Returns an error about a threshold.
-    pub fn wrong_threshold(&self, n: usize, keys: &[&str], why: impl Into<String>) -> FileError {
-        let mut way = vec![Step::Key("threshold"), Step::Item(n)];
-        way.extend(keys.iter().map(|key| Step::Key(key)));
-        self.origin.error(&way, why)
+    pub fn wrong_threshold(&self, n: usize, keys: &[&str], reason: impl Into<String>) -> FileError {
+        let mut key_path = vec![Step::Key("threshold"), Step::Item(n)];
+        key_path.extend(keys.iter().map(|key| Step::Key(key)));
+        self.origin.error(&key_path, reason)
     }
 
     fn check_threshold(&self, n: usize, threshold: &Threshold) -> Result<(), FileError> {
-        let wrong = |keys: &[&str], why: String| Err(self.wrong_threshold(n, keys, why));
+        let wrong = |keys: &[&str], reason: String| Err(self.wrong_threshold(n, keys, reason));
         let Threshold {
             case,
             figure,
@@ -197,28 +197,28 @@ impl Campaign {
         match said.iter().filter(|said| **said).count() {
             1 => {}
             0 => {
-                let why = "say what must be reached: at-least, at-most or not-slower-than";
-                return wrong(&[], why.into());
+                let reason = "say what must be reached: at-least, at-most or not-slower-than";
+                return wrong(&[], reason.into());
             }
             _ => {
-                let why = "at-least, at-most and not-slower-than are thresholds of their own: give each a [[threshold]]";
-                return wrong(&[], why.into());
+                let reason = "at-least, at-most and not-slower-than are thresholds of their own: give each a [[threshold]]";
+                return wrong(&[], reason.into());
             }
         }
         let ids: Vec<String> = self.cases.iter().map(Case::id).collect();
         if let Some(pattern) = case
             && !ids.iter().any(|id| matches(pattern, id))
         {
-            let which = or_which(pattern, &ids[..ids.len().min(20)]);
+            let which = did_you_mean(pattern, &ids[..ids.len().min(20)]);
             return wrong(&["case"], format!("no test case is `{pattern}`; {which}"));
         }
         let fewest = self.until.map_or(self.iterations, |until| until.min);
         if fewest < FEWEST {
-            let why = format!(
+            let reason = format!(
                 "{} cannot prove anything, because there is no interval: give {FEWEST} iterations or more",
                 self.iterations_in_words()
             );
-            return wrong(&[], why);
+            return wrong(&[], reason);
         }
         let only = match &self.sweep {
             // the names of its figures contain the parameter
@@ -229,18 +229,18 @@ impl Campaign {
             && metric(figure) != metric(only)
         {
             let id = self.procedure.id();
-            let why = format!(
+            let reason = format!(
                 "{id} finds no `{figure}`; {}",
-                or_which(figure, &[metric(only)])
+                did_you_mean(figure, &[metric(only)])
             );
-            return wrong(&["figure"], why);
+            return wrong(&["figure"], reason);
         }
         for (key, amount) in [("at-least", at_least), ("at-most", at_most)] {
             if let (Some(amount), Some((only, unit))) = (amount, only)
                 && amount.in_unit(unit).is_none()
             {
-                let why = format!("{only} is in {}, and {amount} is not", unit.symbol());
-                return wrong(&[key], why);
+                let reason = format!("{only} is in {}, and {amount} is not", unit.symbol());
+                return wrong(&[key], reason);
             }
         }
         match not_slower_than {
@@ -250,14 +250,14 @@ impl Campaign {
     }
 
     fn check_reference(&self, n: usize, reference: &Reference) -> Result<(), FileError> {
-        let wrong = |key: Option<&str>, why: String| {
-            let mut way = vec!["not-slower-than"];
-            way.extend(key);
-            Err(self.wrong_threshold(n, &way, why))
+        let wrong = |key: Option<&str>, reason: String| {
+            let mut key_path = vec!["not-slower-than"];
+            key_path.extend(key);
+            Err(self.wrong_threshold(n, &key_path, reason))
         };
         if reference.by.0 <= 0.0 {
-            let why = "no measurement shows that there is no difference at all: give the share that would matter, such as \"3%\"";
-            return wrong(Some("by"), why.into());
+            let reason = "no measurement shows that there is no difference at all: give the share that would matter, such as \"3%\"";
+            return wrong(Some("by"), reason.into());
         }
         match (&reference.run, &reference.configuration) {
             (Some(run), None) if run.trim().is_empty() => wrong(
@@ -281,7 +281,7 @@ impl Campaign {
                 if !known.contains(&name.as_str()) {
                     let which = match name == PLAIN {
                         true => "add plain to configuration in [matrix]".into(),
-                        false => or_which(name, &known),
+                        false => did_you_mean(name, &known),
                     };
                     return wrong(
                         Some("configuration"),

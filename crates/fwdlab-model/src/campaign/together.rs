@@ -24,7 +24,7 @@ impl Campaign {
             "test cases that are measured together have one of these: give one, or omit order";
         let none =
             "test cases that are measured together have none of this: omit it, or omit order";
-        for (is_wrong, way, why) in [
+        for (is_wrong, key_path, reason) in [
             (
                 self.procedure.counting() != Counting::Trials,
                 &["procedure", "id"][..],
@@ -62,7 +62,7 @@ impl Campaign {
             (!self.hooks.is_empty(), &["hooks"], none),
         ] {
             if is_wrong {
-                return Err(self.error(way, why));
+                return Err(self.error(key_path, reason));
             }
         }
         Ok(())

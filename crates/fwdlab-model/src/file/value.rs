@@ -14,31 +14,31 @@ use toml::de::{DeInteger, DeString, DeValue};
 
 /// Why a value cannot be deserialized, and its position in the text.
 #[derive(Debug)]
-pub(crate) struct Misread {
-    pub(crate) why: String,
+pub(crate) struct ValueError {
+    pub(crate) reason: String,
     pub(crate) span: Option<Range<usize>>,
 }
 
-impl Misread {
+impl ValueError {
     /// Adds the position. Called for the innermost value first, whose position is kept.
-    fn at(mut self, span: Range<usize>) -> Misread {
+    fn at(mut self, span: Range<usize>) -> ValueError {
         self.span.get_or_insert(span);
         self
     }
 }
 
-impl fmt::Display for Misread {
+impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
+        f.write_str(&self.reason)
     }
 }
 
-impl std::error::Error for Misread {}
+impl std::error::Error for ValueError {}
 
-impl de::Error for Misread {
-    fn custom<T: fmt::Display>(why: T) -> Misread {
-        Misread {
-            why: why.to_string(),
+impl de::Error for ValueError {
+    fn custom<T: fmt::Display>(cause: T) -> ValueError {
+        ValueError {
+            reason: cause.to_string(),
             span: None,
         }
     }
@@ -51,25 +51,25 @@ struct Value<'a, 'de>(&'a Spanned<DeValue<'de>>);
 pub(crate) fn read<'de, T: de::DeserializeSeed<'de>>(
     seed: T,
     value: &Spanned<DeValue<'de>>,
-) -> Result<T::Value, Misread> {
+) -> Result<T::Value, ValueError> {
     seed.deserialize(Value(value))
         .map_err(|wrong| wrong.at(value.span()))
 }
 
-fn integer(number: &DeInteger<'_>) -> Result<i128, Misread> {
+fn integer(number: &DeInteger<'_>) -> Result<i128, ValueError> {
     i128::from_str_radix(number.as_str(), number.radix())
         .map_err(|_| de::Error::custom("integer number overflowed"))
 }
 
-fn unexpected(what: &str, expected: &dyn Expected) -> Misread {
+fn unexpected(what: &str, expected: &dyn Expected) -> ValueError {
     de::Error::invalid_type(Unexpected::Other(what), expected)
 }
 
 // errors here have no position yet: `read` adds it
 impl<'de> Deserializer<'de> for Value<'_, 'de> {
-    type Error = Misread;
+    type Error = ValueError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misread> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         match self.0.get_ref() {
             DeValue::String(DeString::Borrowed(text)) => visitor.visit_borrowed_str(text),
             DeValue::String(DeString::Owned(text)) => visitor.visit_str(text),
@@ -98,7 +98,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misread> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ValueError> {
         visitor.visit_some(self)
     }
 
@@ -106,7 +106,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Misread> {
+    ) -> Result<V::Value, ValueError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -115,7 +115,7 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Misread> {
+    ) -> Result<V::Value, ValueError> {
         match self.0.get_ref() {
             DeValue::String(name) => visitor.visit_enum(value::StrDeserializer::new(name)),
             DeValue::Table(table) if table.len() == 1 => {
@@ -137,12 +137,12 @@ impl<'de> Deserializer<'de> for Value<'_, 'de> {
 struct Items<'a, 'de>(std::slice::Iter<'a, Spanned<DeValue<'de>>>);
 
 impl<'de> de::SeqAccess<'de> for Items<'_, 'de> {
-    type Error = Misread;
+    type Error = ValueError;
 
     fn next_element_seed<T: de::DeserializeSeed<'de>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, Misread> {
+    ) -> Result<Option<T::Value>, ValueError> {
         let value = self.0.next();
         value.map(|value| read(seed, value)).transpose()
     }
@@ -157,25 +157,25 @@ impl<'a, 'de: 'a, I> de::MapAccess<'de> for Entries<'a, 'de, I>
 where
     I: Iterator<Item = (&'a Spanned<DeString<'de>>, &'a Spanned<DeValue<'de>>)>,
 {
-    type Error = Misread;
+    type Error = ValueError;
 
     fn next_key_seed<K: de::DeserializeSeed<'de>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Misread> {
+    ) -> Result<Option<K::Value>, ValueError> {
         let Some((key, value)) = self.left.next() else {
             return Ok(None);
         };
         self.value = Some(value);
         let read = seed.deserialize(key.get_ref().as_ref().into_deserializer());
         read.map(Some)
-            .map_err(|wrong: Misread| wrong.at(key.span()))
+            .map_err(|wrong: ValueError| wrong.at(key.span()))
     }
 
     fn next_value_seed<V: de::DeserializeSeed<'de>>(
         &mut self,
         seed: V,
-    ) -> Result<V::Value, Misread> {
+    ) -> Result<V::Value, ValueError> {
         let value = self.value.take().expect("a value follows its key");
         read(seed, value)
     }

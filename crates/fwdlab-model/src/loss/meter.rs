@@ -149,29 +149,32 @@ impl Meter {
     }
 
     /// Marks it as not read, for this reason.
-    pub fn is_not_read(&mut self, why: &str) {
-        self.reading = Reading::Absent { why: why.into() };
+    pub fn is_not_read(&mut self, reason: &str) {
+        self.reading = Reading::Absent { why: reason.into() };
         self.dropped.clear();
     }
 
     /// Marks its reading as approximate, for this reason.
-    pub fn is_approximate(&mut self, why: String) {
+    pub fn is_approximate(&mut self, reason: String) {
         if let Reading::Exact { passed } = self.reading {
-            self.reading = Reading::Approximate { passed, why };
+            self.reading = Reading::Approximate {
+                passed,
+                why: reason,
+            };
         }
     }
 
     /// Returns why conservation need not hold for it, if so.
     pub fn not_exact(&self) -> Option<NotExact> {
-        let (is_read, why) = match &self.reading {
+        let (is_read, reason) = match &self.reading {
             Reading::Exact { .. } => return None,
-            Reading::Approximate { why, .. } => (true, why),
-            Reading::Absent { why } => (false, why),
+            Reading::Approximate { why: reason, .. } => (true, reason),
+            Reading::Absent { why: reason } => (false, reason),
         };
         Some(NotExact {
             stage: self.stage.clone(),
             is_read,
-            why: why.clone(),
+            why: reason.clone(),
         })
     }
 
@@ -184,12 +187,12 @@ impl Meter {
         };
         self.reading = match (passed, doubt.map(|doubt| doubt.why)) {
             (Some((one, two)), None) => Reading::Exact { passed: one + two },
-            (Some((one, two)), Some(why)) => Reading::Approximate {
+            (Some((one, two)), Some(reason)) => Reading::Approximate {
                 passed: one + two,
-                why,
+                why: reason,
             },
-            (None, why) => Reading::Absent {
-                why: why.unwrap_or_default(),
+            (None, reason) => Reading::Absent {
+                why: reason.unwrap_or_default(),
             },
         };
         for loss in &other.dropped {
@@ -211,7 +214,7 @@ pub struct NotExact {
 
 impl NotExact {
     /// Returns `approximate` or `not read`.
-    pub fn standing(&self) -> &'static str {
+    pub fn reliability(&self) -> &'static str {
         match self.is_read {
             true => "approximate",
             false => "not read",
@@ -222,7 +225,7 @@ impl NotExact {
 /// For people: `the DUT's input: not read: it has no login`.
 impl fmt::Display for NotExact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.stage, self.standing(), self.why)
+        write!(f, "{}: {}: {}", self.stage, self.reliability(), self.why)
     }
 }
 
@@ -245,10 +248,10 @@ impl Chain {
     }
 
     /// Marks the meters of these stages as not read.
-    pub fn not_read(&mut self, stages: &[Stage], why: &str) {
+    pub fn not_read(&mut self, stages: &[Stage], reason: &str) {
         for meter in &mut self.meters {
             if stages.contains(&meter.stage) {
-                meter.is_not_read(why);
+                meter.is_not_read(reason);
             }
         }
     }
@@ -412,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_has_no_number_on_disk_and_comes_back() {
+    fn unread_meters_have_no_number_on_disk() {
         let counters = black_box();
         let json = serde_json::to_value(&counters).unwrap();
         let input = &json["meters"][1];

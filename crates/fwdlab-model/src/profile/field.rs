@@ -10,7 +10,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer};
 
-use crate::file::or_which;
+use crate::file::did_you_mean;
 use crate::typed::{Numbers, parsed};
 
 macro_rules! names {
@@ -116,7 +116,10 @@ impl FromStr for Field {
                 .replace("src", "source")
                 .replace("dst", "destination")
                 .to_ascii_lowercase();
-            format!("there is no field `{text}`; {}", or_which(&meant, &names))
+            format!(
+                "there is no field `{text}`; {}",
+                did_you_mean(&meant, &names)
+            )
         };
         let (name, layer) = match text.split_once('[') {
             None => (text.to_owned(), 1),

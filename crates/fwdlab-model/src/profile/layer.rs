@@ -447,7 +447,7 @@ impl Layer {
                 ];
                 let empty = payload.text.as_ref().is_some_and(String::is_empty)
                     || payload.hex.as_ref().is_some_and(|hex| hex.0.is_empty());
-                if ways.iter().filter(|way| **way).count() > 1 {
+                if ways.iter().filter(|key_path| **key_path).count() > 1 {
                     Some(("text", "use only one of text, hex and random".to_owned()))
                 } else if payload.repeat && empty {
                     Some(("repeat", "there is nothing to repeat".to_owned()))

@@ -237,12 +237,12 @@ impl Profile {
             text: text.into(),
         };
         if text.len() > LARGEST_FILE {
-            let why = format!("{} bytes; a profile has at most {LARGEST_FILE}", text.len());
+            let reason = format!("{} bytes; a profile has at most {LARGEST_FILE}", text.len());
             return Err(Origin {
                 text: "".into(),
                 ..origin
             }
-            .error(&[], why));
+            .error(&[], reason));
         }
         let mut profile: Profile = origin.read()?;
         let name = file.strip_suffix(".toml").unwrap_or(file);
@@ -253,14 +253,14 @@ impl Profile {
     }
 
     /// Returns an error about the value at this path.
-    pub fn error(&self, way: &[Step<'_>], why: impl Into<String>) -> ProfileError {
+    pub fn error(&self, key_path: &[Step<'_>], cause: impl Into<String>) -> ProfileError {
         match self.origin.file.is_empty() {
             true => ProfileError {
                 file: self.name.clone(),
                 place: None,
-                why: why.into(),
+                reason: cause.into(),
             },
-            false => self.origin.error(way, why),
+            false => self.origin.error(key_path, cause),
         }
     }
 
@@ -268,16 +268,16 @@ impl Profile {
     pub fn stream_error(
         &self,
         stream: usize,
-        way: &[Step<'_>],
-        why: impl Into<String>,
+        key_path: &[Step<'_>],
+        cause: impl Into<String>,
     ) -> ProfileError {
         let all: Vec<Step<'_>> = [Step::Key("stream"), Step::Item(stream)]
             .into_iter()
-            .chain(way.iter().copied())
+            .chain(key_path.iter().copied())
             .collect();
-        let mut error = self.error(&all, why);
+        let mut error = self.error(&all, cause);
         if self.streams.len() > 1 || error.place.is_none() {
-            error.why = format!("stream {}: {}", self.stream_name(stream), error.why);
+            error.reason = format!("stream {}: {}", self.stream_name(stream), error.reason);
         }
         error
     }
@@ -323,17 +323,19 @@ impl Profile {
             }
             1..=MOST_STREAMS => {}
             more => {
-                let why = format!("{more} streams; a profile has at most {MOST_STREAMS}");
-                return Err(self.error(&["stream".into()], why));
+                let reason = format!("{more} streams; a profile has at most {MOST_STREAMS}");
+                return Err(self.error(&["stream".into()], reason));
             }
         }
         let mut names = std::collections::HashMap::new();
         let mut next_of_earlier = std::collections::HashSet::new();
         let mut starts = false;
         for (number, stream) in self.streams.iter().enumerate() {
-            let wrong = |way: &[Step<'_>], why: String| Err(self.stream_error(number, way, why));
-            if let Some((way, why)) = stream.wrong() {
-                return wrong(&way, why);
+            let wrong = |key_path: &[Step<'_>], reason: String| {
+                Err(self.stream_error(number, key_path, reason))
+            };
+            if let Some((key_path, reason)) = stream.wrong() {
+                return wrong(&key_path, reason);
             }
             let name = self.stream_name(number);
             if name.is_empty() || name.len() > 100 || name.chars().any(char::is_control) {
@@ -355,11 +357,11 @@ impl Profile {
                 && !names.contains_key(next)
             {
                 let known: Vec<&String> = names.keys().collect();
-                let why = format!(
+                let reason = format!(
                     "next: there is no stream `{next}`; {}",
-                    crate::file::or_which(next, &known)
+                    crate::file::did_you_mean(next, &known)
                 );
-                return Err(self.stream_error(number, &["next".into()], why));
+                return Err(self.stream_error(number, &["next".into()], reason));
             }
         }
         if !starts {
@@ -375,16 +377,17 @@ impl Profile {
 impl Stream {
     /// Returns the path of the first error, and what is wrong.
     fn wrong(&self) -> Option<(Vec<Step<'static>>, String)> {
-        let wrong = |key: &'static str, why: &str| Some((vec![Step::Key(key)], why.to_owned()));
+        let wrong =
+            |key: &'static str, reason: &str| Some((vec![Step::Key(key)], reason.to_owned()));
         for (number, layer) in self.layers.iter().flatten().enumerate() {
-            if let Some((key, why)) = layer.wrong() {
-                let way = vec![
+            if let Some((key, reason)) = layer.wrong() {
+                let key_path = vec![
                     "layers".into(),
                     number.into(),
                     layer.name().into(),
                     key.into(),
                 ];
-                return Some((way, why));
+                return Some((key_path, reason));
             }
         }
         match &self.layers {
@@ -435,26 +438,27 @@ impl Stream {
         }
         let mut flows = 1_u64;
         for (number, vary) in self.vary.iter().enumerate() {
-            if let Some((key, why)) = vary.wrong() {
-                return Some((vec!["vary".into(), number.into(), key.into()], why));
+            if let Some((key, reason)) = vary.wrong() {
+                return Some((vec!["vary".into(), number.into(), key.into()], reason));
             }
             if vary.spans_flows() {
                 flows = flows.saturating_mul(vary.values_said().unwrap_or(1));
             }
         }
         if flows > vary::MOST_FLOWS {
-            let why = format!(
+            let reason = format!(
                 "{} flows; a stream has at most {}",
                 said(flows),
                 vary::MOST_FLOWS
             );
-            return Some((vec!["vary".into()], why));
+            return Some((vec!["vary".into()], reason));
         }
         self.wrong_timing()
     }
 
     fn wrong_timing(&self) -> Option<(Vec<Step<'static>>, String)> {
-        let wrong = |key: &'static str, why: &str| Some((vec![Step::Key(key)], why.to_owned()));
+        let wrong =
+            |key: &'static str, reason: &str| Some((vec![Step::Key(key)], reason.to_owned()));
         if self.rate.is_some() && self.share.is_some() {
             return wrong("share", "use either rate or share, not both");
         }

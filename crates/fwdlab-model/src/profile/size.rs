@@ -80,10 +80,10 @@ fn fits(size: u64) -> Result<u32, String> {
 impl Size {
     /// Returns frames of one size.
     pub fn one(size: u32) -> Result<Size, String> {
-        Self::of(size.to_string(), vec![size.into()])
+        Self::new(size.to_string(), vec![size.into()])
     }
 
-    fn of(name: String, sizes: Vec<u64>) -> Result<Size, String> {
+    fn new(name: String, sizes: Vec<u64>) -> Result<Size, String> {
         let sizes: Vec<u32> = sizes.into_iter().map(fits).collect::<Result<_, _>>()?;
         match sizes.len() {
             0 => Err("no sizes; give at least one, such as 64".to_owned()),
@@ -118,10 +118,10 @@ impl Size {
             if genome.frame_count() > LONGEST_PATTERN as u64 {
                 return Err(too_long(genome.frame_count()));
             }
-            return Self::of(genome.to_string(), genome.frames().map(u64::from).collect());
+            return Self::new(genome.to_string(), genome.frames().map(u64::from).collect());
         }
         match typed.parse::<Mix>() {
-            Ok(mix) => Self::of(typed.to_owned(), mix.pattern().map(u64::from).collect()),
+            Ok(mix) => Self::new(typed.to_owned(), mix.pattern().map(u64::from).collect()),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -145,7 +145,7 @@ impl<'de> Deserialize<'de> for Size {
             fn visit_i64<E: de::Error>(self, size: i64) -> Result<Size, E> {
                 let size =
                     u64::try_from(size).map_err(|_| E::custom(format!("{size} is below 0")))?;
-                Size::of(size.to_string(), vec![size]).map_err(E::custom)
+                Size::new(size.to_string(), vec![size]).map_err(E::custom)
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
@@ -168,15 +168,15 @@ impl<'de> Deserialize<'de> for Size {
                     }
                     [first, ..] => format!("{first},..."),
                 };
-                Size::of(name, sizes).map_err(de::Error::custom)
+                Size::new(name, sizes).map_err(de::Error::custom)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Size, A::Error> {
                 let range = Range::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                let wrong = |why: String| Err(de::Error::custom(why));
+                let wrong = |reason: String| Err(de::Error::custom(reason));
                 for size in [range.from, range.to] {
-                    if let Err(why) = fits(size.into()) {
-                        return wrong(why);
+                    if let Err(reason) = fits(size.into()) {
+                        return wrong(reason);
                     }
                 }
                 if range.from > range.to {

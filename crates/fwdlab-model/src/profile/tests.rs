@@ -1,5 +1,5 @@
 //! Valid and invalid profiles: what is parsed, and the text of errors. Start with
-//! [`errors_say_where_and_what`].
+//! [`errors_have_position_and_cause`].
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn parse(text: &str) -> Result<Profile, ProfileError> {
 }
 
 #[test]
-fn errors_say_where_and_what() {
+fn errors_have_position_and_cause() {
     for (text, expected) in [
         (
             "",
@@ -185,7 +185,7 @@ fn too_many_streams_and_too_long_a_file() {
 }
 
 #[test]
-fn everything_a_stream_can_say() {
+fn all_keys_of_a_stream() {
     let profile = parse(
         r#"
         fwdlab = "0.1"

@@ -156,7 +156,7 @@ impl Vary {
 
     /// Returns the key that makes no sense, and why.
     pub(super) fn wrong(&self) -> Option<(&'static str, String)> {
-        let wrong = |key: &'static str, why: &str| Some((key, why.to_owned()));
+        let wrong = |key: &'static str, reason: &str| Some((key, reason.to_owned()));
         let has_values = self.values.is_some();
         let has_range = self.from.is_some() || self.to.is_some() || self.count.is_some();
         let nowhere = self.field.is_empty() && self.at.is_none();

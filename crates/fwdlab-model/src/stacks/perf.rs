@@ -35,10 +35,10 @@ pub fn read(text: &str) -> Result<Stacks, StacksError> {
         if line.trim().is_empty() {
             stacks.sample(&mut path);
         } else if line.starts_with([' ', '\t']) && !is_head(line) {
-            let why = "a line of a call path is `ADDRESS FUNCTION+OFFSET (OBJECT)`";
+            let cause = "a line of a call path is `ADDRESS FUNCTION+OFFSET (OBJECT)`";
             let name = function(line).ok_or(StacksError {
                 line: index + 1,
-                why,
+                reason: cause,
             })?;
             path.push(name);
         } else if !line.starts_with('#') {
@@ -125,9 +125,9 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_names_no_function_is_told() {
-        let why = read("a 1 1.0: 1 cycles:\n\tno address here (x)\n").unwrap_err();
-        assert_eq!(why.line, 2);
+    fn a_line_without_a_function_is_reported() {
+        let reason = read("a 1 1.0: 1 cycles:\n\tno address here (x)\n").unwrap_err();
+        assert_eq!(reason.line, 2);
         assert_eq!(read("").unwrap().total(), 0);
     }
 }

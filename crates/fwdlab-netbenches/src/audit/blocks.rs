@@ -254,7 +254,7 @@ impl Evidence<'_> {
             let label = &block.labels[at];
             match self.namesake(label, &block.rows[at], home) {
                 Some(words) => notes.push(format!("set {}: {words}", name(at))),
-                None if self.lies_elsewhere(label, home) => nowhere.push(name(at)),
+                None if self.refers_outside(label, home) => nowhere.push(name(at)),
                 None if absent.len() == block.rows.len() => {}
                 None => notes.push(format!(
                     "set {}: nothing in the archive gives its row",
@@ -311,7 +311,7 @@ impl Evidence<'_> {
 
     /// Returns true if a label refers to a file in a directory that is missing in the archive, or
     /// in the local part of it.
-    fn lies_elsewhere(&self, label: &str, home: &Path) -> bool {
+    fn refers_outside(&self, label: &str, home: &Path) -> bool {
         let path = label.contains('/') && !label.contains(char::is_whitespace);
         path && !self.root.join(directory_of(label, home)).is_dir()
     }
@@ -509,7 +509,7 @@ fn implied(row: &Row) -> Option<Vec<f64>> {
 /// Returns which of the values, in order, yield a row: the only selection, or the first one found.
 fn choose(values: &[f64], row: &Row) -> Option<Vec<usize>> {
     let (n, all) = (row.n, values.len());
-    if n < fwdlab_stats::ministat::MIN_VALUES || ways(all, n) > MOST_CHOICES {
+    if n < fwdlab_stats::ministat::MIN_VALUES || binomial(all, n) > MOST_CHOICES {
         return None;
     }
     let [min, max, ..] = &row.figures;
@@ -534,7 +534,7 @@ fn choose(values: &[f64], row: &Row) -> Option<Vec<usize>> {
 }
 
 /// Returns the number of ways to choose `some` of `all`.
-fn ways(all: usize, some: usize) -> usize {
+fn binomial(all: usize, some: usize) -> usize {
     let mut ways = 1_usize;
     for at in 0..some.min(all - some.min(all)) {
         ways = ways.saturating_mul(all - at) / (at + 1);
@@ -614,8 +614,8 @@ mod tests {
         values.insert(0, 9e6);
         assert_eq!(choose(&values, &printed()), Some(vec![1, 2, 4, 5, 6]));
         assert_eq!(choose(&[1.0; 7], &printed()), None);
-        assert_eq!(ways(10, 5), 252);
-        assert_eq!(ways(100, 50), usize::MAX);
+        assert_eq!(binomial(10, 5), 252);
+        assert_eq!(binomial(100, 50), usize::MAX);
     }
 
     #[test]

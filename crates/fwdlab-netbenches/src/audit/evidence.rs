@@ -1,6 +1,6 @@
 //! Everything in the archive that a published figure could come from, with lookups.
 //!
-//! It holds values with their sources and judges nothing. Start with [`Evidence::of`].
+//! It holds values with their sources and judges nothing. Start with [`Evidence::collect`].
 
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -76,7 +76,7 @@ pub(super) struct Evidence<'a> {
 }
 
 impl<'a> Evidence<'a> {
-    pub(super) fn of(
+    pub(super) fn collect(
         root: &'a Path,
         sets: &'a [ResultSet],
         facts: impl Iterator<Item = Vec<CaseFacts>>,
@@ -211,7 +211,7 @@ pub(super) fn distance(a: &Path, b: &Path) -> usize {
 /// `pps.one`, `forwarding.inet4: inet4 pps`.
 pub(super) fn is_label_of(label: &str, case: &str) -> bool {
     let last = label.rsplit('/').next().unwrap_or(label);
-    let named = Name::of(last).case;
+    let named = Name::parse(last).case;
     let word = last.split([' ', ':', ',']).next().unwrap_or(last);
     !case.is_empty() && (named == case || word == case || last == case)
 }

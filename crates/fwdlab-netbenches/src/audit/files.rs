@@ -83,7 +83,7 @@ impl Evidence<'_> {
             let finding = self.by_values_alone(&path, &values);
             if finding.status != EXACT {
                 let home = path.parent().unwrap_or(Path::new("")).to_owned();
-                let case = Name::of(&file_name(&path)).case;
+                let case = Name::parse(&file_name(&path)).case;
                 let numbers: Vec<f64> = values.into_iter().map(|(_, value)| value).collect();
                 others.push((home, case, finding.clone(), numbers));
             }
@@ -113,7 +113,7 @@ impl Evidence<'_> {
         let mut paths: Vec<PathBuf> = entries
             .flatten()
             .filter(|entry| {
-                Name::of(&entry.file_name().to_string_lossy()).kind == Kind::Pps
+                Name::parse(&entry.file_name().to_string_lossy()).kind == Kind::Pps
                     && fs::metadata(entry.path()).is_ok_and(|found| found.is_file())
             })
             .map(|entry| home.join(entry.file_name()))
@@ -221,7 +221,7 @@ impl Evidence<'_> {
             let sources = candidate.sources.clone();
             return finding(status, cause, candidate.rules.clone(), sources);
         }
-        if let Some(runs) = self.most_alike(home, values) {
+        if let Some(runs) = self.closest_case(home, values) {
             return self.against(path, values, runs);
         }
         let elsewhere: Vec<String> = values
@@ -241,7 +241,7 @@ impl Evidence<'_> {
     }
 
     /// Returns the test case of a directory that shares most values with a file, if any.
-    fn most_alike(&self, home: &Path, values: &[(String, f64)]) -> Option<Vec<RunValue<'_>>> {
+    fn closest_case(&self, home: &Path, values: &[(String, f64)]) -> Option<Vec<RunValue<'_>>> {
         let shared = |runs: &[RunValue<'_>]| {
             let known = |text: &String| {
                 let gives = |run: &RunValue<'_>| run.texts.as_ref().is_ok_and(|t| t.contains(text));
@@ -303,8 +303,8 @@ fn diagnose(texts: &[&str], runs: &[RunValue<'_>]) -> Verdict {
     let too_short: Vec<String> = runs
         .iter()
         .filter_map(|run| {
-            let why = run.texts.as_ref().err()?;
-            Some(format!("{}: {}", run.log, why.words()))
+            let reason = run.texts.as_ref().err()?;
+            Some(format!("{}: {}", run.log, reason.words()))
         })
         .collect();
     if !exact.is_empty() {

@@ -21,7 +21,7 @@ use crate::parallel;
 
 use super::importing::Progress;
 use super::names::Kind;
-use super::readme::{blocks, strays};
+use super::readme::{blocks, unmatched_lines};
 use super::set::{ResultSet, sets};
 use super::walk::{Tree, shown_path};
 use evidence::{CaseFacts, Evidence};
@@ -122,7 +122,7 @@ pub fn audit(
     stop: &AtomicBool,
     listener: &mut dyn FnMut(&Progress),
 ) -> Result<Audit, StoreError> {
-    let tree = Tree::of(root)?;
+    let tree = Tree::scan(root)?;
     let all = sets(&tree);
     let mut audit = Audit {
         problems: tree.problems.clone(),
@@ -161,7 +161,7 @@ pub fn audit(
             choices.iter().any(|choice| here.is_chosen_by(choice))
         }
     };
-    let mut evidence = Evidence::of(root, &all, facts.into_iter().map(|(_, cases)| cases));
+    let mut evidence = Evidence::collect(root, &all, facts.into_iter().map(|(_, cases)| cases));
     let figures: Vec<FileFinding> = evidence.files(&mut audit.problems);
     let chosen = |finding: &FileFinding| {
         is_chosen(Path::new(&finding.file).parent().unwrap_or(Path::new("")))
@@ -173,7 +173,7 @@ pub fn audit(
             match read_readme(root, &path) {
                 Ok(text) => {
                     let found = blocks(&text);
-                    for (line, text) in strays(&text, &found) {
+                    for (line, text) in unmatched_lines(&text, &found) {
                         audit.problems.push(format!(
                             "{}:{line}: the header of a ministat table without a table: {text}",
                             shown_path(&path)

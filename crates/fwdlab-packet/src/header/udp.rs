@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_checksum_is_not_right() {
+    fn an_absent_checksum_is_not_valid() {
         let (bytes, _) = datagram();
         // A pseudo header with which a zero checksum field would pass.
         let pseudo_header = !checksum::sum(&bytes[..13]);

@@ -152,7 +152,7 @@ impl Fused {
     }
 
     /// Computes the contents of the next frames from the values of the variables.
-    pub fn look_ahead(&mut self, values: &[Values]) {
+    pub fn precompute(&mut self, values: &[Values]) {
         for sum in &mut self.sums {
             sum.next.begin(sum.constant);
         }

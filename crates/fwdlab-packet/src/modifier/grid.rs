@@ -4,13 +4,13 @@
 
 use super::column::{AHEAD, Column, Line, Values as Said};
 use super::variable::{Dimension, Values};
-use crate::permutation::{Tour, Visits};
+use crate::permutation::{PermutationWalk, Visits};
 use std::sync::Arc;
 
 /// The state of a [`Source::Grid`](super::Source::Grid).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grid {
-    pub tour: Tour,
+    pub tour: PermutationWalk,
     /// The first one changes fastest.
     digits: Arc<[Digit]>,
     /// For each dimension, its digits in the order of the visits, followed by the first [`AHEAD`]
@@ -153,7 +153,7 @@ impl Grid {
         else {
             return false;
         };
-        let (mut rest, first) = fastest.count.of(member);
+        let (mut rest, first) = fastest.count.div_rem(member);
         if first + AHEAD as u64 > fastest.count.by {
             return false;
         }
@@ -169,7 +169,7 @@ impl Grid {
         }
         for (digit, said) in self.digits[1..].iter().zip(&mut said[1..]) {
             let number;
-            (rest, number) = digit.count.of(rest);
+            (rest, number) = digit.count.div_rem(rest);
             said.set_line(Line::level(digit.values.get(number)));
         }
         self.tour.advance(members as u64);
@@ -221,7 +221,7 @@ impl Divisor {
 
     /// Returns quotient and remainder of one number.
     #[inline]
-    fn of(&self, number: u64) -> (u64, u64) {
+    fn div_rem(&self, number: u64) -> (u64, u64) {
         let quotient = match self.how {
             Division::None => 0,
             Division::Short { reciprocal, shift } => (number * reciprocal) >> shift,

@@ -238,7 +238,7 @@ impl Machine {
         let mut filled = 0;
         while filled < frames {
             if self.next == self.known {
-                self.look_ahead();
+                self.precompute();
             }
             let Some(fused) = &mut self.fused else {
                 let Some((buffer, held)) = room.next() else {
@@ -253,11 +253,11 @@ impl Machine {
                 filled += 1;
                 continue;
             };
-            let ahead = ((self.known - self.next) as u64).min(signature.until_wrap());
-            let ahead = ahead.min(frames - filled) as usize;
+            let lookahead = ((self.known - self.next) as u64).min(signature.until_wrap());
+            let lookahead = lookahead.min(frames - filled) as usize;
             let len = self.template.len();
             fused.begin_run(self.next, signature);
-            for next in self.next..self.next + ahead {
+            for next in self.next..self.next + lookahead {
                 let Some((buffer, held)) = room.next() else {
                     return filled;
                 };
@@ -278,7 +278,7 @@ impl Machine {
     #[inline]
     fn run(&mut self, buffer: &mut [u8], signature: &Signature) -> usize {
         if self.next == self.known {
-            self.look_ahead();
+            self.precompute();
         }
         let next = self.next;
         self.next += 1;
@@ -339,7 +339,7 @@ impl Machine {
 
     /// Advances the variables by many frames, or to the end of the cache.
     #[inline(never)]
-    fn look_ahead(&mut self) {
+    fn precompute(&mut self) {
         let mut frames = AHEAD;
         if let Some((known, cache)) = &mut self.cached {
             if known == cache {
@@ -373,7 +373,7 @@ impl Machine {
             }
         }
         if let Some(fused) = &mut self.fused {
-            fused.look_ahead(&self.values);
+            fused.precompute(&self.values);
         }
         (self.next, self.known) = (0, frames);
     }

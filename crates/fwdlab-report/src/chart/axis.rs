@@ -332,8 +332,8 @@ mod tests {
     fn a_logarithmic_axis_holds_the_values() {
         let check = |low: f64, high: f64, numbers: &[&str]| {
             let axis = Axis::delays(&curve(&[(1.0, low), (2.0, high)]));
-            let told = axis.ticks.iter().map(|(_, number)| number.as_str());
-            assert_eq!(told.collect::<Vec<_>>(), numbers);
+            let reported = axis.ticks.iter().map(|(_, number)| number.as_str());
+            assert_eq!(reported.collect::<Vec<_>>(), numbers);
             let (from, to) = (axis.percent(low), axis.percent(high));
             assert!((0.0..=100.0).contains(&from) && from < to && to <= 100.0);
         };
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn numbers_that_would_touch_on_a_narrow_page_are_left_out() {
-        let told = |number: &dyn Fn(f64) -> String| {
+        let reported = |number: &dyn Fn(f64) -> String| {
             let axis = Axis::linear("x", Scale::covering([0.0, 6.0], 6), number).with_room();
             axis.ticks
                 .into_iter()
@@ -362,7 +362,7 @@ mod tests {
         };
         // times of a few microseconds, in seconds
         assert_eq!(
-            told(&|tick| format!("{:.6} s", tick / 1e6)),
+            reported(&|tick| format!("{:.6} s", tick / 1e6)),
             [
                 "0.000000 s",
                 "",
@@ -373,8 +373,8 @@ mod tests {
                 "0.000006 s"
             ]
         );
-        assert_eq!(told(&short), ["0", "1", "2", "3", "4", "5", "6"]);
-        let long = told(&|tick| format!("{tick:.20}"));
+        assert_eq!(reported(&short), ["0", "1", "2", "3", "4", "5", "6"]);
+        let long = reported(&|tick| format!("{tick:.20}"));
         assert_eq!(long.iter().filter(|number| !number.is_empty()).count(), 3);
     }
 
@@ -388,7 +388,11 @@ mod tests {
         ]));
         let places = [64.0, 128.0, 1518.0].map(|size| axis.percent(size));
         assert_eq!(places.map(|place| place.round()), [4.0, 8.0, 95.0]);
-        let told: Vec<&str> = axis.ticks.iter().map(|(_, told)| told.as_str()).collect();
-        assert_eq!(told, ["1518", "128", "", "64"]);
+        let reported: Vec<&str> = axis
+            .ticks
+            .iter()
+            .map(|(_, reported)| reported.as_str())
+            .collect();
+        assert_eq!(reported, ["1518", "128", "", "64"]);
     }
 }

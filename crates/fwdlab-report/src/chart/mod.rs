@@ -18,8 +18,8 @@ pub(crate) use render::html;
 pub use render::png;
 pub use render::{gnuplot, svg, terminal};
 pub(crate) use scale::Scale;
-pub use subject::of;
-pub(crate) use subject::of_campaign;
+pub(crate) use subject::campaign_charts;
+pub use subject::charts;
 pub(crate) use subject::{comparison, differences, fates, imported, procedures, rates, strata};
 
 /// A chart.
@@ -247,7 +247,7 @@ impl Chart {
     }
 
     /// Describes the chart in a sentence, for screen readers.
-    pub fn spoken(&self) -> String {
+    pub fn screen_reader_text(&self) -> String {
         let (what, names) = match &self.plot {
             Plot::Rows(rows) => (
                 rows.axis.title.clone(),
@@ -277,7 +277,7 @@ impl Row {
     }
 
     /// Describes the row in a sentence.
-    pub fn spoken(&self) -> String {
+    pub fn screen_reader_text(&self) -> String {
         let parts = [
             self.value.as_str(),
             self.verdict.as_str(),

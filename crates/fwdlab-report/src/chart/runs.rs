@@ -7,7 +7,7 @@ use fwdlab_model::outcome::Outcome;
 use fwdlab_model::test_case::TestCase;
 
 use super::Chart;
-use super::subject::{families, named_apart, of, ramps, sweeps};
+use super::subject::{charts, families, number_duplicates, ramps, sweeps};
 use crate::grid;
 use crate::link;
 use crate::name::label;
@@ -19,7 +19,7 @@ fn outcomes(runs: &[Run<'_>]) -> Vec<(String, Outcome, Option<LinkSpeed>)> {
     let several = runs.len() > 1;
     let of_run = |run: &Run<'_>| -> Vec<(String, Outcome, Option<LinkSpeed>)> {
         let cases = &run.summary.test_cases;
-        let speed = link::of(run.info);
+        let speed = link::link_speed(run.info);
         let of_case = |case: &TestCase| -> Vec<(String, Outcome, Option<LinkSpeed>)> {
             let label = label(case, cases);
             let name = match (several, cases.len()) {
@@ -50,7 +50,7 @@ pub fn sweeps(runs: &[Run<'_>]) -> Vec<Chart> {
     let named = all.iter();
     let named = named.map(|(name, outcome, link)| (name.clone(), outcome, *link));
     let named: Vec<sweeps::Named<'_>> = named.collect();
-    sweeps::together(&named)
+    sweeps::combine(&named)
 }
 
 /// Compares IPv4 with IPv6 in all runs, if both were measured under otherwise equal conditions.
@@ -65,7 +65,7 @@ pub fn all(runs: &[Run<'_>]) -> Vec<Chart> {
     all.extend(ramps(runs));
     all.extend(sweeps(runs));
     for run in runs {
-        let own = of(run.info, run.summary, run.trials, run.rebuilds);
+        let own = charts(run.info, run.summary, run.trials, run.rebuilds);
         all.extend(own.into_iter().map(|chart| match runs.len() {
             1 => chart,
             _ => Chart {
@@ -74,6 +74,6 @@ pub fn all(runs: &[Run<'_>]) -> Vec<Chart> {
             },
         }));
     }
-    named_apart(&mut all);
+    number_duplicates(&mut all);
     all
 }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn no_tick_is_where_no_value_can_be() {
+    fn no_tick_is_outside_the_possible_values() {
         let ticks = |low, high| {
             let scale = Scale::covering([low, high], 7).not_below(-100.0);
             scale.ticks().collect::<Vec<_>>()

@@ -57,12 +57,12 @@ pub(super) struct Line<'a> {
 
 /// A series and the name of its source.
 #[derive(Clone, Copy)]
-struct Found<'a> {
+struct FoundSeries<'a> {
     source: &'a str,
     series: &'a Series,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundSeries<'a> {
     fn label(self, key: &str) -> Option<&'a str> {
         if key == SOURCE {
             Some(self.source)
@@ -94,7 +94,7 @@ fn keys(typed: &str) -> String {
 
 impl Filter {
     /// Returns true if the filter keeps a series.
-    fn keeps(&self, found: Found<'_>) -> bool {
+    fn keeps(&self, found: FoundSeries<'_>) -> bool {
         let value = found.projected(&keys(&self.key));
         let is_one = value.is_some_and(|value| self.values.iter().any(|one| *one == value));
         is_one != self.excludes
@@ -171,17 +171,17 @@ pub(super) fn all_rows<'a>(
     sources: &'a [Source],
     options: &Options,
 ) -> Result<Arranged<'a>, CompareError> {
-    let every: Vec<Found<'a>> = sources
+    let every: Vec<FoundSeries<'a>> = sources
         .iter()
         .flat_map(|source| {
-            let found = |series| Found {
+            let found = |series| FoundSeries {
                 source: &source.name,
                 series,
             };
             source.series.iter().map(found)
         })
         .collect();
-    let all: Vec<Found<'a>> = every
+    let all: Vec<FoundSeries<'a>> = every
         .iter()
         .copied()
         .filter(|found| found.series.metric == options.metric)
@@ -196,7 +196,7 @@ pub(super) fn all_rows<'a>(
         });
     }
     let there_was = !all.is_empty();
-    let all: Vec<Found<'a>> = all
+    let all: Vec<FoundSeries<'a>> = all
         .into_iter()
         .filter(|found| options.filters.iter().all(|filter| filter.keeps(*found)))
         .collect();
@@ -232,21 +232,21 @@ pub(super) fn all_rows<'a>(
         let name = names.remove(index);
         names.insert(0, name);
     }
-    let columns: Vec<Vec<Found<'a>>> = names
+    let columns: Vec<Vec<FoundSeries<'a>>> = names
         .iter()
-        .map(|name| of_column(&all, &by, name))
+        .map(|name| series_in_column(&all, &by, name))
         .collect();
     let rows = match &options.rows {
         Some(typed) => {
-            let asked = keys(typed);
-            if let Some(key) = (asked.split(',')).find(|key| values(&all, key).is_empty()) {
+            let requested = keys(typed);
+            if let Some(key) = (requested.split(',')).find(|key| values(&all, key).is_empty()) {
                 return Err(CompareError::NoLabel {
                     key: key.to_owned(),
                     there_is: varying(&all),
                 });
             }
-            let asked: Vec<String> = asked.split(',').map(str::to_owned).collect();
-            rows(&all, &columns, &asked, options)
+            let requested: Vec<String> = requested.split(',').map(str::to_owned).collect();
+            rows(&all, &columns, &requested, options)
         }
         None => {
             // the remaining labels distinguish rows; but if no row has two columns, rows of
@@ -277,10 +277,10 @@ pub(super) fn all_rows<'a>(
 
 /// Returns the error for a single column.
 fn one_column(sources: &[Source], arranged: &Arranged<'_>) -> CompareError {
-    let all: Vec<Found<'_>> = sources
+    let all: Vec<FoundSeries<'_>> = sources
         .iter()
         .flat_map(|s| {
-            s.series.iter().map(|series| Found {
+            s.series.iter().map(|series| FoundSeries {
                 source: &s.name,
                 series,
             })
@@ -300,14 +300,14 @@ fn one_column(sources: &[Source], arranged: &Arranged<'_>) -> CompareError {
     }
 }
 
-fn of_column<'a>(all: &[Found<'a>], by: &str, name: &str) -> Vec<Found<'a>> {
+fn series_in_column<'a>(all: &[FoundSeries<'a>], by: &str, name: &str) -> Vec<FoundSeries<'a>> {
     let mut column = all.to_vec();
     column.retain(|found| found.projected(by).is_some_and(|value| value == name));
     column
 }
 
 /// Returns the values of a label in order of appearance.
-fn values(all: &[Found<'_>], key: &str) -> Vec<String> {
+fn values(all: &[FoundSeries<'_>], key: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let labels = all.iter().filter_map(|found| found.projected(key));
     labels
@@ -319,7 +319,7 @@ fn values(all: &[Found<'_>], key: &str) -> Vec<String> {
 const NONE: &str = "nothing, because no label varies";
 
 /// Lists the labels that have more than one value.
-fn varying(all: &[Found<'_>]) -> String {
+fn varying(all: &[FoundSeries<'_>]) -> String {
     let keys: BTreeSet<&str> = all
         .iter()
         .flat_map(|found| found.series.labels.keys().map(String::as_str))
@@ -335,16 +335,16 @@ fn varying(all: &[Found<'_>]) -> String {
     }
 }
 
-fn column_of(names: &[String], wanted: &str) -> Result<usize, CompareError> {
+fn column_of(names: &[String], requested: &str) -> Result<usize, CompareError> {
     let error = |what| CompareError::Baseline {
-        name: wanted.to_owned(),
+        name: requested.to_owned(),
         what,
         columns: list(names.iter().map(String::as_str)),
     };
-    if let Some(index) = names.iter().position(|name| name == wanted) {
+    if let Some(index) = names.iter().position(|name| name == requested) {
         return Ok(index);
     }
-    let mut beginning = (0..names.len()).filter(|&i| names[i].starts_with(wanted));
+    let mut beginning = (0..names.len()).filter(|&i| names[i].starts_with(requested));
     match (beginning.next(), beginning.next()) {
         (Some(index), None) => Ok(index),
         (Some(_), Some(_)) => Err(error("the beginning of several columns")),
@@ -353,10 +353,10 @@ fn column_of(names: &[String], wanted: &str) -> Result<usize, CompareError> {
 }
 
 /// Returns the labels that distinguish rows; `run` decides whether the run may be one of them.
-fn row_keys(columns: &[Vec<Found<'_>>], by: &str, run: bool) -> Vec<String> {
+fn row_keys(columns: &[Vec<FoundSeries<'_>>], by: &str, run: bool) -> Vec<String> {
     // a bare file of numbers has no traffic labels: compare it with the only series of each other
     // column
-    let bare = |found: &Found<'_>| found.series.labels.is_empty();
+    let bare = |found: &FoundSeries<'_>| found.series.labels.is_empty();
     let alone = columns.iter().all(|column| column.len() == 1);
     if alone && columns.iter().flatten().any(bare) {
         return Vec::new();
@@ -386,12 +386,12 @@ fn row_keys(columns: &[Vec<Found<'_>>], by: &str, run: bool) -> Vec<String> {
 }
 
 fn rows<'a>(
-    all: &[Found<'a>],
-    columns: &[Vec<Found<'a>>],
+    all: &[FoundSeries<'a>],
+    columns: &[Vec<FoundSeries<'a>>],
     keys: &[String],
     options: &Options,
 ) -> Vec<Line<'a>> {
-    let labels = |found: &Found<'a>| -> BTreeMap<String, String> {
+    let labels = |found: &FoundSeries<'a>| -> BTreeMap<String, String> {
         let label = |key: &String| Some((key.clone(), found.label(key)?.to_owned()));
         keys.iter().filter_map(label).collect()
     };
@@ -456,14 +456,14 @@ fn in_words(key: &str, value: &str) -> String {
     }
 }
 
-fn described(name: &str, column: &[Found<'_>]) -> Column {
+fn described(name: &str, column: &[FoundSeries<'_>]) -> Column {
     let sources: BTreeSet<&str> = column.iter().map(|found| found.source).collect();
     let mut labels = column
         .first()
         .map(|found| found.series.labels.clone())
         .unwrap_or_default();
     labels.retain(|key, value| {
-        let same = |found: &Found<'_>| found.label(key) == Some(value.as_str());
+        let same = |found: &FoundSeries<'_>| found.label(key) == Some(value.as_str());
         column.iter().all(same)
     });
     Column {

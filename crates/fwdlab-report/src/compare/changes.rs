@@ -94,14 +94,14 @@ fn groups(
     elements: &[(String, Vec<f64>)],
     missing: Vec<String>,
 ) -> Result<Groups, CompareError> {
-    let error = |why: &str| CompareError::NoChanges {
+    let error = |reason: &str| CompareError::NoChanges {
         test_case: test_case.to_owned(),
-        why: why.to_owned(),
+        why: reason.to_owned(),
     };
     let samples = elements
         .iter()
         .map(|(name, values)| {
-            Sample::new(values.clone()).map_err(|why| error(&format!("{name}: {why}")))
+            Sample::new(values.clone()).map_err(|reason| error(&format!("{name}: {reason}")))
         })
         .collect::<Result<Vec<_>, _>>()?;
     let partition = fwdlab_stats::partition(&samples)

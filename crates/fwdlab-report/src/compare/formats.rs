@@ -26,7 +26,7 @@ pub fn markdown(outcome: &Outcome, judged: &[Judged]) -> String {
 
 /// Returns one table with a row per test case; the columns are next to each other.
 pub(crate) fn table(outcome: &Outcome) -> Table {
-    let scale = super::text::Scale::of(outcome);
+    let scale = super::text::Scale::for_outcome(outcome);
     let mut columns = vec![Column::left(&scale.title(&outcome.metric), &[])];
     for (index, column) in outcome.columns.iter().enumerate() {
         columns.push(Column::plus_minus(&column.name, &[]));
@@ -189,9 +189,9 @@ fn fields(
 pub fn ministat(outcome: &Outcome, model: Model) -> Result<Vec<u8>, CompareError> {
     let mut out = Vec::new();
     for (index, row) in outcome.rows.iter().enumerate() {
-        let error = |why: String| CompareError::Ministat {
+        let error = |reason: String| CompareError::Ministat {
             test_case: row.test_case.clone(),
-            why,
+            why: reason,
         };
         let level = Level::from_percent(outcome.confidence_percent).ok_or_else(|| {
             let levels: Vec<String> = Level::ALL.iter().map(|l| l.percent().to_string()).collect();
@@ -213,7 +213,7 @@ pub fn ministat(outcome: &Outcome, model: Model) -> Result<Vec<u8>, CompareError
             level,
             ..Options::default()
         };
-        let report = Report::new(sets, &options).map_err(|why| error(why.to_string()))?;
+        let report = Report::new(sets, &options).map_err(|reason| error(reason.to_string()))?;
         if outcome.rows.len() > 1 {
             let blank = if index == 0 { "" } else { "\n" };
             out.extend_from_slice(format!("{blank}# {}\n", row.test_case).as_bytes());

@@ -252,7 +252,7 @@ fn compared(
         Some(pairs) => of_pairs(&pairs, other.column, family, options),
         None => {
             let mut compared = independent(baseline, other, family, options);
-            compared.warnings.extend(of_two_states(baseline, other));
+            compared.warnings.extend(state_warning(baseline, other));
             compared
         }
     })
@@ -260,7 +260,7 @@ fn compared(
 
 /// Returns a warning if the machine was in different states: other processes may explain the
 /// difference.
-fn of_two_states(baseline: &Values<'_>, other: &Values<'_>) -> Option<String> {
+fn state_warning(baseline: &Values<'_>, other: &Values<'_>) -> Option<String> {
     let state = |side: &Values<'_>| side.series.iter().find_map(|s| s.state.clone());
     let (a, b) = (state(baseline)?, state(other)?);
     (!a.is_like(&b)).then(|| {
@@ -344,7 +344,7 @@ fn independent(
         main.test,
     );
     warnings.extend(disagreement.clone());
-    let verdict = unless(disagreement.as_ref(), verdict(main.verdict));
+    let verdict = unless_contradicted(disagreement.as_ref(), verdict(main.verdict));
     Compared {
         column: other.column.to_owned(),
         n: main.n,
@@ -394,7 +394,7 @@ fn disagreement(
 }
 
 /// Returns the verdict, or `CannotTell` if the medians contradict it.
-fn unless(disagreement: Option<&String>, verdict: Verdict) -> Verdict {
+fn unless_contradicted(disagreement: Option<&String>, verdict: Verdict) -> Verdict {
     match verdict {
         Verdict::Less | Verdict::More if disagreement.is_some() => Verdict::CannotTell,
         verdict => verdict,
@@ -435,19 +435,19 @@ fn shared_rebuilds(a: &[&Series], b: &[&Series]) -> Option<Paired> {
 }
 
 fn by_order(line: &Line<'_>, a: &Values<'_>, b: &Values<'_>) -> Result<Paired, CompareError> {
-    let error = |why: String| CompareError::NotPaired {
+    let error = |reason: String| CompareError::NotPaired {
         columns: format!("{} and {}", a.column, b.column),
         test_case: line.test_case.clone(),
-        why,
+        why: reason,
     };
     let (x, y) = (a.sample.values(), b.sample.values());
     if x.len() != y.len() {
-        let why = format!(
+        let reason = format!(
             "there are {} and {}; pairs need equal numbers",
             x.len(),
             y.len()
         );
-        return Err(error(why));
+        return Err(error(reason));
     }
     if a.sample.min() <= 0.0 || b.sample.min() <= 0.0 {
         return Err(error(
@@ -456,7 +456,7 @@ fn by_order(line: &Line<'_>, a: &Values<'_>, b: &Values<'_>) -> Result<Paired, C
     }
     let ln: Vec<f64> = x.iter().zip(y).map(|(x, y)| (y / x).ln()).collect();
     Ok(Paired {
-        ln_ratios: Sample::new(ln).map_err(|why| error(why.to_string()))?,
+        ln_ratios: Sample::new(ln).map_err(|reason| error(reason.to_string()))?,
         baseline: a.sample.clone(),
         why: "by order (--paired)",
         allowance: false,
@@ -467,7 +467,7 @@ fn of_pairs(pairs: &Paired, column: &str, family: usize, options: &Options) -> C
     let Paired {
         ln_ratios,
         baseline,
-        why,
+        why: cause,
         ..
     } = pairs;
     let confidence = options.confidence;
@@ -525,7 +525,7 @@ fn of_pairs(pairs: &Paired, column: &str, family: usize, options: &Options) -> C
         generator_limited: None,
         pairs: Some(Pairs {
             n: main.n,
-            why,
+            why: cause,
             spread_percent: main.spread_percent,
             drift_of_baseline: fwdlab_stats::drift(baseline, confidence).and_then(|drift| {
                 let percent = |v: f64| 100.0 * v / baseline.median().abs();
@@ -546,7 +546,7 @@ fn of_pairs(pairs: &Paired, column: &str, family: usize, options: &Options) -> C
         detectable_percent: main.detectable_percent,
         p_value: main.p_value,
         p_value_adjusted: None,
-        verdict: unless(disagreement.as_ref(), verdict(main.verdict)),
+        verdict: unless_contradicted(disagreement.as_ref(), verdict(main.verdict)),
         equivalence,
         beside: vec![beside(&other)],
         warnings: (main.warnings.iter().map(in_percent))

@@ -120,12 +120,12 @@ impl Limit {
         let (Some(percent), true) = (compared.difference_percent, compared.p_value.is_some())
         else {
             let (one, other) = (compared.n[0], compared.n[1]);
-            let why = format!("{name}: cannot tell from {one} and {other} values");
-            judged.not_judged.push(why);
+            let reason = format!("{name}: cannot tell from {one} and {other} values");
+            judged.not_judged.push(reason);
             return;
         };
-        if let (Verdict::CannotTell, Some(why)) = (compared.verdict, &compared.disagreement) {
-            judged.not_judged.push(format!("{name}: {why}"));
+        if let (Verdict::CannotTell, Some(reason)) = (compared.verdict, &compared.disagreement) {
+            judged.not_judged.push(format!("{name}: {reason}"));
             return;
         }
         let shown = difference(percent, compared.interval_percent);

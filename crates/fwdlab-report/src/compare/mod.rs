@@ -455,11 +455,11 @@ pub fn common_metric(sources: &[Source]) -> String {
 /// Returns why two columns with these labels are not comparable: different procedures or loads, or
 /// only one of them is simulated. Different hardware, kernels and configurations are what is
 /// compared, so they are no reason.
-pub(crate) fn unlike(
+pub(crate) fn incomparable_reason(
     one: &BTreeMap<String, String>,
     other: &BTreeMap<String, String>,
 ) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     // the load matters if it was given rather than searched for
     let of_load = one
         .get("procedure")
@@ -469,7 +469,7 @@ pub(crate) fn unlike(
         if let (Some(one), Some(other)) = (one.get(key), other.get(key))
             && one != other
         {
-            told.push(format!("{key} {other} against {one}"));
+            reported.push(format!("{key} {other} against {one}"));
         }
     }
     let simulated = |labels: &BTreeMap<String, String>| {
@@ -477,11 +477,11 @@ pub(crate) fn unlike(
         Some(engine == "sim" || engine.starts_with("sim:"))
     };
     match (simulated(one), simulated(other)) {
-        (Some(false), Some(true)) => told.push("it is simulated".into()),
-        (Some(true), Some(false)) => told.push("what it is compared with is simulated".into()),
+        (Some(false), Some(true)) => reported.push("it is simulated".into()),
+        (Some(true), Some(false)) => reported.push("what it is compared with is simulated".into()),
         _ => {}
     }
-    told
+    reported
 }
 
 impl Compared {

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use fwdlab_model::comparison::Verdict;
 
 use super::judge::name_of;
-use super::{ACCEPT_BLIND, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE, unlike};
+use super::{
+    ACCEPT_BLIND, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE, incomparable_reason,
+};
 use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
 use crate::screen::{harmless, paragraph, width};
 use crate::table::{Cell as Text, Column, Mark, Table, shorten, wrap};
@@ -28,14 +30,14 @@ const WARNINGS: usize = 12;
 
 /// Renders the comparison for the terminal; `verbose` adds the results of the other tests.
 pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
-    let scale = Scale::of(outcome);
+    let scale = Scale::for_outcome(outcome);
     let mut text = wrap(&verdict(outcome, judged), width(), "");
     text += &format!(
         "\n{}: median ± half of its {} % interval; min - max below\n",
         scale.title(&outcome.metric),
         outcome.confidence_percent
     );
-    let beside = beside(outcome, &scale);
+    let beside = baseline_table(outcome, &scale);
     let fits = outcome.columns.len() == 2 && beside.text_width() < width();
     let table = if fits { beside } else { below(outcome, &scale) };
     text.push_str(&table.text(width()));
@@ -69,8 +71,8 @@ fn limit(judged: &Judged) -> String {
     };
     let reasons = |what: &str, cases: &[String]| -> Vec<(String, String)> {
         let reason = |case: &String| {
-            let (case, why) = case.split_once(": ").unwrap_or((case, ""));
-            (shorten(case, NAME_CASE), format!("{what}{why}"))
+            let (case, cause) = case.split_once(": ").unwrap_or((case, ""));
+            (shorten(case, NAME_CASE), format!("{what}{cause}"))
         };
         cases.iter().map(reason).collect()
     };
@@ -82,10 +84,10 @@ fn limit(judged: &Judged) -> String {
     let widest = widest.unwrap_or(0);
     let indent = " ".repeat(LIMIT.len() + widest + 2);
     let mut text = paragraph("fail-if", &sentence);
-    for (case, why) in rows {
-        let why = wrap(&why, width(), &indent);
-        let why = why.get(indent.len()..).unwrap_or("\n");
-        text += &format!("{LIMIT}{case:<widest$}  {why}");
+    for (case, cause) in rows {
+        let cause = wrap(&cause, width(), &indent);
+        let cause = cause.get(indent.len()..).unwrap_or("\n");
+        text += &format!("{LIMIT}{case:<widest$}  {cause}");
     }
     text
 }
@@ -171,9 +173,9 @@ fn one(name: &str, baseline: &str, compared: &Compared, metric: &str) -> String 
     let equal = equal.filter(|found| found.verdict == "equivalent");
     match (compared.verdict, equal) {
         (Verdict::CannotTell, _) => {
-            let why = compared.disagreement.as_ref().or(compared.warnings.first());
-            let why = why.map_or(String::new(), |why| format!(": {why}"));
-            format!("No result for {baseline} and {name}{why}")
+            let reason = compared.disagreement.as_ref().or(compared.warnings.first());
+            let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
+            format!("No result for {baseline} and {name}{reason}")
         }
         (_, Some(equal)) => format!(
             "{baseline} and {name} are equal within {} % {measured}",
@@ -197,7 +199,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    pub(crate) fn of(outcome: &Outcome) -> Scale {
+    pub(crate) fn for_outcome(outcome: &Outcome) -> Scale {
         let cells = outcome
             .rows
             .iter()
@@ -228,12 +230,12 @@ impl Scale {
         }
         let least = decimals(value, 4, 9);
         let most = decimals(value, 6, 9).max(least);
-        let wanted = if spread > 0.0 {
+        let requested = if spread > 0.0 {
             decimals(spread, 2, 9)
         } else {
             least
         };
-        format!("{value:.*}", wanted.clamp(least, most))
+        format!("{value:.*}", requested.clamp(least, most))
     }
 
     /// Formats a value with its unit.
@@ -329,7 +331,7 @@ pub(super) fn equivalence_head(outcome: &Outcome) -> Option<String> {
 
 /// Returns a table with two lines per test case; the baseline and the other column are next to each
 /// other.
-fn beside(outcome: &Outcome, scale: &Scale) -> Table {
+fn baseline_table(outcome: &Outcome, scale: &Scale) -> Table {
     let mut columns = vec![Column::left("", &[])];
     for name in heads(outcome, NAME_BESIDE) {
         columns.push(Column::plus_minus(&name, &[]));
@@ -371,7 +373,10 @@ fn below(outcome: &Outcome, scale: &Scale) -> Table {
         for ((column, name), cell) in outcome.columns.iter().zip(&names).zip(&row.cells) {
             let name = format!("  {name}");
             let mut lines = vec![[name, String::new()], values_of(cell.as_ref(), scale)];
-            lines.extend(judged_cells(of(row, &column.name), equivalence.is_some()));
+            lines.extend(judged_cells(
+                column_cell(row, &column.name),
+                equivalence.is_some(),
+            ));
             push(&mut table, lines);
         }
     }
@@ -399,7 +404,7 @@ fn shared_directories(names: &[&str]) -> usize {
         .unwrap_or(0)
 }
 
-fn of<'a>(row: &'a Row, column: &str) -> Option<&'a Compared> {
+fn column_cell<'a>(row: &'a Row, column: &str) -> Option<&'a Compared> {
     row.comparisons.iter().find(|c| c.column == column)
 }
 
@@ -464,7 +469,7 @@ pub(crate) fn notes(
     }
     first("pairs", pairs(outcome));
     if verbose {
-        first("beside", beside_words(outcome));
+        first("beside", baseline_lines(outcome));
     }
     let baseline = outcome.columns.first();
     let unlike = outcome.columns.iter().skip(1).filter_map(|column| {
@@ -474,13 +479,13 @@ pub(crate) fn notes(
             labels.retain(|key, _| outcome.by.split(',').all(|by| by != key));
             labels
         };
-        let why = unlike(&others(&baseline?.labels), &others(&column.labels));
-        (!why.is_empty()).then(|| {
+        let reason = incomparable_reason(&others(&baseline?.labels), &others(&column.labels));
+        (!reason.is_empty()).then(|| {
             let name = &column.name;
             format!(
                 "{name} is not comparable with {}: {}",
                 outcome.baseline,
-                why.join("; ")
+                reason.join("; ")
             )
         })
     });
@@ -586,7 +591,7 @@ fn pairs(outcome: &Outcome) -> Vec<String> {
     all(outcome).filter_map(words).collect()
 }
 
-fn beside_words(outcome: &Outcome) -> Vec<String> {
+fn baseline_lines(outcome: &Outcome) -> Vec<String> {
     all(outcome)
         .flat_map(|(row, compared)| {
             compared.beside.iter().map(move |beside| {

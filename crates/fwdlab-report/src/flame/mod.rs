@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_says_what_is_not_drawn() {
+    fn a_difference_graph_reports_what_is_not_drawn() {
         let before = profile("rx;gone 7000\nrx;ip_forward 144000\nrx;same 1000\n");
         let after = profile(
             "rx;ip_forward 173000\nrx;ip_forward;nft_do_chain [nf_tables] 213000\nrx;same 1000\n",
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_zero_is_said() {
+    fn values_below_zero_are_reported() {
         let left = profile("a 3000\nb 1000\n").minus(&profile("b 4000\n"));
         let svg = graph("left", &left).unwrap();
         assert_eq!(
@@ -327,7 +327,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_was_counted_is_drawn(lines in prop::collection::vec(("[a-c]( \\[m\\])?(;[a-c]( 7)?){0,3}", 1u64..100_000_000), 1..12)) {
+        fn all_counted_samples_are_drawn(lines in prop::collection::vec(("[a-c]( \\[m\\])?(;[a-c]( 7)?){0,3}", 1u64..100_000_000), 1..12)) {
             let text: String = lines.iter().map(|(path, count)| format!("{path} {count}\n")).collect();
             let all = profile(&text);
             let svg = graph("all", &all).unwrap();

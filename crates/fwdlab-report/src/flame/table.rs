@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_is_a_total() {
+    fn an_empty_graph_has_a_total() {
         let table = differences(&[], ["A", "B"], 1.0);
         insta::assert_snapshot!(table.text(80), @r"
         instructions per frame

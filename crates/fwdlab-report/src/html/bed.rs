@@ -29,7 +29,7 @@ struct Drawn {
 pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
     let facts = &info.facts;
     let driver = facts.driver.as_deref().unwrap_or("link");
-    let speed = link::of(info).map(link::words);
+    let speed = link::link_speed(info).map(link::words);
     let link = facts.link.as_deref().unwrap_or(driver);
     let short = speed.as_deref().unwrap_or(driver);
     let placed = |what: &str| {

@@ -6,11 +6,11 @@
 use super::{document, note, section, table};
 use crate::chart::{self, html};
 use crate::compare::{Compared, Judged, Outcome, Scale as Written, difference_cell, notes};
-use crate::number::several;
+use crate::number::plural;
 
 /// Renders a comparison as one self-contained page.
 pub fn comparison(outcome: &Outcome, judged: &[Judged]) -> String {
-    let written = Written::of(outcome);
+    let written = Written::for_outcome(outcome);
     let metric = written.title(&outcome.metric);
     document("fwdlab compare", |m| {
         m.within("header", &[], |m| {
@@ -57,11 +57,11 @@ fn headline(outcome: &Outcome) -> String {
         ([one], _) => format!("No difference proven between {} and {baseline}", one.column),
         (_, 0) => format!(
             "No difference from {baseline} proven in {}",
-            several(all.len(), "comparison")
+            plural(all.len(), "comparison")
         ),
         _ => format!(
             "Proven differences from {baseline}: {proven} of {}",
-            several(all.len(), "comparison")
+            plural(all.len(), "comparison")
         ),
     }
 }

@@ -189,7 +189,7 @@ pub(super) fn table(m: &mut Markup, table: &Table) {
                         Mark::Control => "control",
                         Mark::Invalid => "invalid",
                     };
-                    let id = row.of.map(|case| m.place(&case_place(case)));
+                    let id = row.case_index.map(|case| m.place(&case_place(case)));
                     let mut attributes = vec![("class", mark)];
                     attributes.extend(id.as_deref().map(|id| ("id", id)));
                     m.within("tr", &attributes, |m| {

@@ -1,6 +1,6 @@
 //! Writes what was measured: the test bed, the command, parameters and the host.
 //!
-//! It has no results. Start with [`what_was_measured`].
+//! It has no results. Start with [`measurement_table`].
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::markup::Markup;
 use crate::number::{bytes, time};
 use crate::words;
 
-pub(super) fn what_was_measured(
+pub(super) fn measurement_table(
     m: &mut Markup,
     info: &RunInfo,
     summary: &Summary,

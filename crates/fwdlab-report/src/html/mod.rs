@@ -9,7 +9,7 @@ mod comparison;
 mod elements;
 mod imported;
 mod measured;
-mod several;
+mod multi_run;
 
 use fwdlab_model::event::RebuildRecord;
 pub use fwdlab_model::facts::ShownFacts;
@@ -22,7 +22,7 @@ use fwdlab_stats::ministat::Model;
 use self::elements::{
     case_place, document, folded, framed, listed, note, section, table, unbroken,
 };
-use self::measured::what_was_measured;
+use self::measured::measurement_table;
 use crate::campaign;
 use crate::chart::runs::{families, ramps, sweeps};
 use crate::chart::{self, html};
@@ -40,7 +40,7 @@ use crate::link;
 use crate::markup::Markup;
 use crate::ministat;
 use crate::name::label;
-use crate::number::{elapsed, seconds, several, time};
+use crate::number::{elapsed, plural, seconds, time};
 use crate::procedures::{self, MORE_ROWS};
 use crate::run::{CaseProfile, Counted, Run};
 use crate::sentence::{Evidence, Sentence};
@@ -55,7 +55,7 @@ use crate::windows::tables;
 use crate::words;
 
 pub use comparison::comparison;
-pub use several::pages;
+pub use multi_run::pages;
 
 /// Longer lists of trials are folded.
 const MANY_TRIALS: usize = 300;
@@ -123,10 +123,10 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     }
     instructions(m, summary, profiles);
     lost_frames(m, summary, rebuilds);
-    what_it_took(m, summary);
-    what_the_dut_did(m, summary);
+    forwarding_cost(m, summary);
+    dut_activity(m, summary);
     noise(m, summary, trials);
-    what_was_measured(m, info, summary, shown);
+    measurement_table(m, info, summary, shown);
     every_trial(m, summary, trials, rebuilds);
 }
 
@@ -156,7 +156,7 @@ fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
         for (n, block) in blocks.iter().take(BLOCKS).enumerate() {
             let printed = match block.printed(Model::default()) {
                 Ok(printed) => String::from_utf8_lossy(&printed).into_owned(),
-                Err(why) => format!("refused: {why}\n"),
+                Err(reason) => format!("refused: {reason}\n"),
             };
             let head = |m: &mut Markup| m.text(&block.title);
             let body = |m: &mut Markup| {
@@ -171,9 +171,9 @@ fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
             });
         }
         if blocks.len() > BLOCKS {
-            let more = several(blocks.len() - BLOCKS, "more block");
-            let told = format!("{more}: fwdlab report --format ministat prints all.");
-            m.leaf("p", &[("class", "note")], &told);
+            let more = plural(blocks.len() - BLOCKS, "more block");
+            let reported = format!("{more}: fwdlab report --format ministat prints all.");
+            m.leaf("p", &[("class", "note")], &reported);
         }
     });
 }
@@ -201,7 +201,7 @@ fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
         };
         section(m, &format!("Flame graph: {name}"), |m| match drawn {
             Ok(svg) => framed(m, &name, &svg),
-            Err(why) => m.leaf("p", &[], &note(&why.to_string())),
+            Err(reason) => m.leaf("p", &[], &note(&reason.to_string())),
         });
     }
 }
@@ -217,7 +217,7 @@ fn head(m: &mut Markup, run: &Run<'_>) {
             .map_or_else(String::new, |s| format!(", {}", seconds(s)));
         let origin = format!("fwdlab {}, {}{duration}", info.id, time(&info.started_at));
         m.leaf("p", &[("class", "origin")], &origin);
-        let headline = headline::of(info, summary);
+        let headline = headline::from_summary(info, summary);
         let long = if headline.answer.chars().count() > 90 {
             "long"
         } else {
@@ -256,13 +256,13 @@ fn head(m: &mut Markup, run: &Run<'_>) {
 
 /// Writes the executive summary.
 fn in_short(m: &mut Markup, info: &RunInfo, summary: &Summary) {
-    let told = executive::sentences(info, summary);
-    if told.is_empty() {
+    let reported = executive::sentences(info, summary);
+    if reported.is_empty() {
         return;
     }
     section(m, "In short", |m| {
         m.within("ul", &[("class", "short")], |m| {
-            for one in &told {
+            for one in &reported {
                 m.within("li", &[], |m| sentence(m, summary, one));
             }
         });
@@ -273,9 +273,9 @@ fn in_short(m: &mut Markup, info: &RunInfo, summary: &Summary) {
 }
 
 /// Writes a sentence, with links to its evidence on this page.
-fn sentence(m: &mut Markup, summary: &Summary, told: &Sentence) {
-    m.text(&note(&told.words));
-    evidence(m, summary, &told.evidence);
+fn sentence(m: &mut Markup, summary: &Summary, reported: &Sentence) {
+    m.text(&note(&reported.words));
+    evidence(m, summary, &reported.evidence);
 }
 
 /// Writes links to evidence: test cases by name; of many only the first.
@@ -295,7 +295,7 @@ fn evidence(m: &mut Markup, summary: &Summary, of: &Evidence) {
 
 /// Writes the tips, numbered, each with its evidence and the lines to copy.
 fn tips(m: &mut Markup, run: &Run<'_>) {
-    let Tips { tips, together } = Tips::of(run);
+    let Tips { tips, together } = Tips::from_run(run);
     if tips.is_empty() {
         return;
     }
@@ -335,7 +335,7 @@ fn tips(m: &mut Markup, run: &Run<'_>) {
 
 /// Writes the table of systems and conditions, if it is more than a list of differences.
 fn systems(m: &mut Markup, runs: &[Run<'_>]) {
-    let Some(grid) = grid::of(runs).filter(|grid| grid.is_worth_showing(runs.len())) else {
+    let Some(grid) = grid::from_runs(runs).filter(|grid| grid.is_worth_showing(runs.len())) else {
         return;
     };
     section(m, &format!("Beside {}", grid.reference), |m| {
@@ -349,12 +349,12 @@ fn systems(m: &mut Markup, runs: &[Run<'_>]) {
 /// Writes a campaign: all test cases, then the results of the procedure in each.
 fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     let all = &summary.test_cases;
-    if all.is_empty() || Shape::of(summary) != Shape::Campaign {
+    if all.is_empty() || Shape::from_summary(summary) != Shape::Campaign {
         return;
     }
     section(m, "Test cases", |m| {
         m.within("figure", &[], |m| {
-            html::all(m, &chart::of_campaign(info, summary));
+            html::all(m, &chart::campaign_charts(info, summary));
             table(m, &of_cases(campaign::table(all), all));
         });
         for words in campaign::shortfalls(all) {
@@ -364,8 +364,14 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     let many = all.len() > UNFOLDED;
     for case in all {
         let label = label(case, all);
-        let shown =
-            |m: &mut Markup| outcomes(m, &case.outcomes, link::of(info), &format!("{label}: "));
+        let shown = |m: &mut Markup| {
+            outcomes(
+                m,
+                &case.outcomes,
+                link::link_speed(info),
+                &format!("{label}: "),
+            )
+        };
         if case.outcomes.is_empty() {
             continue;
         }
@@ -390,13 +396,13 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, befor
     for group in procedures::groups(outcomes) {
         section(m, &format!("{before}{}", group.title), |m| {
             m.within("figure", &[], |m| {
-                html::all(m, &chart::procedures::of(&group.outcomes, link));
+                html::all(m, &chart::procedures::outcome_charts(&group.outcomes, link));
                 for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
                     if !titled.title.is_empty() {
                         m.leaf("h3", &[], &capital(&titled.title));
                     }
                     let mut shown = titled.table;
-                    shown.say_once("frames");
+                    shown.hide_repeats("frames");
                     table(m, &shown);
                 }
             });
@@ -405,7 +411,7 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, befor
 }
 
 /// Writes the cost of forwarding on the DUT.
-fn what_it_took(m: &mut Markup, summary: &Summary) {
+fn forwarding_cost(m: &mut Markup, summary: &Summary) {
     let all = &summary.test_cases;
     let tables = efficiency::tables(all);
     if tables.is_empty() {
@@ -432,12 +438,12 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
     }
     campaign_cases(m, info, summary);
     let found = procedures::outcomes(summary);
-    if Shape::of(summary) == Shape::Procedures {
+    if Shape::from_summary(summary) == Shape::Procedures {
         for case in 0..summary.test_cases.len() {
             let id = m.place(&case_place(case));
             m.leaf("span", &[("id", &id)], "");
         }
-        outcomes(m, &found, link::of(info), "");
+        outcomes(m, &found, link::link_speed(info), "");
     }
     let methods = trust::methods(summary);
     if !methods.is_empty() {
@@ -461,7 +467,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 let shown = tables::comparisons(summary);
                 table(m, &shown.of_cases(|place, _| of.get(place).copied()));
             });
-            for sentence in exact::beside(&summary.test_cases) {
+            for sentence in exact::compare_with_rates(&summary.test_cases) {
                 m.leaf("p", &[], &note(&format!("In instructions: {sentence}.")));
             }
         });
@@ -491,7 +497,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
 }
 
 /// Writes the findings from the DUT's telemetry, and the activity of its host.
-fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
+fn dut_activity(m: &mut Markup, summary: &Summary) {
     let found = telemetry::sentences(summary);
     let tables = telemetry::tables(summary);
     if found.is_empty() && tables.is_empty() {
@@ -503,9 +509,9 @@ fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
         m.leaf("p", &[], words);
         listed(m, "Found", &found);
         let few = tables.len() <= FEW_CASES;
-        for (number, told) in tables.iter().enumerate() {
+        for (number, reported) in tables.iter().enumerate() {
             let shown = |m: &mut Markup| {
-                for (title, shown) in &told.tables {
+                for (title, shown) in &reported.tables {
                     m.leaf("h3", &[], &capital(title));
                     m.within("figure", &[], |m| table(m, shown));
                 }
@@ -514,9 +520,9 @@ fn what_the_dut_did(m: &mut Markup, summary: &Summary) {
                 shown(m);
             } else {
                 let head = |m: &mut Markup| {
-                    m.leaf("strong", &[], &told.case);
-                    if !told.gist.is_empty() {
-                        m.leaf("span", &[("class", "note")], &told.gist);
+                    m.leaf("strong", &[], &reported.case);
+                    if !reported.gist.is_empty() {
+                        m.leaf("span", &[("class", "note")], &reported.gist);
                     }
                 };
                 folded(m, few && number == 0, head, shown);
@@ -630,7 +636,7 @@ fn every_trial(
                 false => table(m, &trials::trials(trials)),
             };
             match trials.len() > MANY_TRIALS {
-                true => folded(m, false, |m| m.text(&several(trials.len(), "trial")), shown),
+                true => folded(m, false, |m| m.text(&plural(trials.len(), "trial")), shown),
                 false => shown(m),
             }
         });

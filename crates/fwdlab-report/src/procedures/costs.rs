@@ -9,17 +9,17 @@ use fwdlab_model::outcome::{
 };
 
 use super::shown::{NOTHING, Shown, optional, optional_pps, plain};
-use crate::number::{difference, energy, instructions, interval, percent, rate, several, watts};
+use crate::number::{difference, energy, instructions, interval, percent, plural, rate, watts};
 use crate::table::{Cell, Column, Mark, Table, table};
 use crate::words;
 
 impl Shown for Sweep {
     fn figure(&self) -> Option<String> {
-        of_sweep(self)
+        describe_sweep(self)
     }
 
     fn table(&self, _: &[&Outcome]) -> Table {
-        match Sweep::is_of_resources(&self.parameter) {
+        match Sweep::is_resource_sweep(&self.parameter) {
             true => table! {
                 point in &self.points;
                 right(self.parameter, "value") => plain(point.value),
@@ -44,8 +44,8 @@ impl Shown for Sweep {
 
 /// Describes a sweep: the cost of a unit, or the gain of more cores. `None` if there are too few
 /// values.
-pub(crate) fn of_sweep(found: &Sweep) -> Option<String> {
-    if !Sweep::is_of_resources(&found.parameter) {
+pub(crate) fn describe_sweep(found: &Sweep) -> Option<String> {
+    if !Sweep::is_resource_sweep(&found.parameter) {
         return found.cost().map(cost);
     }
     let mut points: Vec<_> = (found.points.iter())
@@ -93,14 +93,14 @@ fn cost(cost: &Cost) -> String {
             "a cliff between {last_before} and {first_after}: {frame_ns:.0} to {beyond_ns:.0} ns per frame"
         ),
         Cost::Stretches { stretches, .. } => {
-            let told = stretches.iter().map(|stretch| {
+            let reported = stretches.iter().map(|stretch| {
                 let (low, high) = stretch.unit_ns_interval;
                 format!(
                     "{:.2} ns each ({low:.2} to {high:.2}) from {} to {}",
                     stretch.unit_ns, stretch.from, stretch.to
                 )
             });
-            format!("not linear: {}", told.collect::<Vec<_>>().join(", "))
+            format!("not linear: {}", reported.collect::<Vec<_>>().join(", "))
         }
     }
 }
@@ -110,7 +110,7 @@ impl Shown for Paired {
         Some(match (&self.slope, &self.points[..]) {
             (Some(found), _) => slope(found, self.parameter.as_deref().unwrap_or("units")),
             (None, [point]) => words::finding(&point.comparison),
-            (None, points) => several(points.len(), "value"),
+            (None, points) => plural(points.len(), "value"),
         })
     }
 

@@ -16,11 +16,11 @@ use fwdlab_model::outcome::{Compliance, Found, Outcome};
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::variant::Variant;
 
-pub(crate) use self::costs::{difference_cells, difference_columns, of_sweep, slope};
+pub(crate) use self::costs::{describe_sweep, difference_cells, difference_columns, slope};
 use self::rfc2544::losses_side_by_side;
 pub(crate) use self::shown::shown;
 use crate::efficiency;
-use crate::number::{clock, count, rate, seconds, several};
+use crate::number::{clock, count, plural, rate, seconds};
 use crate::screen::{harmless, width};
 use crate::section::{Format, Named, Section, Titled, named};
 use crate::table::{Cell, Mark, Table, capital, table, wrap};
@@ -46,7 +46,7 @@ pub(crate) fn headline(outcomes: &[Outcome]) -> String {
     };
     match outcomes.len() {
         1 => words,
-        more => format!("{words}; {} in all", several(more, "result")),
+        more => format!("{words}; {} in all", plural(more, "result")),
     }
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn methods(outcomes: &[Outcome]) -> Vec<String> {
 
 /// Returns the warnings of outcomes, with procedure and frame sizes; the same warning for several
 /// sizes appears once.
-pub(crate) fn doubts(outcomes: &[Outcome]) -> Vec<String> {
+pub(crate) fn caveats(outcomes: &[Outcome]) -> Vec<String> {
     let mut doubts: Vec<(String, &str, Vec<String>)> = Vec::new();
     for outcome in outcomes {
         let title = title(outcome);
@@ -216,7 +216,7 @@ fn narrow_tables(group: &Group<'_>, all: &[Outcome]) -> Vec<Titled> {
         None => tables::tables(group, all, ROWS),
     };
     for Titled { table, .. } in &mut tables {
-        table.say_once("frames");
+        table.hide_repeats("frames");
         for less_needed in ["L2 rate", "target"] {
             if !fits(table) {
                 table.remove(less_needed);
@@ -238,12 +238,12 @@ fn failures(summary: &Summary) -> Vec<String> {
         .test_cases
         .iter()
         .filter(|case| case.outcomes.is_empty());
-    let told = without.filter_map(|case| {
-        let (_, why) = case.failures().next()?;
+    let reported = without.filter_map(|case| {
+        let (_, reason) = case.failures().next()?;
         let nothing = "nothing was measured";
-        (why != nothing).then(|| format!("{}: {why}", case.test_case))
+        (reason != nothing).then(|| format!("{}: {reason}", case.test_case))
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Returns the sections below the headline.
@@ -270,7 +270,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
         .chain(words::noise(summary))
         .collect();
     let outcomes = outcomes(summary);
-    let doubts = doubts(&outcomes);
+    let doubts = caveats(&outcomes);
     let searches = outcomes.iter().filter_map(|o| match &o.found {
         Found::Mlrsearch(found) => Some(found),
         _ => None,
@@ -325,9 +325,9 @@ pub(crate) fn one_table(outcomes: &[Outcome]) -> (Vec<&'static str>, Vec<Vec<Str
 /// Returns a table of all trials that a procedure requested: the reason, the result, the
 /// conclusion.
 pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
-    let asked = trials.iter().filter_map(|record| {
-        let asked = record.asked.as_ref()?;
-        Some((record, &asked.question, &asked.answer))
+    let requested = trials.iter().filter_map(|record| {
+        let requested = record.asked.as_ref()?;
+        Some((record, &requested.question, &requested.answer))
     });
     let mark = |record: &TrialRecord| match record.validity.is_valid() {
         true => Mark::None,
@@ -335,7 +335,7 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
     };
     let pps = |pps: f64| Cell::new(rate(pps), pps);
     table! {
-        (record, question, answer) in asked, mark(record);
+        (record, question, answer) in requested, mark(record);
         right("trial", "trial") => Cell::new(record.trial.to_string(), record.trial),
         left("started", "started_at") => Cell::new(clock(&record.started_at), &record.started_at),
         right("size", "frame_size_bytes") =>
@@ -345,21 +345,21 @@ pub(crate) fn trials(trials: &[TrialRecord]) -> Table {
         right("frames sent", "frames_sent") => Cell::new(count(answer.frames_sent), answer.frames_sent),
         right("lost", "frames_lost") => Cell::new(count(answer.frames_lost()), answer.frames_lost()),
         right("forwarded", "forwarding_rate_pps") => pps(answer.forwarding_rate_pps()),
-        prose("intended, and its result", "reason") => Cell::text(why(record)),
+        prose("intended, and its result", "reason") => Cell::text(trial_reason(record)),
     }
 }
 
 /// Describes why a trial was made, its conclusion, and whether it is valid.
-fn why(record: &TrialRecord) -> String {
-    let Some(asked) = &record.asked else {
+fn trial_reason(record: &TrialRecord) -> String {
+    let Some(requested) = &record.asked else {
         return String::new();
     };
-    let mut text = asked.question.reason.clone();
-    if !asked.says.is_empty() {
-        text += &format!(". {}", capital(&asked.says));
+    let mut text = requested.question.reason.clone();
+    if !requested.says.is_empty() {
+        text += &format!(". {}", capital(&requested.says));
     }
-    if asked.answer.ended_early {
-        text += match asked.question.reset_at_ns {
+    if requested.answer.ended_early {
+        text += match requested.question.reset_at_ns {
             None => ". Ended early: its verdict could no longer change",
             Some(_) => ". Ended when the DUT had been back for a while",
         };
@@ -374,8 +374,10 @@ fn why(record: &TrialRecord) -> String {
 pub(crate) fn explain(trials: &[TrialRecord]) -> String {
     let mut text = String::from("Why each trial was made, and its result:\n\n");
     for record in trials {
-        let Some(asked) = &record.asked else { continue };
-        let (question, answer) = (&asked.question, &asked.answer);
+        let Some(requested) = &record.asked else {
+            continue;
+        };
+        let (question, answer) = (&requested.question, &requested.answer);
         let (whole, real) = (question.duration_ns(), answer.duration_ns);
         let lasted = match answer.ended_early {
             true => format!(
@@ -396,7 +398,7 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
             count(answer.frames_lost()),
             count(answer.frames_sent),
         );
-        text += &wrap(&why(record), width(), "      ");
+        text += &wrap(&trial_reason(record), width(), "      ");
     }
     harmless(&text)
 }
@@ -476,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn series_are_told_apart_and_compared() {
+    fn series_are_distinguished_and_compared() {
         let with = |pps: f64, variant: Variant| Outcome {
             variant,
             found: Found::Equilibrium(fwdlab_model::outcome::Equilibrium {
@@ -515,14 +517,14 @@ mod tests {
             "{text}"
         );
         assert!(
-            doubts(&outcomes)[0].contains("both directions, 64 B: w"),
+            caveats(&outcomes)[0].contains("both directions, 64 B: w"),
             "{:?}",
-            doubts(&outcomes)
+            caveats(&outcomes)
         );
     }
 
     #[test]
-    fn a_standard_is_named_alone_only_when_it_was_met() {
+    fn a_standard_is_named_only_if_met() {
         let alone = [outcome(64, "RFC X", &[], "w")];
         assert_eq!(methods(&alone), ["RFC X"]);
         let alone = [outcome(64, "RFC X", &["short"], "w")];
@@ -548,6 +550,6 @@ mod tests {
             methods(&one_met),
             ["RFC X", "RFC Y procedure, shortened: few"]
         );
-        assert_eq!(doubts(&both), ["Maximum receive rate, 64, 64, 128 B: w"]);
+        assert_eq!(caveats(&both), ["Maximum receive rate, 64, 64, 128 B: w"]);
     }
 }

@@ -156,7 +156,7 @@ pub(crate) const PERCENTILES: [Percentile; 6] = [
 
 /// Returns a percentile over the trials of a load: the median of the trials, but for `max` the
 /// largest. `None` if any trial lacks it.
-pub(crate) fn over_trials(trials: &[Delays], (name, _, _, of): Percentile) -> Option<f64> {
+pub(crate) fn median_over_trials(trials: &[Delays], (name, _, _, of): Percentile) -> Option<f64> {
     let values: Option<Vec<f64>> = trials.iter().map(|d| Some(of(d)? as f64)).collect();
     let mut values = values.filter(|values| !values.is_empty())?;
     values.sort_by(f64::total_cmp);
@@ -170,7 +170,7 @@ pub(crate) fn over_trials(trials: &[Delays], (name, _, _, of): Percentile) -> Op
 
 /// Adds a `*` to a delay if, in any of its trials, it may be due to the sender rather than the DUT.
 pub(super) fn marked(mut cell: Cell, trials: &[Delays], share: f64) -> Cell {
-    if trials.iter().any(|trial| trial.is_of_sender(share)) {
+    if trials.iter().any(|trial| trial.may_reflect_sender(share)) {
         cell.text.push('*');
     }
     cell
@@ -198,9 +198,9 @@ fn percentiles(outcomes: &[&Outcome]) -> Table {
                 Cell::new(count(fewest), fewest),
             ];
             cells.extend(PERCENTILES.map(|percentile| {
-                let told = over_trials(&trials, percentile);
-                let cell = Cell::optional(told, "n/a", delay);
-                match told {
+                let reported = median_over_trials(&trials, percentile);
+                let cell = Cell::optional(reported, "n/a", delay);
+                match reported {
                     Some(_) => marked(cell, &trials, percentile.2),
                     None => cell,
                 }
@@ -251,7 +251,7 @@ fn samples(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
     let every = every(outcomes.iter().map(samples).max().unwrap_or(0), most_rows);
     let parts = outcomes.iter().flat_map(|outcome| {
         let parts = shown(&outcome.found).samples().chunks(every);
-        parts.map(move |part| (outcome, together(part)))
+        parts.map(move |part| (outcome, combine(part)))
     });
     let end_s = |part: &Interval| (part.at_ns + part.length_ns) as f64 / 1e9;
     let lost = |part: &Interval| part.frames_sent as i64 - part.frames_received as i64;
@@ -269,7 +269,7 @@ fn samples(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
 }
 
 /// Merges successive intervals into one.
-fn together(part: &[Interval]) -> Interval {
+fn combine(part: &[Interval]) -> Interval {
     let sum = |of: fn(&Interval) -> u64| part.iter().map(of).sum::<u64>();
     let intended: f64 = part.iter().map(|i| i.intended_load_pps).sum();
     let ends = |i: &Interval| i.at_ns + i.length_ns;

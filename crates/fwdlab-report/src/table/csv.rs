@@ -79,9 +79,9 @@ mod tests {
             "-x",
             "1e-9",
         ];
-        let told = csv_line(values.into_iter());
+        let reported = csv_line(values.into_iter());
         assert_eq!(
-            told,
+            reported,
             "'=1+1,'+cmd|' /C calc'!A0,-2.1,-,' @SUM(A1),'\t=1,'-x,1e-9\r\n"
         );
     }

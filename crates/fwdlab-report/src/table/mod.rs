@@ -157,7 +157,7 @@ pub struct Row {
     /// Mark of the row.
     pub mark: Mark,
     /// Index of the test case of which this is the first row; sentences on a page link to it.
-    pub of: Option<usize>,
+    pub case_index: Option<usize>,
 }
 
 /// Columns and rows; every row has one cell per column.
@@ -227,7 +227,7 @@ impl Table {
         self.rows.push(Row {
             cells,
             mark,
-            of: None,
+            case_index: None,
         });
     }
 
@@ -236,7 +236,7 @@ impl Table {
     pub fn of_cases(mut self, of: impl Fn(usize, &Row) -> Option<usize>) -> Table {
         let mut seen = std::collections::BTreeSet::new();
         for (place, row) in self.rows.iter_mut().enumerate() {
-            row.of = of(place, row).filter(|case| seen.insert(*case));
+            row.case_index = of(place, row).filter(|case| seen.insert(*case));
         }
         self
     }
@@ -253,7 +253,7 @@ impl Table {
 
     /// Empties the text of cells in the column with this heading that repeat the cell above; the
     /// plain values stay.
-    pub fn say_once(&mut self, head: &str) {
+    pub fn hide_repeats(&mut self, head: &str) {
         let Some(index) = self.columns.iter().position(|c| c.head == head) else {
             return;
         };
@@ -267,10 +267,10 @@ impl Table {
         }
     }
 
-    /// Returns the table after [`Table::say_once`].
+    /// Returns the table after [`Table::hide_repeats`].
     #[must_use]
-    pub fn said_once(mut self, head: &str) -> Table {
-        self.say_once(head);
+    pub fn with_repeats_hidden(mut self, head: &str) -> Table {
+        self.hide_repeats(head);
         self
     }
 
@@ -471,7 +471,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_under_each_other() {
+    fn columns_are_aligned() {
         let mut table = Table::new(vec![
             Column::left("name", &["name"]),
             Column::plus_minus("rate", &["rate_pps"]),

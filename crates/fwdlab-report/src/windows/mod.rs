@@ -41,7 +41,7 @@ fn wide(info: &RunInfo, summary: &Summary) -> Vec<Section> {
     }
     sections.extend(efficiency::sections(info, &summary.test_cases));
     let control = shape::control(summary).map(words::control_words);
-    let sentences = asked(info, summary)
+    let sentences = run_answers(info, summary)
         .chain(campaign::verdicts(summary))
         .chain(named("found", telemetry::sentences(summary)))
         .chain(words::noise(summary))
@@ -61,7 +61,7 @@ fn narrow(info: &RunInfo, summary: &Summary) -> Vec<Section> {
     if !shape::comparisons(summary).is_empty() {
         sections.push(Section::table("", comparison_table(summary)));
     }
-    sections.push(Section::Sentences(asked(info, summary).collect()));
+    sections.push(Section::Sentences(run_answers(info, summary).collect()));
     let rated = shape::rated(summary);
     if !rated.is_empty() {
         sections.push(Section::table("", case_table(summary)));
@@ -73,7 +73,7 @@ fn narrow(info: &RunInfo, summary: &Summary) -> Vec<Section> {
         .filter(|_| !noise_first(summary))
         .chain(campaign::verdicts(summary))
         .chain(named("found", telemetry::sentences(summary)))
-        .chain(doubts(summary))
+        .chain(caveats(summary))
         .chain(named("L2 rate", words::l2_words(summary)))
         .chain(named("estimate", words::imix_words(summary)))
         .chain(named("link", info.facts.link.clone()))
@@ -84,11 +84,11 @@ fn narrow(info: &RunInfo, summary: &Summary) -> Vec<Section> {
 }
 
 /// Returns the question of the run with its answers, and the costs in instructions.
-fn asked(info: &RunInfo, summary: &Summary) -> impl Iterator<Item = Named> {
+fn run_answers(info: &RunInfo, summary: &Summary) -> impl Iterator<Item = Named> {
     let all = &summary.test_cases;
-    let asked = answer::question(info).map(|_| campaign::asked(info, all));
-    let beside = named("exact", exact::beside(all));
-    asked.into_iter().flatten().chain(beside)
+    let requested = answer::question(info).map(|_| campaign::campaign_answers(info, all));
+    let beside = named("exact", exact::compare_with_rates(all));
+    requested.into_iter().flatten().chain(beside)
 }
 
 /// Returns true if the verdict on noise comes directly below the headline, because the headline is
@@ -100,7 +100,7 @@ fn noise_first(summary: &Summary) -> bool {
 }
 
 /// Returns noise, control and warnings.
-fn doubts(summary: &Summary) -> Vec<Named> {
+fn caveats(summary: &Summary) -> Vec<Named> {
     let mut noise = Vec::new();
     if !noise_first(summary) && !summary.noise.verdict.is_empty() {
         noise.push(summary.noise.verdict.clone());
@@ -110,7 +110,7 @@ fn doubts(summary: &Summary) -> Vec<Named> {
     noise.extend(words::state_words(&summary.noise, &rated));
     let case = shape::principal(&rated);
     if let Some((case, gate)) = case.and_then(|case| Some((case, words::gate_words(case)?))) {
-        let labels = Labels::of(&rated);
+        let labels = Labels::from_cases(&rated);
         noise.push(format!("{}: {gate}", labels.label(case)));
     }
     let mut noise = noise.into_iter();
@@ -231,7 +231,7 @@ fn dots_around_zero(values: &[f64], low: f64, high: f64, width: usize) -> String
 /// Returns where frames were lost: for the principal test case, and for each other one with a new
 /// kind of loss.
 fn losses(cases: &[Rated<'_>]) -> Vec<Losses> {
-    let labels = Labels::of(cases);
+    let labels = Labels::from_cases(cases);
     let Some(principal) = shape::principal(cases) else {
         return Vec::new();
     };

@@ -30,7 +30,7 @@ pub(crate) fn prefix(cases: &[Rated<'_>]) -> Prefix {
 pub(crate) fn cases(summary: &Summary) -> Table {
     let mut table = all_of_cases(summary);
     let all = shape::rated(summary);
-    let labels = Labels::of(&all);
+    let labels = Labels::from_cases(&all);
     for (head, is_shown) in [
         ("configuration", labels.configuration),
         ("DUT", labels.dut),
@@ -91,7 +91,7 @@ fn forwarding_rate(case: &Rated<'_>, prefix: Prefix) -> Cell {
     let found = &case.found;
     let text = match (found.forwarding_rate_pps, case.half_width) {
         _ if does_not_forward(&found.ledger) => "does not forward".into(),
-        (None, _) => State::of(case.case).instead().into(),
+        (None, _) => State::from_case(case.case).instead().into(),
         (Some(pps), None) => prefix.rate(pps),
         (Some(pps), Some(half)) => prefix.rate_with_interval(pps, half),
     };
@@ -111,7 +111,7 @@ fn forwarding_rate(case: &Rated<'_>, prefix: Prefix) -> Cell {
 pub(crate) fn noise(summary: &Summary) -> Table {
     let all = shape::rated(summary);
     let prefix = prefix(&all);
-    let labels = Labels::of(&all);
+    let labels = Labels::from_cases(&all);
     let rate = |value: Option<f64>| Cell::optional(value, "-", |pps| prefix.rate(pps));
     let variation = |value: Option<f64>| Cell::optional(value, "-", percent);
     let windows = |number: u32| Cell::new(count(number), number);

@@ -44,7 +44,7 @@ pub fn all() -> Vec<Run> {
         noisy(),
         one_noisy(),
         invalid(),
-        nothing_valid(),
+        no_valid_iteration(),
         does_not_forward(),
         not_saturated(),
         comparison(),
@@ -509,7 +509,7 @@ pub fn invalid() -> Run {
 }
 
 /// Every iteration is invalid, and the run was stopped.
-pub fn nothing_valid() -> Run {
+pub fn no_valid_iteration() -> Run {
     let cases = usual_cases();
     let mut trials = trials(&cases, 2);
     for trial in &mut trials {

@@ -10,7 +10,7 @@ use fwdlab_model::result::RunState;
 use serde::Serialize;
 
 use super::runs::bed;
-use super::{apart, json};
+use super::{json, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
 
@@ -27,7 +27,7 @@ struct Bed {
 
 /// Handles the request.
 pub async fn list(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
-    apart(move || {
+    run_blocking(move || {
         let mut beds: BTreeMap<String, Bed> = BTreeMap::new();
         for entry in fwdlab_store::list(&shared.runs)? {
             let Some(info) = entry.info else { continue };

@@ -9,7 +9,7 @@ use fwdlab_report::compare::{self, Options, Source, TestChoice};
 use fwdlab_stats::Confidence;
 use serde_json::json;
 
-use super::{apart, directory, json};
+use super::{directory, json, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
 
@@ -84,7 +84,7 @@ pub async fn compare(
             "name 1 to {MOST} runs: ?run=A&run=B"
         )));
     }
-    apart(move || {
+    run_blocking(move || {
         let sources = sources(&shared, &ids)?;
         let metrics = metrics(&sources);
         let metric = metric.filter(|metric| !metric.is_empty());
@@ -97,8 +97,8 @@ pub async fn compare(
                 format!("{} has {}", source.name, own.join(", "))
             };
             let all: Vec<String> = sources.iter().map(of).collect();
-            let why = format!("these runs have no figure in common: {}", all.join("; "));
-            return Err(Refusal::wrong(why));
+            let reason = format!("these runs have no figure in common: {}", all.join("; "));
+            return Err(Refusal::wrong(reason));
         }
         let metric = metric.or_else(|| metrics.first().cloned());
         let metric = metric.ok_or_else(|| Refusal::missing("these runs have no figures"))?;

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::run::shorten;
-use super::{apart, directory};
+use super::{directory, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
 
@@ -46,14 +46,14 @@ pub async fn follow(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let permit = shared.following.clone().try_acquire_owned().map_err(|_| {
-        let why = "too many browsers follow runs of this server; close some";
-        Refusal(StatusCode::SERVICE_UNAVAILABLE, why.into())
+        let reason = "too many browsers follow runs of this server; close some";
+        Refusal(StatusCode::SERVICE_UNAVAILABLE, reason.into())
     })?;
     let last = headers.get("last-event-id").and_then(|v| v.to_str().ok());
     let last = last.and_then(|last| last.parse().ok());
     let after = last.or(from.after).unwrap_or(0);
     let dir = directory(&shared, &id)?;
-    let follower = apart(move || open(&dir, after)).await?;
+    let follower = run_blocking(move || open(&dir, after)).await?;
     let (send, receive) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         let _permit = permit;

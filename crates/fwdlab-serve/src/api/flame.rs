@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use fwdlab_store::StoredRun;
 use serde::{Deserialize, Serialize};
 
-use super::{apart, directory};
+use super::{directory, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
 
@@ -36,7 +36,7 @@ pub struct Flame {
 }
 
 /// Returns those of a run.
-pub fn there_are(run: &StoredRun) -> Vec<Flame> {
+pub fn list_flames(run: &StoredRun) -> Vec<Flame> {
     let cases = run.summary.iter().flat_map(|summary| &summary.test_cases);
     let sampled = cases.map(|case| (case.test_case.clone(), 0));
     let boots = run.boots.iter().map(|b| (b.test_case.clone(), b.boot));
@@ -56,16 +56,16 @@ pub fn there_are(run: &StoredRun) -> Vec<Flame> {
 pub async fn stacks(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
-    Query(wanted): Query<Flame>,
+    Query(requested): Query<Flame>,
 ) -> Result<Response, Refusal> {
-    apart(move || {
+    run_blocking(move || {
         let run = fwdlab_store::load(&directory(&shared, &id)?)?;
         // only files in the list: the name of a test case becomes a path
-        let is_there = there_are(&run).contains(&wanted);
-        let file = FILES.iter().find(|(of, _)| *of == wanted.of);
+        let is_there = list_flames(&run).contains(&requested);
+        let file = FILES.iter().find(|(of, _)| *of == requested.of);
         let missing = || Refusal::missing("this run has no such profile");
         let (_, file) = file.filter(|_| is_there).ok_or_else(missing)?;
-        let path = run.raw_path(&wanted.case, wanted.boot, file);
+        let path = run.raw_path(&requested.case, requested.boot, file);
         let is_small = path.metadata().is_ok_and(|file| file.len() <= CAP_BYTES);
         let text = is_small.then(|| std::fs::read_to_string(path).ok());
         let text = text.flatten().ok_or_else(missing)?;

@@ -6,7 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
-use super::{apart, directory, json};
+use super::{directory, json, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
 
@@ -28,15 +28,15 @@ struct Point {
 pub async fn percentiles(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
-    Query(wanted): Query<Wanted>,
+    Query(requested): Query<Wanted>,
 ) -> Result<Response, Refusal> {
-    apart(move || {
+    run_blocking(move || {
         let run = fwdlab_store::load(&directory(&shared, &id)?)?;
         let missing = || Refusal::missing("this trial has no histogram of latencies");
         let trial = run
             .trials
             .iter()
-            .find(|t| t.trial == wanted.trial && t.test_case == wanted.case)
+            .find(|t| t.trial == requested.trial && t.test_case == requested.case)
             .filter(|trial| {
                 trial
                     .asked

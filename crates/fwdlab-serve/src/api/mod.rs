@@ -21,7 +21,7 @@ use crate::error::Refusal;
 use crate::server::Shared;
 
 /// Runs work that reads files on a thread where it does not block other requests.
-pub async fn apart<T: Send + 'static>(
+pub async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     let done = tokio::task::spawn_blocking(work).await;

@@ -10,7 +10,7 @@ use fwdlab_report::chart::{Chart, svg};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{apart, directory, flame, json};
+use super::{directory, flame, json, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
 
@@ -33,10 +33,10 @@ struct Named {
 }
 
 impl Named {
-    fn of(chart: &Chart) -> Named {
+    fn new(chart: &Chart) -> Named {
         Named {
             name: chart.name.clone(),
-            spoken: chart.spoken(),
+            spoken: chart.screen_reader_text(),
         }
     }
 }
@@ -46,7 +46,7 @@ pub async fn show(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
-    apart(move || {
+    run_blocking(move || {
         let mut run = fwdlab_store::load(&directory(&shared, &id)?)?;
         run.info.state = run.state;
         // it may contain disks, hosts and keys
@@ -74,9 +74,9 @@ pub async fn show(
             "labels": fwdlab_store::labels(&run.path).unwrap_or_default(),
             "summary": run.summary,
             "trials": trials,
-            "flames": flame::there_are(&run),
+            "flames": flame::list_flames(&run),
             "latencies": latencies,
-            "charts": (shared.charts)(&run).iter().map(Named::of).collect::<Vec<_>>(),
+            "charts": (shared.charts)(&run).iter().map(Named::new).collect::<Vec<_>>(),
         }))
     })
     .await
@@ -94,13 +94,13 @@ pub async fn chart(
     State(shared): State<Arc<Shared>>,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Response, Refusal> {
-    apart(move || {
+    run_blocking(move || {
         let run = fwdlab_store::load(&directory(&shared, &id)?)?;
         let charts = (shared.charts)(&run);
-        let wanted = name.strip_suffix(".svg");
+        let requested = name.strip_suffix(".svg");
         let found = charts
             .iter()
-            .find(|chart| Some(chart.name.as_str()) == wanted);
+            .find(|chart| Some(chart.name.as_str()) == requested);
         let chart =
             found.ok_or_else(|| Refusal::missing("the report of this run has no such chart"))?;
         let headers = [
@@ -117,7 +117,7 @@ pub async fn report(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
-    apart(move || {
+    run_blocking(move || {
         let run = fwdlab_store::load(&directory(&shared, &id)?)?;
         let page = (shared.report)(&run)
             .ok_or_else(|| Refusal::missing("this run has no result yet, and so no report"))?;

@@ -8,7 +8,7 @@ use fwdlab_model::result::{RunInfo, RunState};
 use fwdlab_store::RunEntry;
 use serde::{Deserialize, Serialize};
 
-use super::{apart, json};
+use super::{json, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
 
@@ -42,12 +42,12 @@ pub struct Line {
 /// Handles the request.
 pub async fn list(
     State(shared): State<Arc<Shared>>,
-    Query(wanted): Query<Wanted>,
+    Query(requested): Query<Wanted>,
 ) -> Result<Response, Refusal> {
-    apart(move || {
+    run_blocking(move || {
         let all = fwdlab_store::list(&shared.runs)?;
         let lines = all.into_iter().map(line);
-        let terms: Vec<&str> = wanted.q.split_whitespace().collect();
+        let terms: Vec<&str> = requested.q.split_whitespace().collect();
         let lines: Vec<Line> = lines
             .filter(|line| terms.iter().all(|term| keeps(line, term)))
             .collect();
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_anything() {
+    fn stars_match_anything() {
         for (text, glob, expect) in [
             ("nft-sets", "nft-*", true),
             ("nft-sets", "*sets", true),

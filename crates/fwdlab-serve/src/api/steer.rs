@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use fwdlab_model::event::Request;
 use serde::Deserialize;
 
-use super::{apart, directory};
+use super::{directory, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
 
@@ -23,11 +23,11 @@ pub async fn steer(
     Path(id): Path<String>,
     body: String,
 ) -> Result<StatusCode, Refusal> {
-    let asked: Asked = serde_json::from_str(&body).map_err(|_| {
+    let requested: Asked = serde_json::from_str(&body).map_err(|_| {
         Refusal::wrong(r#"say what to do: {"request": "pause"}, resume, skip or stop"#)
     })?;
-    apart(move || {
-        fwdlab_store::request(&directory(&shared, &id)?, asked.request)?;
+    run_blocking(move || {
+        fwdlab_store::request(&directory(&shared, &id)?, requested.request)?;
         Ok(StatusCode::ACCEPTED)
     })
     .await

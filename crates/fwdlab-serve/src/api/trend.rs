@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::compare::{metrics, options, sources};
-use super::{apart, json};
+use super::{json, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
 
@@ -61,9 +61,9 @@ fn facts(info: &RunInfo) -> BTreeMap<&'static str, String> {
 /// Handles the request.
 pub async fn trend(
     State(shared): State<Arc<Shared>>,
-    Query(wanted): Query<Wanted>,
+    Query(requested): Query<Wanted>,
 ) -> Result<Response, Refusal> {
-    apart(move || {
+    run_blocking(move || {
         let all = fwdlab_store::list(&shared.runs)?;
         let done = all.iter().filter(|entry| entry.summary.is_some());
         let done: Vec<_> = done.filter_map(|entry| entry.info.as_ref()).collect();
@@ -71,10 +71,10 @@ pub async fn trend(
         families.sort();
         families.dedup();
         let latest = done.first().map(|info| family(info)).unwrap_or_default();
-        let of = if wanted.of.is_empty() {
+        let of = if requested.of.is_empty() {
             latest
         } else {
-            wanted.of
+            requested.of
         };
         let mut runs: Vec<&RunInfo> = done.into_iter().filter(|i| family(i) == of).collect();
         runs.truncate(MOST);
@@ -82,9 +82,9 @@ pub async fn trend(
         let ids: Vec<String> = runs.iter().map(|info| info.id.clone()).collect();
         let sources = sources(&shared, &ids)?;
         let metrics = metrics(&sources);
-        let is_known = metrics.contains(&wanted.metric);
+        let is_known = metrics.contains(&requested.metric);
         let metric = if is_known {
-            Some(wanted.metric)
+            Some(requested.metric)
         } else {
             metrics.first().cloned()
         };

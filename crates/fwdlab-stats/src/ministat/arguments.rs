@@ -297,7 +297,7 @@ mod tests {
         Arguments::parse(arguments, Model::Freebsd, 74)
     }
 
-    fn whine(arguments: &[&str]) -> String {
+    fn error_message(arguments: &[&str]) -> String {
         let output = parse(arguments).unwrap_err();
         assert_eq!(output.exit_code, 2);
         let text = String::from_utf8(output.stderr).unwrap();
@@ -334,21 +334,33 @@ mod tests {
     #[test]
     fn whining() {
         assert_eq!(
-            whine(&["-x"]),
+            error_message(&["-x"]),
             "ministat: illegal option -- x\nUnknown option"
         );
         assert_eq!(
-            whine(&["-C"]),
+            error_message(&["-C"]),
             "ministat: option requires an argument -- C\nUnknown option"
         );
-        assert_eq!(whine(&["-C0"]), "Column number should be positive.");
-        assert_eq!(whine(&["-C", "x"]), "Invalid column number.");
-        assert_eq!(whine(&["-c", "97"]), "No support for confidence level");
-        assert_eq!(whine(&["-c", "x"]), "Not a floating point number");
-        assert_eq!(whine(&["-d", ""]), "Can't use empty delimiter string");
-        assert_eq!(whine(&["-w", "abc"]), "Invalid width, not a number.");
-        assert_eq!(whine(&["-w-5"]), "Unable to move beyond left margin.");
-        assert_eq!(whine(&["f"; 8]), "Too many datasets.");
+        assert_eq!(error_message(&["-C0"]), "Column number should be positive.");
+        assert_eq!(error_message(&["-C", "x"]), "Invalid column number.");
+        assert_eq!(
+            error_message(&["-c", "97"]),
+            "No support for confidence level"
+        );
+        assert_eq!(error_message(&["-c", "x"]), "Not a floating point number");
+        assert_eq!(
+            error_message(&["-d", ""]),
+            "Can't use empty delimiter string"
+        );
+        assert_eq!(
+            error_message(&["-w", "abc"]),
+            "Invalid width, not a number."
+        );
+        assert_eq!(
+            error_message(&["-w-5"]),
+            "Unable to move beyond left margin."
+        );
+        assert_eq!(error_message(&["f"; 8]), "Too many datasets.");
         assert!(Arguments::parse(&["-q"], Model::Debian, 74).is_err());
     }
 

@@ -441,7 +441,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hexadecimal_reads_what_it_is_given(bits in any::<u64>()) {
+        fn hexadecimal_numbers_are_parsed(bits in any::<u64>()) {
             let value = f64::from_bits(bits).abs();
             prop_assume!(value.is_finite());
             let exact = (bits & ((1 << 52) - 1), (bits >> 52) & 0x7ff);

@@ -184,14 +184,14 @@ pub fn report<R: Read>(
         [] => &stdin,
         files => files,
     };
-    let refuse = |what: &str, name: &[u8], why: &str| {
+    let refuse = |what: &str, name: &[u8], cause: &str| {
         // Current FreeBSD gives every failure the same code.
         let code = if options.model == Model::Freebsd {
             2
         } else {
             1
         };
-        Output::failure(&[what.as_bytes(), name, b": ", why.as_bytes()], code)
+        Output::failure(&[what.as_bytes(), name, b": ", cause.as_bytes()], code)
     };
     let opened = names.iter().map(|name| {
         let source = open(name).map_err(|e| refuse("ministat: Cannot open ", name, &reason(&e)));
@@ -214,7 +214,7 @@ pub fn report<R: Read>(
                 let text = format!("ministat: {error} in ");
                 Output::failure(&[text.as_bytes(), label], 2)
             }
-            InputError::CannotRead(why) => refuse("ministat: Cannot read ", label, why),
+            InputError::CannotRead(cause) => refuse("ministat: Cannot read ", label, cause),
         })?;
         sets.push((label.to_vec(), values));
         Ok(())

@@ -282,7 +282,7 @@ pub fn outcome(mut command: Command, case: &Case, directory: &Path) -> Option<Ou
 }
 
 /// Returns the output of Debian's program; `None` if it crashes.
-pub fn theirs(case: &Case, directory: &Path) -> Option<Output> {
+pub fn reference_output(case: &Case, directory: &Path) -> Option<Output> {
     let mut command = Command::new(PROGRAM);
     // getopt prints the name by which the program was called.
     command.arg0("ministat");

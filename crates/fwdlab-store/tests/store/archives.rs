@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use fwdlab_model::event::EventKind;
 use fwdlab_model::facts::ShownFacts;
-use fwdlab_store::{RunWriter, StoreError, export, list, load, take_in};
+use fwdlab_store::{RunWriter, StoreError, export, import_runs, list, load};
 use tar::{Builder, EntryType, Header};
 
 use super::samples::*;
@@ -61,13 +61,13 @@ fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn runs_are_elsewhere_what_they_were_here() {
+fn exported_runs_are_unchanged_after_import() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     finished_run(here.path(), ID, NOW);
     finished_run(here.path(), OTHER, NOW);
     let bytes = archive_of(here.path(), &[ID, OTHER]);
     let root = there.path().join("runs");
-    let runs = take_in(&root, &bytes[..], Path::new("x")).unwrap();
+    let runs = import_runs(&root, &bytes[..], Path::new("x")).unwrap();
     assert_eq!(runs, [root.join(OTHER), root.join(ID)]);
     for id in [ID, OTHER] {
         assert_eq!(contents(&root.join(id)), contents(&here.path().join(id)));
@@ -75,7 +75,7 @@ fn runs_are_elsewhere_what_they_were_here() {
         assert_eq!((run.problems, run.is_protected), (vec![], true));
     }
     // the second import finds the run, and leaves it unchanged
-    let error = take_in(&root, &bytes[..], Path::new("x")).unwrap_err();
+    let error = import_runs(&root, &bytes[..], Path::new("x")).unwrap_err();
     assert!(matches!(error, StoreError::IdTaken { .. }), "{error}");
     assert_eq!(list(&root).unwrap().len(), 2);
     assert_eq!(fs::read_dir(&root).unwrap().count(), 2);
@@ -84,7 +84,7 @@ fn runs_are_elsewhere_what_they_were_here() {
 /// No file of a brief archive contains names of the host or the user, and imported runs pass as
 /// complete.
 #[test]
-fn a_brief_archive_names_nobody() {
+fn a_brief_archive_is_anonymous() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut own = info(ID, NOW);
     own.facts.kernel_command_line = Some("root=/dev/secret-disk key=hidden".into());
@@ -121,7 +121,7 @@ fn a_brief_archive_names_nobody() {
     let runs = [here.path().join(ID)];
     let mut bytes = Vec::new();
     export(&runs, &mut bytes, Path::new("x"), ShownFacts::Brief).unwrap();
-    take_in(there.path(), &bytes[..], Path::new("x")).unwrap();
+    import_runs(there.path(), &bytes[..], Path::new("x")).unwrap();
     let files = contents(&there.path().join(ID));
     for (name, content) in &files {
         let text = String::from_utf8_lossy(content);
@@ -156,7 +156,7 @@ fn a_brief_archive_names_nobody() {
 }
 
 #[test]
-fn a_run_that_goes_on_is_not_exported() {
+fn a_running_run_is_not_exported() {
     let root = tempfile::tempdir().unwrap();
     let run = RunWriter::create(root.path(), &info(ID, NOW)).unwrap();
     let runs = [run.path().to_owned()];
@@ -165,11 +165,11 @@ fn a_run_that_goes_on_is_not_exported() {
     drop(run);
     let (bytes, there) = (archive_of(root.path(), &[ID]), tempfile::tempdir().unwrap());
     // a killed run is imported unchanged
-    take_in(there.path(), &bytes[..], Path::new("x")).unwrap();
+    import_runs(there.path(), &bytes[..], Path::new("x")).unwrap();
 }
 
 #[test]
-fn what_is_damaged_or_leads_elsewhere_is_not_taken_in() {
+fn damaged_archives_and_foreign_paths_are_not_imported() {
     let here = tempfile::tempdir().unwrap();
     finished_run(here.path(), ID, NOW);
     let whole = archive_of(here.path(), &[ID]);
@@ -177,7 +177,7 @@ fn what_is_damaged_or_leads_elsewhere_is_not_taken_in() {
     let changed = archive_of(here.path(), &[ID]);
     let file = |name| made(&[(name, EntryType::Regular, b"{}")]);
     let inside = "2026-11-21-quick-7f3k/x";
-    for (bytes, why) in [
+    for (bytes, reason) in [
         (whole[..whole.len() / 2].to_vec(), "cannot be read"),
         (b"no archive".to_vec(), "cannot be read"),
         (made(&[]), "no run in it"),
@@ -210,11 +210,11 @@ fn what_is_damaged_or_leads_elsewhere_is_not_taken_in() {
     ] {
         let there = tempfile::tempdir().unwrap();
         let root = there.path().join("runs");
-        let error = take_in(&root, &bytes[..], Path::new("a.tar.gz")).unwrap_err();
-        assert!(error.to_string().contains(why), "{why}: {error}");
+        let error = import_runs(&root, &bytes[..], Path::new("a.tar.gz")).unwrap_err();
+        assert!(error.to_string().contains(reason), "{reason}: {error}");
         // no files anywhere
-        assert_eq!(fs::read_dir(&root).unwrap().count(), 0, "{why}");
-        assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1, "{why}");
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0, "{reason}");
+        assert_eq!(fs::read_dir(there.path()).unwrap().count(), 1, "{reason}");
     }
 }
 
@@ -240,9 +240,9 @@ fn headers_without_end_are_not_held_in_memory() {
         };
         let stored = flate2::read::GzEncoder::new(endless, Compression::none());
         let there = tempfile::tempdir().unwrap();
-        let error = take_in(there.path(), stored, Path::new("a.tar.gz")).unwrap_err();
-        let why = "the headers of an entry take more than 1 MiB";
-        assert!(error.to_string().contains(why), "{kind:?}: {error}");
+        let error = import_runs(there.path(), stored, Path::new("a.tar.gz")).unwrap_err();
+        let reason = "the headers of an entry take more than 1 MiB";
+        assert!(error.to_string().contains(reason), "{kind:?}: {error}");
         assert!(
             read.get() < 2 << 20,
             "{kind:?}: {} bytes were read",

@@ -213,7 +213,7 @@ fn a_damaged_line_costs_only_itself() {
 }
 
 #[test]
-fn a_head_or_summary_cut_anywhere_is_told() {
+fn a_truncated_head_or_summary_is_reported() {
     let root = tempfile::tempdir().unwrap();
     finished_run(root.path(), ID, "2026-11-21T09:00:00Z");
     let dir = root.path().join(ID);

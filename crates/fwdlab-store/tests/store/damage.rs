@@ -18,7 +18,7 @@ const NOW: &str = "2026-11-21T09:00:00Z";
 const STRIDE: usize = 13;
 
 /// Returns everything that a reader learns about a run.
-fn told(dir: &Path) -> Result<(StoredRun, Vec<fwdlab_model::event::Event>), StoreError> {
+fn read_everything(dir: &Path) -> Result<(StoredRun, Vec<fwdlab_model::event::Event>), StoreError> {
     let run = load(dir)?;
     let events = run.events();
     Ok((run, events))
@@ -29,7 +29,7 @@ fn no_flipped_bit_is_silently_wrong() {
     let root = tempfile::tempdir().unwrap();
     finished_run(root.path(), ID, NOW);
     let dir = root.path().join(ID);
-    let whole = told(&dir).unwrap();
+    let whole = read_everything(&dir).unwrap();
     assert_eq!(whole.0.problems, Vec::<String>::new());
     for name in [
         "run.json",
@@ -47,7 +47,7 @@ fn no_flipped_bit_is_silently_wrong() {
             fs::write(&path, &flipped).unwrap();
             flips += 1;
             let at = format!("bit {bit} of {name}");
-            match told(&dir) {
+            match read_everything(&dir) {
                 Err(error) => {
                     seen += 1;
                     let listed = list(root.path()).unwrap();
@@ -73,7 +73,7 @@ fn no_flipped_bit_is_silently_wrong() {
         assert!(2 * seen > flips, "{name}: {seen} of {flips}");
         fs::write(&path, &bytes).unwrap();
     }
-    assert_eq!(told(&dir).unwrap(), whole);
+    assert_eq!(read_everything(&dir).unwrap(), whole);
 }
 
 /// A changed digit that is still valid JSON: undetectable before there were checksums.
@@ -134,7 +134,7 @@ fn a_wrong_figure_is_not_shown() {
 /// What a killed process leaves is incomplete, but not damaged; the same in a finished run is
 /// damage.
 #[test]
-fn what_a_killed_process_leaves_is_no_damage() {
+fn leftovers_of_a_killed_process_are_no_damage() {
     let root = tempfile::tempdir().unwrap();
     let mut run = RunWriter::create(root.path(), &info(ID, NOW)).unwrap();
     run.trial(&trial(1)).unwrap();
@@ -164,13 +164,13 @@ fn what_a_killed_process_leaves_is_no_damage() {
 /// A damaged list is reported as such, and not as damage of the files in it; a list of a version
 /// without its own checksum is read as before.
 #[test]
-fn a_damaged_list_is_told_as_that() {
+fn a_damaged_list_is_reported() {
     let root = tempfile::tempdir().unwrap();
     finished_run(root.path(), ID, NOW);
     let dir = root.path().join(ID);
     let path = dir.join("checksums.sfv");
     let whole = fs::read_to_string(&path).unwrap();
-    let told = |text: &str| {
+    let reported = |text: &str| {
         fs::write(&path, text).unwrap();
         let run = load(&dir).unwrap();
         (run.problems.join("; "), run.changed_files())
@@ -183,15 +183,15 @@ fn a_damaged_list_is_told_as_that() {
     };
     let mut damaged = whole.clone();
     damaged.replace_range(at..=at, other);
-    let (problems, changed) = told(&damaged);
+    let (problems, changed) = reported(&damaged);
     assert!(
         problems.starts_with("checksums.sfv is damaged"),
         "{problems}"
     );
     assert_eq!(changed, Vec::<String>::new());
     let (old, _) = whole.split_once(";").unwrap();
-    assert_eq!(told(old), (String::new(), vec![]));
-    assert_eq!(told(&whole), (String::new(), vec![]));
+    assert_eq!(reported(old), (String::new(), vec![]));
+    assert_eq!(reported(&whole), (String::new(), vec![]));
 }
 
 /// Runs `work` in a thread; if it does not end within a minute, it counts as endless.

@@ -38,8 +38,8 @@ fn world(test: &str, command: &[&str], prepare: impl FnOnce(&Path)) -> Option<Pa
     match start(&["true"]) {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
-            let why = String::from_utf8_lossy(&output.stderr);
-            skipped(test, why.trim());
+            let reason = String::from_utf8_lossy(&output.stderr);
+            skipped(test, reason.trim());
             return None;
         }
         Err(error) => {
@@ -250,7 +250,7 @@ fn refuses_but_reads(root: &Path, answer: &str) {
 }
 
 #[test]
-fn a_root_that_is_a_file_is_told() {
+fn a_root_that_is_a_file_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("file");
     fs::write(&root, "").unwrap();

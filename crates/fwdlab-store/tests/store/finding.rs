@@ -187,8 +187,8 @@ fn a_thousand_runs_are_listed() {
     }
     let begin = Instant::now();
     let runs = list(root.path()).unwrap();
-    let took = begin.elapsed();
-    println!("1000 runs listed in {took:?}");
+    let duration = begin.elapsed();
+    println!("1000 runs listed in {duration:?}");
     assert_eq!(runs.len(), 1000);
     assert!(runs.iter().all(|run| run.problems.is_empty()));
 }

@@ -11,7 +11,7 @@ use super::samples::*;
 const ID: &str = "2026-11-21-quick-7f3k";
 const NOW: &str = "2026-11-21T09:00:00Z";
 
-fn heard(followed: Vec<Followed>) -> Vec<Event> {
+fn events_of(followed: Vec<Followed>) -> Vec<Event> {
     followed.into_iter().map(|one| one.event).collect()
 }
 
@@ -26,13 +26,13 @@ fn history_comes_first_and_nothing_comes_twice() {
     let mut follower = Follower::open(&dir).unwrap();
     let history = follower.poll().unwrap();
     let second = history[1].end;
-    assert_eq!(heard(history), [warning(1), warning(2), warning(3)]);
+    assert_eq!(events_of(history), [warning(1), warning(2), warning(3)]);
     assert_eq!(follower.poll().unwrap(), []);
     run.event(&warning(4)).unwrap();
-    assert_eq!(heard(follower.poll().unwrap()), [warning(4)]);
+    assert_eq!(events_of(follower.poll().unwrap()), [warning(4)]);
     // a returning follower continues at its position
     let mut again = Follower::from(&dir, second).unwrap();
-    assert_eq!(heard(again.poll().unwrap()), [warning(3), warning(4)]);
+    assert_eq!(events_of(again.poll().unwrap()), [warning(3), warning(4)]);
     assert!(follower.is_running().unwrap());
     run.finish(&finished(&info(ID, NOW)), None, None).unwrap();
     assert!(!follower.is_running().unwrap());
@@ -69,19 +69,19 @@ fn lines_are_whole_however_they_are_written_and_however_long() {
         if some.is_empty() {
             break;
         }
-        all.extend(heard(some));
+        all.extend(events_of(some));
     }
     assert_eq!(all, [long, warning(2)]);
     file.write_all(b"r\",\"event\":\"note\",\"text\":\"whole\"}\nnonsense\n")
         .unwrap();
     run.event(&warning(4)).unwrap();
-    let later = heard(follower.poll().unwrap());
+    let later = events_of(follower.poll().unwrap());
     assert_eq!((later.len(), &later[1]), (2, &warning(4)));
     assert_eq!(follower.damaged(), 1);
 }
 
 #[test]
-fn only_a_run_that_goes_on_is_asked() {
+fn only_a_running_run_takes_requests() {
     let root = tempfile::tempdir().unwrap();
     let run = RunWriter::create(root.path(), &info(ID, NOW)).unwrap();
     let dir = run.path().to_owned();

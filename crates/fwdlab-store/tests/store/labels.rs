@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fwdlab_model::facts::ShownFacts;
 use fwdlab_store::{
-    Labels, StoreError, export, label, labels, list, load, rebuild, resolve, take_in,
+    Labels, StoreError, export, import_runs, label, labels, list, load, rebuild, resolve,
 };
 
 use super::samples::*;
@@ -22,7 +22,7 @@ fn said(tags: &[&str], note: Option<&str>) -> Labels {
 }
 
 #[test]
-fn what_is_said_of_a_run_changes_nothing_that_was_measured() {
+fn labels_do_not_change_measured_data() {
     let dir = tempfile::tempdir().unwrap();
     finished_run(dir.path(), ID, NOW);
     let run = dir.path().join(ID);
@@ -61,7 +61,7 @@ fn what_is_said_of_a_run_changes_nothing_that_was_measured() {
     )
     .unwrap();
     let there = tempfile::tempdir().unwrap();
-    let taken = take_in(there.path(), &bytes[..], Path::new("x")).unwrap();
+    let taken = import_runs(there.path(), &bytes[..], Path::new("x")).unwrap();
     assert_eq!(labels(&taken[0]).unwrap(), words);
     // invalid labels change nothing
     let error = label(&run, &said(&["two words"], None)).unwrap_err();
@@ -72,7 +72,7 @@ fn what_is_said_of_a_run_changes_nothing_that_was_measured() {
 }
 
 #[test]
-fn damaged_words_are_told_and_cost_nothing_else() {
+fn damaged_labels_are_reported_and_cost_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     finished_run(dir.path(), ID, NOW);
     let run = dir.path().join(ID);

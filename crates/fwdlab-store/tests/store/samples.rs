@@ -249,7 +249,7 @@ pub fn unprotect(dir: &Path) {
     clippy::explicit_write,
     reason = "the harness captures eprintln of a test that passes"
 )]
-pub fn skipped(test: &str, why: &str) {
+pub fn skipped(test: &str, reason: &str) {
     use std::io::Write;
-    writeln!(std::io::stderr(), "SKIPPED: {test}: {why}").unwrap();
+    writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}").unwrap();
 }

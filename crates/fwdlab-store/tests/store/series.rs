@@ -47,7 +47,7 @@ fn stored<T: serde::Serialize>(
     load(&root.path().join(ID)).unwrap()
 }
 
-fn of<'a>(all: &'a [Series], metric: &str) -> Vec<&'a Series> {
+fn with_metric<'a>(all: &'a [Series], metric: &str) -> Vec<&'a Series> {
     all.iter()
         .filter(|series| series.metric == metric)
         .collect()
@@ -71,7 +71,7 @@ fn trials_in_order_without_controls_and_invalid_ones() {
         &[("configuration", json!("nft.conf")), ("load", json!("max"))],
     );
     let all = run.series();
-    let rates = of(&all, FORWARDING_RATE);
+    let rates = with_metric(&all, FORWARDING_RATE);
     let [series] = rates[..] else {
         panic!("{all:?}")
     };
@@ -80,7 +80,7 @@ fn trials_in_order_without_controls_and_invalid_ones() {
     assert_eq!((series.unit.as_str(), &series.turns), ("pps", &None));
     assert_eq!(series.state, Some(state()));
     // windows of all states are in the figure without the gate
-    assert_eq!(of(&all, FORWARDING_RATE_UNGATED)[0].state, None);
+    assert_eq!(with_metric(&all, FORWARDING_RATE_UNGATED)[0].state, None);
     let label = |key: &str| series.labels[key].as_str();
     assert_eq!(
         [
@@ -106,7 +106,7 @@ fn trials_in_order_without_controls_and_invalid_ones() {
         ]
     );
     // Another metric of the same trials: the samples have no ungated rate.
-    let ungated = of(&all, "forwarding-rate-ungated");
+    let ungated = with_metric(&all, "forwarding-rate-ungated");
     assert_eq!((ungated[0].values.len(), ungated[0].left_out), (0, 4));
 }
 
@@ -190,7 +190,7 @@ fn imported_records_by_both_rules() {
         record("ipfw", 2, Some(4.1e6), Some(2000)),
     ];
     let all = stored(&records, &[]).series();
-    let ours = of(&all, FORWARDING_RATE);
+    let ours = with_metric(&all, FORWARDING_RATE);
     assert_eq!(ours.len(), 2);
     assert_eq!(
         (&ours[0].values[..], ours[0].left_out),
@@ -208,7 +208,7 @@ fn imported_records_by_both_rules() {
     assert_eq!(ours[0].labels["image"], "fbsd11.1");
     assert_eq!(ours[0].labels["frame_size_bytes"], "64");
     assert_eq!(
-        of(&all, FORWARDING_RATE_LEGACY)[1].values,
+        with_metric(&all, FORWARDING_RATE_LEGACY)[1].values,
         [4_000_001.0, 4_100_001.0]
     );
 }
@@ -235,7 +235,7 @@ fn images_are_apart_and_have_their_own_kernels() {
     run.finish(&finished(&info), Some(&of_images), None)
         .unwrap();
     let all = load(&root.path().join(ID)).unwrap().series();
-    let counted = of(&all, "instructions-per-frame");
+    let counted = with_metric(&all, "instructions-per-frame");
     let labels = counted
         .iter()
         .map(|series| (&series.labels["image"][..], &series.labels["kernel"][..]));
@@ -261,7 +261,7 @@ fn kinds_of_duts_are_apart() {
         let run = RunWriter::create(root.path(), &info).unwrap();
         run.finish(&finished(&info), Some(&summary), None).unwrap();
         let all = load(&root.path().join(ID)).unwrap().series();
-        of(&all, "receive-rate")
+        with_metric(&all, "receive-rate")
             .iter()
             .map(|series| series.labels.get("dut_kind").cloned())
             .collect::<Vec<_>>()

@@ -45,20 +45,20 @@ fn a_search_of_version_1_is_an_outcome_with_its_trials() {
     let first = run.trials[0].asked.as_ref().unwrap();
     assert_eq!(first.question.purpose, Purpose::WarmUp);
     for (trial, step) in run.trials[1..].iter().zip(&found.course) {
-        let asked = trial.asked.as_ref().unwrap();
-        assert_eq!(asked.question.purpose, Purpose::Search);
-        assert_eq!(asked.question.peak_pps(), step.load_pps);
-        let (answer, ledger) = (&asked.answer, &trial.ledger);
+        let requested = trial.asked.as_ref().unwrap();
+        assert_eq!(requested.question.purpose, Purpose::Search);
+        assert_eq!(requested.question.peak_pps(), step.load_pps);
+        let (answer, ledger) = (&requested.answer, &trial.ledger);
         assert_eq!(answer.frames_lost(), ledger.frames_lost);
         assert_eq!(answer.duration_ns, 1_000_000_000);
-        assert!(!asked.says.is_empty() && !asked.question.reason.is_empty());
+        assert!(!requested.says.is_empty() && !requested.question.reason.is_empty());
     }
     // it is a figure to compare, and its trials are not
     let series = run.series();
-    let told: Vec<_> = series
+    let reported: Vec<_> = series
         .iter()
         .map(|s| (s.metric.as_str(), s.values.len()))
         .collect();
-    assert_eq!(told, [("goal-1", 1)]);
+    assert_eq!(reported, [("goal-1", 1)]);
     assert_eq!(series[0].labels["frame_size_bytes"], "128");
 }

@@ -120,7 +120,7 @@ fn slices_of_a_command() {
 fn outcomes_of_a_suite_belong_to_their_sizes() {
     let root = tempfile::tempdir().unwrap();
     let (summary, kept) = read(root.path(), include_str!("version_2/rfc2544.json"));
-    let told: Vec<(u16, Vec<&str>)> = summary
+    let reported: Vec<(u16, Vec<&str>)> = summary
         .test_cases
         .iter()
         .map(|case| {
@@ -130,7 +130,7 @@ fn outcomes_of_a_suite_belong_to_their_sizes() {
         })
         .collect();
     let both = || vec!["throughput", "frame-loss"];
-    assert_eq!(told, [(64, both()), (128, both())]);
+    assert_eq!(reported, [(64, both()), (128, both())]);
     let figure = &summary.test_cases[1].figures[0];
     assert_eq!(figure.name, "throughput");
     let of_128 =

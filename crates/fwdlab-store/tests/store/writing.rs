@@ -157,7 +157,7 @@ fn names_that_would_leave_the_run_are_refused() {
 }
 
 #[test]
-fn a_writer_dropped_without_a_word_leaves_an_interrupted_run() {
+fn a_dropped_writer_leaves_an_interrupted_run() {
     let root = tempfile::tempdir().unwrap();
     let mut run = RunWriter::create(root.path(), &info(ID, NOW)).unwrap();
     run.trial(&trial(1)).unwrap();

@@ -48,7 +48,7 @@ pub fn set_l3(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
 }
 
 pub fn set_ipv6(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    let on = params.truth("enabled")?;
+    let on = params.boolean("enabled")?;
     let text = match params.some("src_ipv6") {
         Some(_) => params.text("src_ipv6")?,
         None => "",

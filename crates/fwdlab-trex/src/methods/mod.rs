@@ -29,7 +29,7 @@ pub const METHODS: &[(&str, Method)] = &[
     ("get_active_pgids", statistics::active_groups),
     ("get_all_streams", streams::all),
     ("get_async_events", server::events),
-    ("get_global_cfg", server::nothing),
+    ("get_global_cfg", server::no_op),
     ("get_global_stats", statistics::global),
     ("get_owner", ports::owner),
     ("get_pgid_stats", statistics::groups),

@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use fwdlab_packet::bpf::Program;
 use serde_json::{Value, json};
 
-use crate::capture::{self, Kept, Mode, Wanted, open};
+use crate::capture::{self, CaptureFilter, Kept, Mode, open};
 use crate::expression;
 use crate::limits;
 use crate::model::{Model, TrexPort};
@@ -26,7 +26,7 @@ pub fn push(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         None => Duration::ZERO,
     };
     if params.some("force").is_some() {
-        params.truth("force")?;
+        params.boolean("force")?;
     }
     let wrong = || Fault::params("field 'pkts' must be an array of objects");
     let all = params.get("pkts")?.as_array().ok_or_else(wrong)?;
@@ -76,7 +76,7 @@ pub fn push(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
 
 fn flag(params: &Params<'_>, name: &str) -> Result<bool, Fault> {
     match params.some(name) {
-        Some(_) => params.truth(name),
+        Some(_) => params.boolean(name),
         None => Ok(false),
     }
 }
@@ -126,14 +126,14 @@ fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     };
     let words = words(params)?.unwrap_or_default().to_owned();
     let filter = model.filter(&words)?;
-    let began = model.began;
+    let started = model.began;
     let mut ears: Vec<_> = (model.ports.iter_mut())
         .map(|port| (&*port.wire, &mut port.ears))
         .collect();
     let id = model.captures.start(
-        Wanted {
+        CaptureFilter {
             filter,
-            words,
+            expression: words,
             mode,
             limit,
             snap: snap(params)?,
@@ -141,10 +141,10 @@ fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             received,
         },
         &mut ears,
-        began,
+        started,
     )?;
     deliver(model)?;
-    Ok(json!({"capture_id": id, "start_ts": began.elapsed().as_secs_f64()}))
+    Ok(json!({"capture_id": id, "start_ts": started.elapsed().as_secs_f64()}))
 }
 
 /// Makes frames reach a capture.
@@ -187,14 +187,14 @@ pub fn compile(words: &str) -> Result<Program, Fault> {
 }
 
 fn snap(params: &Params<'_>) -> Result<usize, Fault> {
-    let said = match params.some("snaplen") {
+    let output = match params.some("snaplen") {
         Some(_) => params.number("snaplen")?,
         None => 0,
     };
     // 0 means unlimited
-    Ok(match usize::try_from(said) {
+    Ok(match usize::try_from(output) {
         Ok(0) | Err(_) => usize::MAX,
-        Ok(said) => said,
+        Ok(output) => output,
     })
 }
 
@@ -238,7 +238,7 @@ fn status(model: &Model) -> Value {
             "filter": {
                 "tx": bits(&store.wanted.sent),
                 "rx": bits(&store.wanted.received),
-                "bpf": store.wanted.words,
+                "bpf": store.wanted.expression,
             },
         })
     };
@@ -258,7 +258,7 @@ fn fetch(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         };
         frame.bytes.truncate(snap);
         bytes += frame.bytes.len();
-        frames.push(told(&frame));
+        frames.push(frame_json(&frame));
     }
     store.fetched += frames.len() as u64;
     Ok(json!({
@@ -269,7 +269,7 @@ fn fetch(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     }))
 }
 
-fn told(frame: &Kept) -> Value {
+fn frame_json(frame: &Kept) -> Value {
     json!({
         "binary": BASE64_STANDARD.encode(&frame.bytes),
         "origin": if frame.outgoing { "TX" } else { "RX" },
@@ -302,9 +302,9 @@ fn remove(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
 
 pub fn set_feature(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let kind = params.text("type")?;
-    let on = params.truth("enabled")?;
+    let on = params.boolean("enabled")?;
     model.owned(params)?;
-    let (at, began) = (model.number(params)?, model.began);
+    let (at, started) = (model.number(params)?, model.began);
     let port = &mut model.ports[at];
     if kind != "queue" {
         return Err(Fault::execute(format!(
@@ -331,7 +331,7 @@ pub fn set_feature(model: &mut Model, params: &Params<'_>) -> Result<Value, Faul
             "the port is not in service mode, which its queue needs",
         ));
     }
-    let queue = capture::queue(at, size, &*port.wire, &mut port.ears, began)?;
+    let queue = capture::queue(at, size, &*port.wire, &mut port.ears, started)?;
     if let Some(before) = port.queue.replace(queue) {
         capture::stop(&before, std::iter::once(&mut port.ears));
     }
@@ -351,7 +351,7 @@ pub fn queued(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             break;
         };
         bytes += frame.bytes.len();
-        frames.push(told(&frame));
+        frames.push(frame_json(&frame));
     }
     Ok(json!({"pkts": frames}))
 }

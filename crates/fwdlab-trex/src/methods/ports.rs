@@ -13,7 +13,7 @@ pub fn acquire(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let user = params.text("user")?;
     let session = params.number32("session_id")?;
     let force = match params.some("force") {
-        Some(_) => params.truth("force")?,
+        Some(_) => params.boolean("force")?,
         None => false,
     };
     // clients expect only the handler, not an object
@@ -93,13 +93,13 @@ pub fn status(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
 pub fn set_attributes(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     model.owned(params)?;
     let at = model.number(params)?;
-    let wanted = params.object("attr")?;
+    let requested = params.object("attr")?;
     let mut attributes = model.ports[at].attributes;
-    for name in wanted.0.keys() {
-        let value = wanted.object(name)?;
+    for name in requested.0.keys() {
+        let value = requested.object(name)?;
         match name.as_str() {
-            "promiscuous" => attributes.promiscuous = value.truth("enabled")?,
-            "multicast" => attributes.multicast = value.truth("enabled")?,
+            "promiscuous" => attributes.promiscuous = value.boolean("enabled")?,
+            "multicast" => attributes.multicast = value.boolean("enabled")?,
             _ => {
                 let shown: String = name.chars().take(60).collect();
                 return Err(Fault::execute(format!(
@@ -109,7 +109,7 @@ pub fn set_attributes(model: &mut Model, params: &Params<'_>) -> Result<Value, F
         }
     }
     let wire = &mut model.ports[at].wire;
-    wire.take_in(attributes.promiscuous, attributes.multicast)
+    wire.set_accepted(attributes.promiscuous, attributes.multicast)
         .map_err(Fault::execute)?;
     model.ports[at].attributes = attributes;
     let attr = json!({
@@ -118,14 +118,14 @@ pub fn set_attributes(model: &mut Model, params: &Params<'_>) -> Result<Value, F
     });
     model
         .events
-        .tell(Event::Attributes, &json!({"port_id": at, "attr": attr}));
+        .send(Event::Attributes, &json!({"port_id": at, "attr": attr}));
     Ok(json!({}))
 }
 
 pub fn service(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
-    let on = params.truth("enabled")?;
+    let on = params.boolean("enabled")?;
     let filtered = match params.some("filtered") {
-        Some(_) => params.truth("filtered")?,
+        Some(_) => params.boolean("filtered")?,
         None => false,
     };
     if params.some("mask").is_some() {

@@ -11,7 +11,7 @@ use crate::rpc::{Fault, Params};
 const MAJOR: u64 = 5;
 const MINOR: u64 = 1;
 
-pub fn nothing(_: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
+pub fn no_op(_: &mut Model, _: &Params<'_>) -> Result<Value, Fault> {
     Ok(json!({}))
 }
 

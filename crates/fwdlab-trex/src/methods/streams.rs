@@ -32,7 +32,7 @@ pub fn add(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     }
     let bytes = stream.to_string().len();
     let port = model.owned(params)?;
-    still(port, name)?;
+    check_not_sending(port, name)?;
     let understood = Stream::parse(stream)?;
     let all = || port.profiles.values();
     let streams: usize = all().map(|profile| profile.streams.len()).sum();
@@ -75,7 +75,7 @@ pub fn remove(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let name = one_profile(params)?;
     let id = params.number32("stream_id")?;
     let port = model.owned(params)?;
-    still(port, name)?;
+    check_not_sending(port, name)?;
     let removed = port.profiles.get_mut(name).and_then(|profile| {
         let loaded = profile.streams.remove(&id)?;
         profile.bytes -= loaded.said.to_string().len();
@@ -99,7 +99,7 @@ pub fn remove_all(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault
     let meant = |known: &String| name == ALL || name == known;
     let names: Vec<String> = port.profiles.keys().filter(|n| meant(n)).cloned().collect();
     for name in &names {
-        still(port, name)?;
+        check_not_sending(port, name)?;
     }
     let at = model.number(params)?;
     for name in names {
@@ -116,7 +116,7 @@ pub fn remove_all(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault
 }
 
 /// Streams of a sending profile cannot be changed.
-fn still(port: &TrexPort, name: &str) -> Result<(), Fault> {
+fn check_not_sending(port: &TrexPort, name: &str) -> Result<(), Fault> {
     match port.profiles.get(name).and_then(|p| p.run.as_ref()) {
         None => Ok(()),
         Some(_) => Err(Fault::execute(format!(
@@ -169,7 +169,7 @@ pub fn one(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let name = one_profile(params)?;
     let id = params.number32("stream_id")?;
     let with_frame = match params.some("get_pkt") {
-        Some(_) => params.truth("get_pkt")?,
+        Some(_) => params.boolean("get_pkt")?,
         None => false,
     };
     let port = model.port(params)?;

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::streams::{one_profile, profile};
 use crate::events::Event;
-use crate::load::{Course, Multiplier};
+use crate::load::{Multiplier, StreamTimes};
 use crate::model::{ALL, Model};
-use crate::pcap::{How, Recorded};
+use crate::pcap::{PcapChanges, Recorded};
 use crate::rpc::{Fault, Params};
-use crate::run::{Begin, Run};
+use crate::run::{Run, StartOptions};
 use crate::stream::{Source, Stream};
 use crate::traffic::{Plan, Setting};
 
@@ -96,7 +96,7 @@ pub fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             None => None,
         });
     }
-    let begin = Begin {
+    let begin = StartOptions {
         factor,
         at_most: (duration > 0.0)
             .then(|| Duration::from_secs_f64(duration.min(crate::limits::LONGEST_US / 1e6))),
@@ -108,7 +108,7 @@ pub fn start(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     if let Some(profile) = port.profiles.get_mut(name) {
         profile.run = Some(run);
     }
-    model.tell_profile(Event::ProfileStarted, Event::Started, at, name, before);
+    model.send_profile_events(Event::ProfileStarted, Event::Started, at, name, before);
     Ok(json!({"multiplier": factor, "ts": model.began.elapsed().as_secs_f64()}))
 }
 
@@ -123,7 +123,7 @@ pub fn push_remote(model: &mut Model, params: &Params<'_>) -> Result<Value, Faul
     let path = params.text("pcap_filename")?;
     let count = params.number("count")?;
     let is_dual = match params.some("is_dual") {
-        Some(_) => params.truth("is_dual")?,
+        Some(_) => params.boolean("is_dual")?,
         None => false,
     };
     let real = |name: &str, default: f64| match params.some(name) {
@@ -152,7 +152,7 @@ pub fn push_remote(model: &mut Model, params: &Params<'_>) -> Result<Value, Faul
         )));
     }
     let destination = port.layers.destination.or(port.wire.peer());
-    let how = How {
+    let how = PcapChanges {
         source: (count & OWN_SOURCE == 0).then(|| port.wire.mac()),
         destination: destination.filter(|_| count & OWN_DESTINATION == 0),
         gap_us: Some(gap_us).filter(|gap| *gap >= 0.0),
@@ -176,7 +176,7 @@ pub fn push_remote(model: &mut Model, params: &Params<'_>) -> Result<Value, Faul
     };
     let playing = port.wire.play(recording, rounds, schedule);
     port.playing = Some(playing.map_err(|error| Fault::execute(error.to_string()))?);
-    model.events.tell(Event::Started, &json!({"port_id": at}));
+    model.events.send(Event::Started, &json!({"port_id": at}));
     Ok(json!({}))
 }
 
@@ -203,7 +203,7 @@ pub fn pause(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         }
         may_pause(run)?;
         run.pause()?;
-        model.tell_profile(Event::ProfilePaused, Event::Paused, at, &name, before);
+        model.send_profile_events(Event::ProfilePaused, Event::Paused, at, &name, before);
     }
     Ok(json!({}))
 }
@@ -229,7 +229,7 @@ pub fn resume(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
             return Err(Fault::execute(format!("profile '{name}' is not paused")));
         };
         run.resume(port.wire.as_ref())?;
-        model.tell_profile(Event::ProfileResumed, Event::Resumed, at, &name, before);
+        model.send_profile_events(Event::ProfileResumed, Event::Resumed, at, &name, before);
     }
     Ok(json!({}))
 }
@@ -312,7 +312,7 @@ fn set_own(
     let none = vec![None; chosen.len()];
     let part = Plan {
         ids: Vec::new(),
-        base: crate::load::Base::of(&chosen, &pps, &none),
+        base: crate::load::Base::new(&chosen, &pps, &none),
         streams: Vec::new(),
         next: Vec::new(),
         pps: Vec::new(),
@@ -330,12 +330,12 @@ pub fn validate(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> 
     let plan = Plan::new(&streams.unwrap_or_default(), speed_bps)?;
     let (most, least) = (plan.base.times(1.0), plan.base.fixed);
     let streams: Vec<&Stream> = plan.streams.iter().collect();
-    let course = Course::new(&streams, &plan.pps, &plan.next);
+    let progress = StreamTimes::new(&streams, &plan.pps, &plan.next);
     let share = |bps: f64| match speed_bps {
         0 => 0.0,
         speed => bps / speed as f64 * 100.0,
     };
-    let events = course.told(&plan.ids);
+    let events = progress.event_list(&plan.ids);
     Ok(json!({
         "rate": {
             "max_bps_l2": most.layer_2, "max_bps_l1": most.layer_1, "max_pps": most.pps,
@@ -344,7 +344,7 @@ pub fn validate(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> 
             "min_line_util": share(least.layer_1),
         },
         "graph": {
-            "expected_duration": course.lasts_us().unwrap_or(-1.0),
+            "expected_duration": progress.lasts_us().unwrap_or(-1.0),
             "events_count": events.len(),
             "events": events,
         },
@@ -353,7 +353,7 @@ pub fn validate(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> 
 
 fn force(params: &Params<'_>) -> Result<bool, Fault> {
     match params.some("force") {
-        Some(_) => params.truth("force"),
+        Some(_) => params.boolean("force"),
         None => Ok(false),
     }
 }

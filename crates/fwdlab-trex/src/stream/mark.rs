@@ -115,7 +115,7 @@ pub fn put(frame: &mut [u8], mark: u16) {
 }
 
 /// Ensures that a frame without a group does not look like one of a group.
-pub fn keep_out(frame: &mut [u8]) {
+pub fn clear_mark(frame: &mut [u8]) {
     if let Some((at, 4)) = ip(frame) {
         change(frame, at, at + 4, |bytes| {
             let id = u16::from_be_bytes(bytes);
@@ -171,7 +171,7 @@ mod tests {
                 assert_eq!(marked[at + 4..at + 6], [0xfc, 7]);
                 assert_eq!(sum(&marked[at..at + 20]), 0xffff);
                 let mut out = frame(tags, id);
-                keep_out(&mut out);
+                clear_mark(&mut out);
                 assert!(u16::from_be_bytes([out[at + 4], out[at + 5]]) < FIRST_MARK);
                 assert_eq!(out == frame(tags, id), id < FIRST_MARK);
                 assert_eq!(sum(&out[at..at + 20]), 0xffff);

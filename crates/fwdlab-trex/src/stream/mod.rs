@@ -95,8 +95,8 @@ impl Stream {
             .as_object()
             .ok_or_else(|| Fault::params("field 'stream' must be an object"))?;
         let of = Params(object);
-        let truth = |name: &str, default| match of.some(name) {
-            Some(_) => of.truth(name),
+        let actual = |name: &str, default| match of.some(name) {
+            Some(_) => of.boolean(name),
             None => Ok(default),
         };
         let flags = match of.some("flags") {
@@ -120,9 +120,9 @@ impl Stream {
         (program.machine(&frame)).map_err(|error| Fault::params(format!("field 'vm': {error}")))?;
         let lengths = vm::lengths(&program, frame.len());
         let stream = Stream {
-            enabled: truth("enabled", true)?,
-            self_start: truth("self_start", true)?,
-            start_paused: truth("start_paused", false)?,
+            enabled: actual("enabled", true)?,
+            self_start: actual("self_start", true)?,
+            start_paused: actual("start_paused", false)?,
             gap_us: match of.some("isg") {
                 Some(_) => of.time("isg")?,
                 None => 0.0,
@@ -280,7 +280,7 @@ fn group(of: &Params<'_>) -> Result<Option<Group>, Fault> {
         return Ok(None);
     }
     let stats = of.object("flow_stats")?;
-    if !stats.truth("enabled")? {
+    if !stats.boolean("enabled")? {
         return Ok(None);
     }
     let is_timed = match stats.text("rule_type")? {
@@ -293,7 +293,7 @@ fn group(of: &Params<'_>) -> Result<Option<Group>, Fault> {
             )));
         }
     };
-    if stats.some("ieee_1588").is_some() && stats.truth("ieee_1588")? {
+    if stats.some("ieee_1588").is_some() && stats.boolean("ieee_1588")? {
         return Err(Fault::execute(
             "fwdlab writes no PTP headers (ieee_1588); its latencies need none",
         ));

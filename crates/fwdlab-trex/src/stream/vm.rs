@@ -58,7 +58,7 @@ fn add(program: &mut Program, of: &Params<'_>, seed: u64) -> Result<(), Fault> {
             .map_err(|_| Fault::params(format!("field '{name}' is {number}, beyond any frame")))
     };
     let split = match of.some("split_to_cores") {
-        Some(_) => of.truth("split_to_cores")?,
+        Some(_) => of.boolean("split_to_cores")?,
         None => true,
     };
     let next = || -> Result<Option<String>, Fault> {
@@ -240,7 +240,7 @@ fn added(of: &Params<'_>) -> Result<i64, Fault> {
 fn endian(of: &Params<'_>) -> Result<Endian, Fault> {
     match of.some("is_big_endian") {
         None => Ok(Endian::Big),
-        Some(_) => Ok(match of.truth("is_big_endian")? {
+        Some(_) => Ok(match of.boolean("is_big_endian")? {
             true => Endian::Big,
             false => Endian::Little,
         }),

@@ -25,15 +25,16 @@ impl Agent {
     /// Runs the command.
     pub fn run(self) -> anyhow::Result<Code> {
         if let Some(folder) = &self.stdio {
-            stdio::run(folder).map_err(|why| anyhow::anyhow!("agent: {why}"))?;
+            stdio::run(folder).map_err(|reason| anyhow::anyhow!("agent: {reason}"))?;
             return Ok(Code::Done);
         }
         if !init::is_first() {
-            let why = "agent: fwdlab starts it itself, in a virtual machine or on a host over SSH";
-            return Err(Usage(why.into()).into());
+            let reason =
+                "agent: fwdlab starts it itself, in a virtual machine or on a host over SSH";
+            return Err(Usage(reason.into()).into());
         }
-        if let Err(why) = init::run() {
-            output::note(&format!("agent: {why}"));
+        if let Err(reason) = init::run() {
+            output::note(&format!("agent: {reason}"));
         }
         init::power_off();
         Ok(Code::Done)

@@ -52,12 +52,12 @@ impl Export {
         let file = self.output.clone().unwrap_or_else(|| name.into());
         if file == Path::new(STREAM) {
             if global.json {
-                let why = "-o - is the archive itself: leave --json out, or name a file";
-                return Err(Usage(why.into()).into());
+                let reason = "-o - is the archive itself: leave --json out, or name a file";
+                return Err(Usage(reason.into()).into());
             }
             if std::io::stdout().is_terminal() {
-                let why = "an archive is nothing to read on a terminal; name a file with -o FILE, or pipe it somewhere";
-                return Err(Usage(why.into()).into());
+                let reason = "an archive is nothing to read on a terminal; name a file with -o FILE, or pipe it somewhere";
+                return Err(Usage(reason.into()).into());
             }
             let made = fwdlab_store::export(
                 &runs,
@@ -76,11 +76,11 @@ impl Export {
             };
         }
         if self.output.is_none() && file.exists() {
-            let why = format!(
+            let reason = format!(
                 "{} exists already; name another file with -o FILE",
                 file.display()
             );
-            return Err(Usage(why).into());
+            return Err(Usage(reason).into());
         }
         // write under a temporary name, so that an incomplete archive never looks complete
         let part = file.with_added_extension("part");
@@ -112,13 +112,13 @@ impl Import {
             let runs = match file == Path::new(STREAM) {
                 true => {
                     let from = std::io::stdin().lock();
-                    fwdlab_store::take_in(root, from, Path::new("standard input"))?
+                    fwdlab_store::import_runs(root, from, Path::new("standard input"))?
                 }
                 false => {
                     let from = File::open(file).with_context(|| {
                         format!("cannot open {}, an archive of runs", file.display())
                     })?;
-                    fwdlab_store::take_in(root, from, file)?
+                    fwdlab_store::import_runs(root, from, file)?
                 }
             };
             if !global.json {

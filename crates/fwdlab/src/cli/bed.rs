@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::{Subcommand, ValueEnum};
 use fwdlab_lab::host::registry::{Registry, left_behind};
 use fwdlab_lab::placement::Placement;
-use fwdlab_lab::site::standing;
+use fwdlab_lab::site::existing;
 use fwdlab_lab::switch_config::{self, Mtu, Vendor};
 use fwdlab_lab::{bed, user_namespace};
 use fwdlab_model::test_bed::BedFile;
@@ -66,7 +66,7 @@ fn switch_config(vendor: VendorName, name: &str, global: &Global) -> anyhow::Res
         ))
         .into());
     };
-    let (addresses, mtus) = standing::addresses(&bed);
+    let (addresses, mtus) = existing::addresses(&bed);
     let mtu = mtus.iter().map(|(_, mtu)| *mtu).max().unwrap_or(1500);
     let vendor = match vendor {
         VendorName::Cisco => Vendor::Cisco,
@@ -132,13 +132,13 @@ impl Bed {
                     output::note(&format!("left      {left}"));
                 }
                 for lab in &in_use {
-                    let why = if lab.in_use {
+                    let reason = if lab.in_use {
                         "in use by process"
                     } else {
                         "could not be removed; made by process"
                     };
                     output::note(&format!(
-                        "kept      {}  {why} {}",
+                        "kept      {}  {reason} {}",
                         lab.record.id, lab.record.pid
                     ));
                 }

@@ -11,7 +11,7 @@ use fwdlab_lab::control::Control;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::run::Measured;
 use fwdlab_lab::run::bisect::{
-    self, Answer, Bisection, Commits, End, Git, Images, Log, Source, Told,
+    self, Answer, BisectEvent, Bisection, Commits, End, Git, Images, Log, Source,
 };
 use fwdlab_lab::run::plan::Host;
 use fwdlab_lab::site::Site;
@@ -99,13 +99,13 @@ impl Bisect {
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let runs = global.runs_root()?;
         let mut log = self.open(&runs)?;
-        let began = log.began.clone();
-        let (set, folder) = applied(&began)?;
+        let started = log.began.clone();
+        let (set, folder) = applied(&started)?;
         let stem = log.path().file_stem().unwrap_or_default();
-        let mut commits = match &began.build {
+        let mut commits = match &started.build {
             Some(build) => {
                 // another search of this name may have built its DUTs with another command
-                let digits = began.started_at.chars().filter(char::is_ascii_digit);
+                let digits = started.started_at.chars().filter(char::is_ascii_digit);
                 let name = format!("{}-{}", stem.to_string_lossy(), digits.collect::<String>());
                 Some(Git::new(build.clone(), &name)?)
             }
@@ -133,15 +133,15 @@ impl Bisect {
             control: &control,
             render: &render,
         };
-        let mut teller = Teller::new(global, &began);
+        let mut teller = ProgressPrinter::new(global, &started);
         teller.line(&format!(
             "bisect    {} from {} to {}\nlog       {}",
-            fwdlab_report::number::counted(began.candidates.len() as u64, "candidate"),
-            began.candidates[0].words(),
-            began.candidates[began.candidates.len() - 1].words(),
+            fwdlab_report::number::counted(started.candidates.len() as u64, "candidate"),
+            started.candidates[0].words(),
+            started.candidates[started.candidates.len() - 1].words(),
             log.path().display()
         ));
-        if let Some(of) = &began.campaign {
+        if let Some(of) = &started.campaign {
             teller.line(&format!(
                 "campaign  {}: {} by exact; its images and iterations are not used: every candidate is booted once",
                 of.file, of.case
@@ -153,7 +153,9 @@ impl Bisect {
                 fwdlab_report::number::counted(log.tested.len() as u64, "candidate")
             ));
         }
-        let end = bisection.carry_out(&mut log, source, &mut |told| teller.tell(&told));
+        let end = bisection.carry_out(&mut log, source, &mut |reported| {
+            teller.print_event(&reported)
+        });
         let signal = signal.load(Ordering::Acquire);
         let end = match end {
             Err(error) if signal == 0 => {
@@ -166,7 +168,7 @@ impl Bisect {
         if global.json {
             output::json(&document(&log, &end))?;
         } else if !global.json_stream {
-            tell_end(&log, &end, global.verbosity());
+            print_end(&log, &end, global.verbosity());
         }
         if matches!(end, End::Interrupted) {
             go_on(&log);
@@ -196,33 +198,33 @@ impl Bisect {
         }
         let (campaign, stream) = match &self.campaign {
             Some(file) => {
-                let (of, stream) = self.of_campaign(file)?;
+                let (of, stream) = self.campaign_case(file)?;
                 (Some(of), stream)
             }
             None => (None, self.stream()?),
         };
-        let asked = campaign.as_ref().map(|of| of.procedure.frames);
-        let mut began = Began {
+        let requested = campaign.as_ref().map(|of| of.procedure.frames);
+        let mut started = Began {
             format: FORMAT,
             started_at: Timestamp::now().to_string(),
             candidates: Vec::new(),
             build: None,
             set: self.set.clone(),
             stream,
-            frames: asked.unwrap_or(self.frames),
+            frames: requested.unwrap_or(self.frames),
             campaign,
             threshold_percent: self.threshold,
         };
         // check the configuration before anything is downloaded
-        applied(&began)?;
-        began.candidates = self.candidates()?;
-        began.build = self.build()?;
+        applied(&started)?;
+        started.candidates = self.candidates()?;
+        started.build = self.build()?;
         match &self.log {
             Some(path) if path.exists() => {
                 let log = Log::open(path)?;
                 let same = Began {
                     started_at: log.began.started_at.clone(),
-                    ..began
+                    ..started
                 };
                 match log.began == same {
                     true => Ok(log),
@@ -233,10 +235,10 @@ impl Bisect {
                     .into()),
                 }
             }
-            Some(path) => Ok(Log::create(path, began)?),
+            Some(path) => Ok(Log::create(path, started)?),
             None => {
                 let name = Timestamp::now().strftime("bisect-%Y%m%d-%H%M%S.jsonl");
-                Ok(Log::create(&runs.join(name.to_string()), began)?)
+                Ok(Log::create(&runs.join(name.to_string()), started)?)
             }
         }
     }
@@ -251,7 +253,7 @@ impl Bisect {
     }
 
     /// Returns what the campaign measures, and its stream.
-    fn of_campaign(&self, file: &Path) -> anyhow::Result<(OfCampaign, Stream)> {
+    fn campaign_case(&self, file: &Path) -> anyhow::Result<(OfCampaign, Stream)> {
         let text = std::fs::read_to_string(file).map_err(|error| {
             Usage(format!(
                 "--campaign: cannot read {}: {error}",
@@ -296,10 +298,10 @@ impl Bisect {
                 let text = std::fs::read_to_string(file).map_err(|error| {
                     Usage(format!("--images: cannot read {}: {error}", file.display()))
                 })?;
-                listed(&text, good, bad).map_err(|why| Usage(format!("--images: {why}")))?
+                listed(&text, good, bad).map_err(|reason| Usage(format!("--images: {reason}")))?
             }
             None => {
-                let cache = Cache::of_user().map_err(|error| Usage(error.to_string()))?;
+                let cache = Cache::for_user().map_err(|error| Usage(error.to_string()))?;
                 let mut tell = |text: &str| output::note(text);
                 Image::between(good, bad, &cache, &mut tell)
                     .map_err(|error| Usage(format!("{error}: --images FILE, one image per line")))?
@@ -319,14 +321,14 @@ impl Bisect {
 type Named = (String, Vec<String>);
 
 /// Returns the configuration that all DUTs share, and the folder of its files.
-fn applied(began: &Began) -> anyhow::Result<(Option<Named>, PathBuf)> {
-    if let Some(of) = began.campaign.as_ref().filter(|of| !of.parts.is_empty()) {
+fn applied(started: &Began) -> anyhow::Result<(Option<Named>, PathBuf)> {
+    if let Some(of) = started.campaign.as_ref().filter(|of| !of.parts.is_empty()) {
         let folder = Path::new(&of.file).parent().unwrap_or(Path::new("/"));
         let named = (of.configuration.clone(), of.parts.clone());
         return Ok((Some(named), folder.to_owned()));
     }
     let mut draft = Draft::new(bisect::KIND, Procedure::Exact(Exact::default()));
-    draft.set(began.set.as_deref())?;
+    draft.set(started.set.as_deref())?;
     Ok((draft.configuration.pop_first(), PathBuf::new()))
 }
 
@@ -380,7 +382,7 @@ fn is_proven(answer: &Answer) -> bool {
 }
 
 /// Prints the progress of the search.
-struct Teller {
+struct ProgressPrinter {
     verbosity: Verbosity,
     as_stream: bool,
     began: Began,
@@ -388,12 +390,12 @@ struct Teller {
     screen: Option<Screen>,
 }
 
-impl Teller {
-    fn new(global: &Global, began: &Began) -> Teller {
-        Teller {
+impl ProgressPrinter {
+    fn new(global: &Global, started: &Began) -> ProgressPrinter {
+        ProgressPrinter {
             verbosity: global.verbosity(),
             as_stream: global.json_stream,
-            began: began.clone(),
+            began: started.clone(),
             screen: None,
         }
     }
@@ -404,9 +406,9 @@ impl Teller {
         }
     }
 
-    fn tell(&mut self, told: &Told<'_>) {
-        match told {
-            Told::Event(event) => {
+    fn print_event(&mut self, reported: &BisectEvent<'_>) {
+        match reported {
+            BisectEvent::Event(event) => {
                 if self.as_stream {
                     output::stream(event);
                 }
@@ -428,7 +430,10 @@ impl Teller {
                     self.screen = None;
                 }
             }
-            Told::Testing { which, rounds } => {
+            BisectEvent::Testing {
+                candidates: which,
+                rounds,
+            } => {
                 let names: Vec<String> = which
                     .iter()
                     .map(|&at| self.began.candidates[at].words())
@@ -440,8 +445,10 @@ impl Teller {
                 };
                 self.line(&format!("testing   {} ({later})", names.join(" and ")));
             }
-            Told::Tested(one) => self.line(&tested(&self.began, one)),
-            Told::Comparing => self.line("comparing the last as before and the first after it"),
+            BisectEvent::Tested(one) => self.line(&tested(&self.began, one)),
+            BisectEvent::Comparing => {
+                self.line("comparing the last as before and the first after it")
+            }
         }
     }
 }
@@ -449,7 +456,7 @@ impl Teller {
 /// Returns the result of each candidate, if it was tested.
 fn known(log: &Log) -> Vec<Option<&Tested>> {
     (0..log.began.candidates.len())
-        .map(|at| log.of(at))
+        .map(|at| log.tested(at))
         .collect()
 }
 
@@ -461,15 +468,15 @@ fn place(answer: &Answer) -> Place<'_> {
     }
 }
 
-fn tell_end(log: &Log, end: &End, verbosity: Verbosity) {
-    let began = &log.began;
-    let name = |at: usize| began.candidates[at].words();
-    let last = began.candidates.len() - 1;
+fn print_end(log: &Log, end: &End, verbosity: Verbosity) {
+    let started = &log.began;
+    let name = |at: usize| started.candidates[at].words();
+    let last = started.candidates.len() - 1;
     match end {
         End::Found(answer) => {
             let place = place(answer);
             output::answer(&found(
-                began,
+                started,
                 &known(log),
                 place,
                 &answer.compared,
@@ -482,8 +489,8 @@ fn tell_end(log: &Log, end: &End, verbosity: Verbosity) {
                     answer.compared.run
                 );
                 // quick has no options for the other settings of a campaign
-                if began.campaign.is_none() {
-                    let set = match &began.set {
+                if started.campaign.is_none() {
+                    let set = match &started.set {
                         Some(set) => format!(" --set '{}'", set.replace('\'', "'\\''")),
                         None => String::new(),
                     };
@@ -496,7 +503,11 @@ fn tell_end(log: &Log, end: &End, verbosity: Verbosity) {
                 output::note(&next);
             }
         }
-        End::NoDifference { good, bad, why } => output::answer(&format!(
+        End::NoDifference {
+            good,
+            bad,
+            reason: why,
+        } => output::answer(&format!(
             "No result: {why}\n\n good      {}  {}\n bad       {}  {}\nlog       {}",
             name(0),
             figure(*good),
@@ -504,7 +515,7 @@ fn tell_end(log: &Log, end: &End, verbosity: Verbosity) {
             figure(*bad),
             log.path().display()
         )),
-        End::NoEnd { at, why } => output::answer(&format!(
+        End::NoEnd { at, reason: why } => output::answer(&format!(
             "No result: {} cannot be measured, so there is nothing to compare the others with: {why}\n\nlog       {}",
             name(*at),
             log.path().display()
@@ -513,7 +524,7 @@ fn tell_end(log: &Log, end: &End, verbosity: Verbosity) {
             let done = known(log).iter().flatten().count();
             output::answer(&format!(
                 "Interrupted: {done} of {} candidates are known\n\nlog       {}",
-                began.candidates.len(),
+                started.candidates.len(),
                 log.path().display()
             ));
         }
@@ -528,10 +539,10 @@ fn go_on(log: &Log) {
 }
 
 fn document(log: &Log, end: &End) -> serde_json::Value {
-    let began = &log.began;
-    let name = |at: usize| began.candidates[at].name.clone();
+    let started = &log.began;
+    let name = |at: usize| started.candidates[at].name.clone();
     let mut document = json!({
-        "search": began,
+        "search": started,
         "log": log.path(),
         "tested": known(log).into_iter().flatten().collect::<Vec<_>>(),
     });
@@ -548,8 +559,8 @@ fn document(log: &Log, end: &End) -> serde_json::Value {
             });
             ("found", more)
         }
-        End::NoDifference { why, .. } => ("no_difference", json!({ "why": why })),
-        End::NoEnd { at, why } => ("no_end", json!({ "candidate": name(*at), "why": why })),
+        End::NoDifference { reason: why, .. } => ("no_difference", json!({ "why": why })),
+        End::NoEnd { at, reason: why } => ("no_end", json!({ "candidate": name(*at), "why": why })),
         End::Interrupted => ("interrupted", json!({})),
     };
     document["outcome"] = json!(outcome);
@@ -574,8 +585,8 @@ mod tests {
             ("a\nb\n", "a", "c", "c is not"),
             ("a\nb\n", "c", "b", "c is not"),
         ] {
-            let why = listed(text, good, bad).unwrap_err();
-            assert!(why.contains(words), "{why}");
+            let reason = listed(text, good, bad).unwrap_err();
+            assert!(reason.contains(words), "{reason}");
         }
     }
 }

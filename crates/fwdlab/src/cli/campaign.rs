@@ -22,7 +22,7 @@ use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_measure::expect::expected;
 use fwdlab_model::campaign::{Campaign, Case, Counting, Engine, Order, Selection};
-use fwdlab_model::file::or_which;
+use fwdlab_model::file::did_you_mean;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
 use fwdlab_model::result::RunInfo;
@@ -35,7 +35,7 @@ use fwdlab_store::{StoredRun, resolve};
 use serde_json::json;
 
 use super::run::{self, random_seed};
-use super::{Global, face, test_bed, trex_profile};
+use super::{Global, run_screen, test_bed, trex_profile};
 use crate::catalogue;
 use crate::exit_code::{self, Code, Usage};
 use crate::output;
@@ -120,9 +120,9 @@ impl Run {
             return list(global);
         }
         if self.behind_a_screen {
-            face::leave_terminal()?;
-        } else if !self.plain && face::is_wanted(global) {
-            return face::run(global, self.symbols);
+            run_screen::leave_terminal()?;
+        } else if !self.plain && run_screen::wants_screen(global) {
+            return run_screen::run(global, self.symbols);
         }
         let global = &Global {
             behind_a_screen: self.behind_a_screen,
@@ -133,7 +133,7 @@ impl Run {
             Some(name) => Some(
                 match resume::reopen(&resolve(&global.runs_root()?, name)?) {
                     // the user named a run that cannot be resumed
-                    Err(LabError::Preflight(why)) => return Err(Usage(why).into()),
+                    Err(LabError::Preflight(reason)) => return Err(Usage(reason).into()),
                     opened => opened?,
                 },
             ),
@@ -170,7 +170,7 @@ impl Run {
             |made| judge(campaign, &references, made),
             |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
             |_| None,
-            exit_code::of_campaign,
+            exit_code::for_campaign,
         )
     }
 
@@ -204,7 +204,7 @@ impl Run {
     /// Returns the plan of the run to resume.
     fn again(&self, cut: &CutOff) -> anyhow::Result<plan::Plan> {
         let info = cut.info();
-        let said = |name: &str| info.parameters.get(name);
+        let output = |name: &str| info.parameters.get(name);
         let file = match &self.file {
             Some(file) => file.clone(),
             None => file_of(info)?,
@@ -222,9 +222,9 @@ impl Run {
         let has_seed = Campaign::parse(&file.display().to_string(), &kept)?
             .seed
             .is_some();
-        let only = said("only").and_then(|only| only.as_str());
-        let named = said("failed_of").and_then(|_| {
-            let cases = said("test_cases")?.as_array()?.iter();
+        let only = output("only").and_then(|only| only.as_str());
+        let named = output("failed_of").and_then(|_| {
+            let cases = output("test_cases")?.as_array()?.iter();
             Some(
                 cases
                     .filter_map(|case| Some(case.as_str()?.to_owned()))
@@ -233,18 +233,18 @@ impl Run {
         });
         let chosen = Options {
             seed: (!has_seed).then_some(info.seed),
-            unconfined: said("set_unconfined").is_some(),
+            unconfined: output("set_unconfined").is_some(),
             only: only.map(str::parse).transpose().map_err(Usage)?,
             named,
             dut: None,
         };
         let mut plan = read(&file, chosen)?;
         // `latest` may be another run by now: use the runs recorded at the start
-        let runs = said("threshold_runs").and_then(|runs| runs.as_array());
+        let runs = output("threshold_runs").and_then(|runs| runs.as_array());
         let runs = runs.into_iter().flatten();
         plan.set_references(runs.map(|run| run.as_str().map(str::to_owned)));
         for name in ["failed_of", "file"] {
-            if let Some(value) = said(name) {
+            if let Some(value) = output(name) {
                 plan.keep(name, value.clone());
             }
         }
@@ -357,7 +357,7 @@ impl Plan {
                 true => counted(agenda.trials, "trial"),
                 false => format!("{} to {}", least.0, counted(agenda.trials, "trial")),
             },
-            several(ids.len(), "test case"),
+            plural(ids.len(), "test case"),
         );
         let mut text = fwdlab_report::table::wrap(&answer, WIDTH, "") + "\n";
         text += &format!(
@@ -367,7 +367,7 @@ impl Plan {
                 "" => String::new(),
                 about => format!("{about}\n"),
             },
-            several(ids.len(), "test case"),
+            plural(ids.len(), "test case"),
             procedure(campaign),
             campaign.iterations_in_words(),
             parameters.seed(),
@@ -473,7 +473,7 @@ fn lacking_here(campaign: &Campaign) -> Vec<&str> {
 impl Check {
     /// Checks all files; returns a usage error if one of them is invalid.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut code = Code::Done;
         for file in &self.files {
             let (words, error) = match check(file, self.dut.as_deref()) {
@@ -492,12 +492,12 @@ impl Check {
                     (None, None) => {}
                 }
             }
-            told.push(
+            reported.push(
                 json!({ "file": file, "ok": words.is_some(), "what": words, "error": error }),
             );
         }
         if global.json {
-            output::json(&told)?;
+            output::json(&reported)?;
         }
         Ok(code)
     }
@@ -511,9 +511,9 @@ fn references(campaign: &Campaign, global: &Global) -> anyhow::Result<Vec<Option
         let Some(name) = reference.and_then(|reference| reference.run.as_ref()) else {
             return Ok(None);
         };
-        let wrong = |why: &dyn std::fmt::Display| {
+        let wrong = |reason: &dyn std::fmt::Display| {
             let way = ["not-slower-than", "run"];
-            campaign.wrong_threshold(n, &way, format!("`{name}`: {why}"))
+            campaign.wrong_threshold(n, &way, format!("`{name}`: {reason}"))
         };
         let path = resolve(&global.runs_root()?, name).map_err(|e| wrong(&e))?;
         let run = fwdlab_store::load(&path).map_err(|e| wrong(&e))?;
@@ -615,11 +615,11 @@ pub(super) fn plan_of(
     campaign.bed.unconfined |= unconfined;
     if let Some(named) = &named {
         let of_run = campaign.only(|case| named.contains(&case.id()));
-        of_run.map_err(|why| Usage(format!("of the test cases without a result, {why}")))?;
+        of_run.map_err(|reason| Usage(format!("of the test cases without a result, {reason}")))?;
     }
     if let Some(only) = &only {
-        let chosen = campaign.only(|case| only.takes(case));
-        chosen.map_err(|why| Usage(format!("--only {only}: {why}")))?;
+        let chosen = campaign.only(|case| only.selects(case));
+        chosen.map_err(|reason| Usage(format!("--only {only}: {reason}")))?;
     }
     if seed.is_some() && campaign.seed.is_some() {
         return Err(Usage("the file has a seed: give only one of them".into()).into());
@@ -675,7 +675,7 @@ pub(super) fn plan_of(
             privileged: user_namespace::is_root(),
             kind: kind.to_owned(),
             seed: seed.unwrap_or_else(random_seed),
-            command_line: face::command_line(),
+            command_line: run_screen::command_line(),
         },
         &profile,
     )?;
@@ -704,7 +704,7 @@ fn text(file: &Path) -> anyhow::Result<String> {
             Some(_) => String::new(),
             None => format!(
                 ", and of the catalogue {}",
-                or_which(&file.display().to_string(), &names)
+                did_you_mean(&file.display().to_string(), &names)
             ),
         };
         Usage(format!("cannot read {}: {error}{hint}", file.display()))
@@ -748,11 +748,11 @@ fn check(file: &Path, dut: Option<&str>) -> anyhow::Result<String> {
         let profile = Profile::parse(&name, &text)?;
         return Ok(format!(
             "profile: {}",
-            several(profile.streams.len(), "stream")
+            plural(profile.streams.len(), "stream")
         ));
     }
     let chosen = Options {
-        dut: dut.map(test_bed::of_kind).transpose()?,
+        dut: dut.map(test_bed::planning_bed).transpose()?,
         ..Options::default()
     };
     let parameters = read(file, chosen)?;
@@ -768,7 +768,7 @@ fn check(file: &Path, dut: Option<&str>) -> anyhow::Result<String> {
     Ok(format!(
         "campaign {}: {} by {}, {} each{lacks}",
         campaign.name,
-        several(campaign.cases.len(), "test case"),
+        plural(campaign.cases.len(), "test case"),
         procedure(campaign),
         campaign.iterations_in_words(),
     ))
@@ -779,14 +779,14 @@ fn procedure(campaign: &Campaign) -> String {
     match &campaign.sweep {
         Some(sweep) => format!(
             "{id} at {} of {}",
-            several(sweep.values.len(), "value"),
+            plural(sweep.values.len(), "value"),
             sweep.parameter
         ),
         None => id.to_owned(),
     }
 }
 
-fn several(count: usize, what: &str) -> String {
+fn plural(count: usize, what: &str) -> String {
     counted(count as u64, what)
 }
 
@@ -827,7 +827,7 @@ mod tests {
         let mut accepted: Vec<(&str, &str)> = Vec::new();
         let kinds = ["linux", "freebsd", "bsdrp", "vpp", "none"];
         for (turn, kind) in kinds.into_iter().enumerate() {
-            let bed = test_bed::of_kind(kind).unwrap();
+            let bed = test_bed::planning_bed(kind).unwrap();
             let file = folder.path().join("beds/any.toml");
             std::fs::write(file, &*bed.origin.text).unwrap();
             // building frames for millions of flows takes a second
@@ -841,7 +841,7 @@ mod tests {
             for (at, entry) in entries {
                 let checked = planned(Path::new(entry.name), Some(bed.clone()));
                 if let Err(error) = &checked {
-                    let is_said = REFUSALS.iter().any(|said| error.contains(said));
+                    let is_said = REFUSALS.iter().any(|output| error.contains(output));
                     assert!(is_said, "{} on {kind}: {error}", entry.name);
                 }
                 // a copy that names the test bed gets the same verdict: check one entry in five per
@@ -904,9 +904,10 @@ mod tests {
         for entry in catalogue::ALL {
             let needs = entry.campaign().needs;
             if needs.iter().any(|need| need.starts_with("a test bed ")) {
-                let why = planned(Path::new(entry.name), None).unwrap_err();
-                let is_said = ["embedded test bed", " of FreeBSD"].map(|words| why.contains(words));
-                assert!(is_said.contains(&true), "{}: {why}", entry.name);
+                let reason = planned(Path::new(entry.name), None).unwrap_err();
+                let is_said =
+                    ["embedded test bed", " of FreeBSD"].map(|words| reason.contains(words));
+                assert!(is_said.contains(&true), "{}: {reason}", entry.name);
                 let is_somewhere = |(_, name): &(&str, &str)| *name == entry.name;
                 assert!(accepted.iter().any(is_somewhere), "{}", entry.name);
             }

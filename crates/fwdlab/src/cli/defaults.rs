@@ -4,7 +4,7 @@
 //! A key is the long name of an option, in a table named after its command; options of all commands
 //! are in the table `all`. The command line and the environment override the files. The files can
 //! set only what could be typed, so they are checked against the same declarations. The exception
-//! is the table `screen`, which [`crate::tui::settings`] reads. Start with [`with_those_of_files`].
+//! is the table `screen`, which [`crate::tui::settings`] reads. Start with [`with_file_defaults`].
 
 use std::env;
 use std::fs;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Arg, ArgAction, Command};
-use fwdlab_model::file::{Origin, Step, or_which};
+use fwdlab_model::file::{Origin, Step, did_you_mean};
 use toml::{Table, Value};
 
 use super::help;
@@ -29,7 +29,7 @@ const NAMED: &str = "FWDLAB_CONFIG";
 ///
 /// # Errors
 /// If a file cannot be read or sets something invalid; the error includes line and column.
-pub fn with_those_of_files(mut program: Command) -> anyhow::Result<(Command, Settings)> {
+pub fn with_file_defaults(mut program: Command) -> anyhow::Result<(Command, Settings)> {
     let mut screen = Settings::default();
     for path in files() {
         let text = match fs::read_to_string(&path) {
@@ -81,10 +81,10 @@ fn apply(
     let all = table.remove(ALL);
     for (key, value) in &table {
         if !value.is_table() {
-            let why = format!(
+            let reason = format!(
                 "`{key}` must be inside a table: options of a command in one of its name, those of all commands in [{ALL}]"
             );
-            return Err(origin.error(&[Step::Key(key)], why).into());
+            return Err(origin.error(&[Step::Key(key)], reason).into());
         }
     }
     let mut program = set(program, &table, &mut Vec::new(), &origin)?;
@@ -100,8 +100,8 @@ fn apply(
             program = set(program, &all, &mut vec![ALL.to_owned()], &origin)?;
         }
         Some(_) => {
-            let why = format!("`{ALL}` is a table: [{ALL}]");
-            return Err(origin.error(&[Step::Key(ALL)], why).into());
+            let reason = format!("`{ALL}` is a table: [{ALL}]");
+            return Err(origin.error(&[Step::Key(ALL)], reason).into());
         }
     }
     Ok(program)
@@ -138,14 +138,14 @@ fn set(
     for (key, value) in table {
         way.push(key.clone());
         let steps: Vec<Step<'_>> = way.iter().map(|key| Step::Key(key)).collect();
-        let wrong = |why: String| origin.error(&steps, why);
+        let wrong = |reason: String| origin.error(&steps, reason);
         if let Value::Table(below) = value {
             let names: Vec<String> = command
                 .get_subcommands()
                 .map(|one| one.get_name().to_owned())
                 .collect();
             if !names.contains(key) {
-                let known = or_which(key, &names);
+                let known = did_you_mean(key, &names);
                 return Err(wrong(format!("there is no command `{key}`; {known}")));
             }
             let mut read = Ok(());
@@ -168,11 +168,11 @@ fn set(
                     [all] if all == ALL => "an option of all commands".to_owned(),
                     command => format!("an option of fwdlab {}", command.join(" ")),
                 };
-                let known = or_which(&long, &names);
+                let known = did_you_mean(&long, &names);
                 return Err(wrong(format!("`{key}` is not {of}; {known}")));
             };
             let values = values(value).map_err(&wrong)?;
-            try_out(arg, &values).map_err(&wrong)?;
+            check_accepted(arg, &values).map_err(&wrong)?;
             let id = arg.get_id().clone();
             command = command.mut_arg(id, |arg| arg.default_values(values));
         }
@@ -200,7 +200,7 @@ fn values(value: &Value) -> Result<Vec<String>, String> {
 }
 
 /// Checks that the command line accepts these values for this option.
-fn try_out(arg: &Arg, values: &[String]) -> Result<(), String> {
+fn check_accepted(arg: &Arg, values: &[String]) -> Result<(), String> {
     let long = arg.get_long().unwrap_or_default();
     let mut probe = Arg::new("value")
         .long(long.to_owned())
@@ -228,11 +228,11 @@ fn try_out(arg: &Arg, values: &[String]) -> Result<(), String> {
     match command.try_get_matches_from(line) {
         Ok(_) => Ok(()),
         Err(error) => {
-            let told = error.to_string();
-            let told = told.trim_start_matches("error: ");
-            let told = told.split("\n\nFor more information").next();
-            let told = told.unwrap_or_default().split("\n\nUsage:").next();
-            Err(told.unwrap_or_default().trim().to_owned())
+            let reported = error.to_string();
+            let reported = reported.trim_start_matches("error: ");
+            let reported = reported.split("\n\nFor more information").next();
+            let reported = reported.unwrap_or_default().split("\n\nUsage:").next();
+            Err(reported.unwrap_or_default().trim().to_owned())
         }
     }
 }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_could_be_typed() {
+    fn a_file_sets_the_same_options_as_the_command_line() {
         let text = "[all]\njson = true\nruns = '/r'\n[quick]\nsize = [84, 512]\niterations = 7\n\
                     [runs.ls]\nkind = 'quick'\n";
         let typed = |line: &[&str]| read("", line);
@@ -307,8 +307,8 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_have_a_place_and_a_suggestion() {
-        for (text, told) in [
+    fn errors_have_a_place_and_a_suggestion() {
+        for (text, reported) in [
             (
                 "[qick]\nsize = 64",
                 "fwdlab.toml:1:2: there is no command `qick`; did you mean `quick`?",
@@ -351,7 +351,7 @@ mod tests {
             )
             .unwrap_err();
             let error = error.to_string();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(reported), "{text}: {error}");
         }
     }
 }

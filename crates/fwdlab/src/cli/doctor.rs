@@ -36,13 +36,13 @@ impl Doctor {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         match self.bed {
-            Some(name) => of_bed(&name, global),
-            None => of_this_host(global),
+            Some(name) => check_bed(&name, global),
+            None => check_this_host(global),
         }
     }
 }
 
-fn of_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
+fn check_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
     let bed = test_bed::find(Path::new(""), name)?;
     let signals = Signals::catch()?;
     let all = match &bed {
@@ -81,10 +81,10 @@ fn of_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
     })
 }
 
-fn of_this_host(global: &Global) -> anyhow::Result<Code> {
+fn check_this_host(global: &Global) -> anyhow::Result<Code> {
     let runs = global.runs_root()?;
     let mut checks = preflight::host(&runs);
-    checks.push(preflight::labs(standing_labs));
+    checks.push(preflight::labs(existing_labs));
     checks.extend(noise()?);
     let failures = count(&checks, Status::Fail);
     if global.json {
@@ -177,7 +177,7 @@ fn line(check: &Check) -> (Style, &'static str, String) {
 }
 
 /// Returns descriptions of the test beds that exist now.
-fn standing_labs() -> Result<Vec<String>, String> {
+fn existing_labs() -> Result<Vec<String>, String> {
     let labs = Registry::open()
         .and_then(|registry| registry.list())
         .map_err(|e| e.to_string())?;
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_sentence_is_the_verdict_and_names_what_speaks_against_it() {
+    fn the_first_sentence_has_the_verdict_and_its_reasons() {
         let checks = |all: &[(&str, Status)]| -> Vec<(String, Status)> {
             all.iter()
                 .map(|(name, status)| ((*name).to_owned(), *status))
@@ -241,13 +241,13 @@ mod tests {
                 "This host fails no check that is possible without root;",
             ),
         ] {
-            let said = verdict("This host", &checks(all), root);
-            assert!(said.starts_with(words), "{said}");
+            let output = verdict("This host", &checks(all), root);
+            assert!(output.starts_with(words), "{output}");
         }
     }
 
     #[test]
-    fn without_root_nobody_is_told_that_nothing_fails() {
+    fn without_root_unchecked_items_are_not_reported_as_passed() {
         let checks = [Check {
             name: "privileges",
             status: Status::Warn,
@@ -258,10 +258,10 @@ mod tests {
             total(&checks, true),
             "0 ok, 1 warning, 0 skipped, 0 failures"
         );
-        let told = total(&checks, false);
+        let reported = total(&checks, false);
         assert!(
-            !told.contains("0 failures") && told.contains("sudo fwdlab doctor"),
-            "{told}"
+            !reported.contains("0 failures") && reported.contains("sudo fwdlab doctor"),
+            "{reported}"
         );
     }
 }

@@ -38,10 +38,10 @@ pub fn files() -> Vec<Vec<u8>> {
             .map(|name| name.to_string_lossy().into_owned())
             .unwrap_or_default()
     };
-    let wanted = WANTED
+    let requested = WANTED
         .iter()
-        .filter_map(|wanted| found.iter().find(|path| name(path).starts_with(wanted)));
-    let mut chosen: Vec<&PathBuf> = wanted.collect();
+        .filter_map(|requested| found.iter().find(|path| name(path).starts_with(requested)));
+    let mut chosen: Vec<&PathBuf> = requested.collect();
     if chosen.is_empty() {
         chosen.extend(found.first());
     }

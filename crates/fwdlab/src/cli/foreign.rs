@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_originals_stays_in_order() {
+    fn options_of_the_original_keep_their_order() {
         check(
             "fwdlab ministat -d --json a",
             "fwdlab ministat -- -d --json a",

@@ -100,7 +100,7 @@ impl Netbenches {
             command_line: &command_line,
             entropy: super::run::random_seed(),
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut counter = Counter::new(global.verbosity());
         let render = |info: &_, summary: &_| {
             fwdlab_report::html::page(info, summary, &[], &[], &[], ShownFacts::Brief)
@@ -119,7 +119,7 @@ impl Netbenches {
         if global.json {
             output::json(&document(&imported))?;
         } else {
-            told(&imported, global, begun.elapsed().as_secs_f64());
+            print_import(&imported, global, started.elapsed().as_secs_f64());
         }
         let failed = |set: &&netbenches::SetOutcome| matches!(set.result, SetResult::Failed(_));
         if let Some(set) = imported.sets.iter().find(failed) {
@@ -136,7 +136,7 @@ impl Netbenches {
     }
 
     fn audit(&self, global: &Global, stop: &AtomicBool) -> anyhow::Result<Code> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut counter = Counter::new(global.verbosity());
         let audit = netbenches::audit(&self.dir, &self.sets, stop, &mut |p| show(&mut counter, p))
             .with_context(|| format!("audit {}", self.dir.display()))?;
@@ -151,7 +151,7 @@ impl Netbenches {
             }))?;
         } else {
             output::result(&findings(&audit, global));
-            output::note(&read(&audit.progress, begun.elapsed().as_secs_f64()));
+            output::note(&read(&audit.progress, started.elapsed().as_secs_f64()));
         }
         Ok(Code::Done)
     }
@@ -168,7 +168,7 @@ fn show(counter: &mut Counter, progress: &Progress) {
 }
 
 /// Prints what was imported, set by set, and what could not be parsed.
-fn told(imported: &Imported, global: &Global, seconds: f64) {
+fn print_import(imported: &Imported, global: &Global, seconds: f64) {
     let mut text = String::new();
     let mut totals: BTreeMap<&str, u64> = BTreeMap::new();
     for set in &imported.sets {
@@ -181,7 +181,7 @@ fn told(imported: &Imported, global: &Global, seconds: f64) {
                 id,
                 "  its logs differ; replace it with --again".to_owned(),
             ),
-            SetResult::Failed(why) => ("failed", why, String::new()),
+            SetResult::Failed(reason) => ("failed", reason, String::new()),
         };
         *totals.entry(kind).or_default() += 1;
         let invalid = match set.invalid {
@@ -251,7 +251,7 @@ fn document(imported: &Imported) -> serde_json::Value {
                 SetResult::Replaced(id, old) => ("replaced", Some(id), Some(old)),
                 SetResult::Already(id) => ("already", Some(id), None),
                 SetResult::Changed(id) => ("changed", Some(id), None),
-                SetResult::Failed(why) => ("failed", None, Some(why)),
+                SetResult::Failed(reason) => ("failed", None, Some(reason)),
             };
             json!({
                 "set": set.path, "test_cases": set.cases, "runs": set.runs, "runs_invalid": set.invalid,

@@ -46,7 +46,7 @@ impl Tag {
                     "{} has no tag `{}`; it has {}",
                     directory.display(),
                     tag.escape_debug(),
-                    told(&labels)
+                    tags_text(&labels)
                 ),
                 false => _ = labels.tags.insert(tag.clone()),
             }
@@ -54,7 +54,7 @@ impl Tag {
         if !self.tags.is_empty() {
             fwdlab_store::label(&directory, &labels)?;
         }
-        say(&directory, &labels, &told(&labels), global)
+        set_labels(&directory, &labels, &tags_text(&labels), global)
     }
 }
 
@@ -77,19 +77,24 @@ impl Note {
             fwdlab_store::label(&directory, &labels)?;
         }
         let note = labels.note.as_deref().unwrap_or("no note");
-        say(&directory, &labels, note, global)
+        set_labels(&directory, &labels, note, global)
     }
 }
 
 /// Returns the tags as text.
-fn told(labels: &Labels) -> String {
+fn tags_text(labels: &Labels) -> String {
     match labels.tags.is_empty() {
         true => "no tags".into(),
         false => Vec::from_iter(labels.tags.iter().map(String::as_str)).join(", "),
     }
 }
 
-fn say(directory: &Path, labels: &Labels, text: &str, global: &Global) -> anyhow::Result<Code> {
+fn set_labels(
+    directory: &Path,
+    labels: &Labels,
+    text: &str,
+    global: &Global,
+) -> anyhow::Result<Code> {
     match global.json {
         true => output::json(&serde_json::json!({ "run": directory, "labels": labels }))?,
         false => output::result(text),

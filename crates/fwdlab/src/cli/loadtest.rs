@@ -66,9 +66,9 @@ impl Loadtest {
         for path in &self.files {
             let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let file = File::new(&name, bytes).map_err(|why| {
+            let file = File::new(&name, bytes).map_err(|reason| {
                 Usage(format!(
-                    "{} is not what trex-loadtest writes: {why}",
+                    "{} is not what trex-loadtest writes: {reason}",
                     path.display()
                 ))
             })?;

@@ -85,8 +85,8 @@ impl Ministat {
                         1 => Code::Internal,
                         _ => Code::Usage,
                     };
-                    let why = String::from_utf8_lossy(&refusal.stderr);
-                    output::json_error(code, why.trim());
+                    let reason = String::from_utf8_lossy(&refusal.stderr);
+                    output::json_error(code, reason.trim());
                     output::bytes(&[], &refusal.stderr);
                     return Ok(code);
                 }

@@ -55,7 +55,7 @@ impl Mirror {
     /// # Errors
     /// If the server cannot be reached, or has no such run.
     pub fn open(address: &str) -> anyhow::Result<Mirror> {
-        let (server, run) = Server::of(address)?;
+        let (server, run) = Server::parse(address)?;
         let run = match run {
             Some(run) => run,
             None => {
@@ -102,7 +102,7 @@ impl Mirror {
             return Ok(mirror);
         }
         mirror.threads.push(copying);
-        let (mut requests, is_left) = (Requests::of(&dir), mirror.is_left.clone());
+        let (mut requests, is_left) = (Requests::open(&dir), mirror.is_left.clone());
         mirror.threads.push(std::thread::spawn(move || {
             while !is_left.load(Ordering::Acquire) {
                 for request in requests.read() {
@@ -157,12 +157,12 @@ fn directory() -> anyhow::Result<PathBuf> {
 
 impl Server {
     /// Returns the server of an address, and the run in it, if any.
-    fn of(address: &str) -> anyhow::Result<(Server, Option<String>)> {
+    fn parse(address: &str) -> anyhow::Result<(Server, Option<String>)> {
         let wrong = || {
-            let why = format!(
+            let reason = format!(
                 "`{address}` is no address of a dashboard: http://HOST:8080, or that of the page of a run, http://HOST:8080/runs/ID"
             );
-            Usage(why)
+            Usage(reason)
         };
         let (address, token) = match address.split_once("#token=") {
             Some((address, token)) => (address, Some(token.to_owned())),
@@ -215,20 +215,21 @@ impl Server {
 
     fn ask(&self, path: &str, more: &[&str]) -> anyhow::Result<String> {
         let output = self.curl(path, more)?.wait_with_output()?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
-            return Ok(said);
+            return Ok(printed);
         }
-        let of_server = serde_json::from_str(&said).ok();
-        let of_server = of_server.and_then(|said: Value| Some(said["error"].as_str()?.to_owned()));
+        let of_server = serde_json::from_str(&printed).ok();
+        let of_server =
+            of_server.and_then(|printed: Value| Some(printed["error"].as_str()?.to_owned()));
         let of_curl = String::from_utf8_lossy(&output.stderr);
-        let why = of_server.unwrap_or_else(|| of_curl.trim().to_owned());
-        bail!("cannot fetch {}{path}: {why}", self.base)
+        let reason = of_server.unwrap_or_else(|| of_curl.trim().to_owned());
+        bail!("cannot fetch {}{path}: {reason}", self.base)
     }
 
     fn json(&self, path: &str) -> anyhow::Result<Value> {
-        let said = self.ask(path, &["--max-time", "30"])?;
-        serde_json::from_str(&said).with_context(|| format!("{} is no dashboard", self.base))
+        let output = self.ask(path, &["--max-time", "30"])?;
+        serde_json::from_str(&output).with_context(|| format!("{} is no dashboard", self.base))
     }
 
     fn steer(&self, run: &str, request: Request) -> anyhow::Result<String> {
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn addresses_are_those_of_pages() {
         let of = |address: &str| {
-            let (server, run) = Server::of(address).unwrap();
+            let (server, run) = Server::parse(address).unwrap();
             (server.base, server.token, run)
         };
         let base = "http://lab:8080".to_owned();
@@ -312,7 +313,7 @@ mod tests {
             "http://la b",
             "http://lab\"/",
         ] {
-            assert!(Server::of(bad).is_err(), "{bad}");
+            assert!(Server::parse(bad).is_err(), "{bad}");
         }
         assert!(is_address("https://lab") && !is_address("@1"));
     }

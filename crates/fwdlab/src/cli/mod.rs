@@ -12,7 +12,6 @@ mod completions;
 mod console;
 mod defaults;
 mod doctor;
-mod face;
 #[cfg(feature = "png")]
 mod fonts;
 mod foreign;
@@ -40,6 +39,7 @@ mod receive;
 mod report;
 mod rfc2544;
 mod run;
+mod run_screen;
 mod runs;
 mod schema;
 mod selftest;
@@ -232,7 +232,7 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
     let line = foreign::in_order(Arguments::command(), foreign::under_our_name(line));
     let mut ours = line.iter().take_while(|argument| *argument != "--");
     let as_json = ours.any(|argument| argument == "--json");
-    let (program, screen) = match defaults::with_those_of_files(help::declared()) {
+    let (program, screen) = match defaults::with_file_defaults(help::declared()) {
         Ok((program, screen)) => (help::with_options(program), screen),
         Err(error) => {
             output::error(&error);
@@ -263,15 +263,15 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
     read.map_err(|error| {
         match help::instead_of(&error).filter(|_| !as_json) {
             Some(help) => output::note(help.trim_end()),
-            None => output::of_arguments(&error),
+            None => output::argument_error(&error),
         }
         if error.exit_code() == 0 {
             return Code::Done;
         }
         if as_json {
-            let why = error.to_string();
-            let why = why.strip_prefix("error: ").unwrap_or(&why);
-            output::json_error(Code::Usage, why.trim());
+            let reason = error.to_string();
+            let reason = reason.strip_prefix("error: ").unwrap_or(&reason);
+            output::json_error(Code::Usage, reason.trim());
         }
         Code::Usage
     })

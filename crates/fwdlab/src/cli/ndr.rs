@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_is_what_is_searched() {
+    fn the_typed_goals_are_searched() {
         let p = parameters(&[
             "--engine",
             "sim",
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_use_is_told_before_anything_happens() {
+    fn usage_errors_are_reported_before_any_action() {
         let sim =
             |arguments: &[&'static str]| [&["--engine", "sim", "--max", "1e7"], arguments].concat();
         for (arguments, words) in [

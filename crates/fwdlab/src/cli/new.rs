@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
-use fwdlab_model::file::or_which;
+use fwdlab_model::file::did_you_mean;
 use serde_json::json;
 
 use super::Global;
@@ -99,7 +99,7 @@ fn campaign(name: &str, from: Option<&str>) -> Result<String, Usage> {
         Some(entry) => Ok(entry.copied(name)),
         None => Err(Usage(format!(
             "the catalogue has no `{from}`; {}",
-            or_which(from, &names)
+            did_you_mean(from, &names)
         ))),
     }
 }
@@ -136,7 +136,7 @@ mod tests {
     use fwdlab_model::test_bed::TestBed;
 
     #[test]
-    fn what_is_made_is_right_and_replaces_nothing() {
+    fn created_files_are_valid_and_overwrite_nothing() {
         let lab = tempfile::tempdir().unwrap();
         let make = |folder: &str, text| write(lab.path(), folder, "first-1", text);
         for (folder, text) in [
@@ -151,8 +151,8 @@ mod tests {
                 "campaigns" => assert_eq!(Campaign::parse("x", &made).unwrap().name, "first-1"),
                 _ => assert!(!Profile::parse("x", &made).unwrap().streams.is_empty()),
             }
-            let why = make(folder, "other").unwrap_err().to_string();
-            assert!(why.contains("exists already"), "{why}");
+            let reason = make(folder, "other").unwrap_err().to_string();
+            assert!(reason.contains("exists already"), "{reason}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), made);
         }
         for bad in ["", "a/b", "../x", ".x", "a b"] {

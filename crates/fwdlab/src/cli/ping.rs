@@ -11,9 +11,9 @@ use fwdlab_engine::{
     Expected, Frames, HoldUps, LoadPlan, Mode, Schedule, SignaturePlace, TestFrames,
 };
 use fwdlab_lab::ports::{Port, Role};
-use fwdlab_lab::session::stamping::{Stamping, Taken, analysis};
+use fwdlab_lab::session::stamping::{Stamping, StampingResult, analysis};
 use fwdlab_lab::session::{BackToBack, Receiving, Sending, Session, next_hop};
-use fwdlab_model::latency::{HeldUp, LatencySummary};
+use fwdlab_model::latency::{LatencySummary, StalledFrames};
 use fwdlab_model::trial;
 use fwdlab_model::units::{FrameSize, Load, parse_duration};
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
@@ -115,11 +115,11 @@ pub(super) struct Probed {
     pub sent: u64,
     /// Frames among them that were sent late.
     pub made_up: u64,
-    pub held_up: Option<HeldUp>,
+    pub stalled_frames: Option<StalledFrames>,
     pub received: u64,
     pub lateness: Option<fwdlab_engine::Histogram>,
     pub analysis: Option<Analysis>,
-    pub taken: Taken,
+    pub taken: StampingResult,
 }
 
 impl Probed {
@@ -131,7 +131,11 @@ impl Probed {
     pub fn latency(&self) -> Option<LatencySummary> {
         let analysis = self.analysis.as_ref()?;
         let stream = analysis.streams.first()?;
-        stream.latency_summary(stream.lost(self.sent), self.held_up, &analysis.timestamps)
+        stream.latency_summary(
+            stream.lost(self.sent),
+            self.stalled_frames,
+            &analysis.timestamps,
+        )
     }
 }
 
@@ -201,7 +205,7 @@ impl Probe {
             engine,
             sent: whole.sent[0].given,
             made_up: whole.sent[0].made_up,
-            held_up: whole.sent[0].held_up(),
+            stalled_frames: whole.sent[0].stalled_frames(),
             received: whole.received[0].counts.received,
             lateness: whole.sent[0].lateness.clone(),
             analysis,
@@ -233,7 +237,7 @@ impl Ping {
         let rx_name = self.rx_port.as_ref().unwrap_or(&self.port);
         let (tx, rx) = if *rx_name == self.port {
             let both = self.where_.take(&self.port, &[Role::Send, Role::Receive])?;
-            let again = Port::of_ours(&both.spec)?;
+            let again = Port::own_port(&both.spec)?;
             (both, again)
         } else {
             (
@@ -290,7 +294,7 @@ impl Ping {
         } else {
             Some(floor(&probe, &signals))
         };
-        self.tell(global, &stamping, &probed, floor.as_ref())?;
+        self.print_results(global, &stamping, &probed, floor.as_ref())?;
         Ok(match signals.code(false) {
             Code::Done if probed.received == 0 => Code::TestBed,
             Code::Done if !probed.taken.is_valid() => Code::NotValid,
@@ -308,7 +312,7 @@ impl Ping {
         Ok(next_hop(port, ours, source, target)?)
     }
 
-    fn tell(
+    fn print_results(
         &self,
         global: &Global,
         stamping: &Stamping,
@@ -360,7 +364,7 @@ impl Ping {
         match (probed.latency(), probed.stream()) {
             (Some(latency), Some(stream)) => {
                 text += &format!("latency   {}\n", streams::percentiles(&latency));
-                if let Some(words) = streams::held_up(&latency) {
+                if let Some(words) = streams::describe_stalls(&latency) {
                     text += &format!("stalled   {words}\n");
                 }
                 match floor {
@@ -371,7 +375,7 @@ impl Ping {
                                 streams::percentiles(&latency),
                                 floor.engine
                             );
-                            if let Some(words) = streams::held_up(&latency) {
+                            if let Some(words) = streams::describe_stalls(&latency) {
                                 text += &format!("          {words}\n");
                             }
                         }

@@ -280,7 +280,7 @@ impl Frames {
                 due_ns,
                 stream: stream.clone(),
                 frame_size_bytes: bytes.len() + FCS,
-                layers: told(&bytes),
+                layers: layers_text(&bytes),
                 bytes: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             };
             if global.json {
@@ -300,9 +300,9 @@ impl Frames {
 }
 
 /// Returns the layers of a frame, and its signature, if any.
-fn told(bytes: &[u8]) -> String {
+fn layers_text(bytes: &[u8]) -> String {
     let decoded = fwdlab_packet::decode::decode(bytes);
-    let mut told = decoded.to_string();
+    let mut reported = decoded.to_string();
     let payload = decoded.layers.last().zip(decoded.offsets.last());
     if let Some((fwdlab_packet::stack::Layer::Payload(payload), at)) = payload {
         let tail = payload.len().checked_sub(fwdlab_packet::signature::LEN);
@@ -317,10 +317,10 @@ fn told(bytes: &[u8]) -> String {
             stream, sequence, ..
         }) = signature
         {
-            told += &format!(", signature {stream}:{sequence}");
+            reported += &format!(", signature {stream}:{sequence}");
         }
     }
-    told
+    reported
 }
 
 /// Returns the line of a frame.

@@ -52,9 +52,11 @@ impl Prune {
         };
         let all = fwdlab_store::list(root)?;
         // newest first: the first N are kept, whatever the other options say
-        let of_kind = all.into_iter().filter(|run| self.is_of_kind(run));
+        let of_kind = all.into_iter().filter(|run| self.matches_kind(run));
         let older = of_kind.skip(self.keep.unwrap_or(0));
-        let going: Vec<RunEntry> = older.filter(|run| self.may_go(run, before)).collect();
+        let going: Vec<RunEntry> = older
+            .filter(|run| self.may_be_removed(run, before))
+            .collect();
         let mut gone: Vec<PathBuf> = Vec::new();
         let mut total = 0;
         for run in &going {
@@ -85,19 +87,19 @@ impl Prune {
         Ok(Code::Done)
     }
 
-    fn is_of_kind(&self, run: &RunEntry) -> bool {
+    fn matches_kind(&self, run: &RunEntry) -> bool {
         let is = |kind: &String| run.info.as_ref().is_some_and(|info| info.kind == *kind);
         self.kind.as_ref().is_none_or(is)
     }
 
     /// Returns true if a run may be removed. Keeps runs without a date, because their age is
     /// unknown.
-    fn may_go(&self, run: &RunEntry, before: Option<Timestamp>) -> bool {
+    fn may_be_removed(&self, run: &RunEntry, before: Option<Timestamp>) -> bool {
         let ended = run.state.is_some_and(|state| state != RunState::Running);
-        let began = run.started_at;
+        let started = run.started_at;
         ended
             && (self.tagged || run.labels.tags.is_empty())
-            && began.is_some_and(|began| before.is_none_or(|before| began < before))
+            && started.is_some_and(|started| before.is_none_or(|before| started < before))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fwdlab_lab::host::{Host, Local, Netns, Ssh};
-use fwdlab_lab::telemetry::queues::{Look, Rates, look, rates};
+use fwdlab_lab::telemetry::queues::{PortReading, Rates, rates, read_counters};
 use fwdlab_model::campaign::value::Period;
 use fwdlab_model::test_bed::{BedFile, Place, TestBed};
 use serde_json::{Value, json};
@@ -56,11 +56,11 @@ impl Queues {
             None => self.port.clone().unwrap_or_default(),
             Some(name) => {
                 let BedFile::Hosts(bed) = test_bed::find(Path::new(""), name)? else {
-                    let why =
+                    let reason =
                         "a test bed that is a virtual machine exists only while it is measured";
-                    return Err(Usage(why.into()).into());
+                    return Err(Usage(reason.into()).into());
                 };
-                let (on, port) = of_bed(&bed, self.port.as_deref().unwrap_or("dut.a"))?;
+                let (on, port) = bed_port(&bed, self.port.as_deref().unwrap_or("dut.a"))?;
                 self.on = on;
                 port
             }
@@ -68,18 +68,18 @@ impl Queues {
         self.port = Some(port.clone());
         let host = host(&self.on)?;
         let signals = Signals::catch()?;
-        let began = Instant::now();
-        let first = look(host.as_ref(), &port)?;
+        let started = Instant::now();
+        let first = read_counters(host.as_ref(), &port)?;
         let mut last = first.clone();
         for second in 1.. {
             let end = at_most.unwrap_or(Duration::MAX);
             let at = (SECOND * second).min(end);
-            while began.elapsed() < at && !signals.control().is_stopped() {
-                std::thread::sleep(LOOK.min(at.saturating_sub(began.elapsed())));
+            while started.elapsed() < at && !signals.control().is_stopped() {
+                std::thread::sleep(LOOK.min(at.saturating_sub(started.elapsed())));
             }
             // also after a signal: include what arrived since the last reading
             let is_last = signals.control().is_stopped() || at >= end;
-            let now = look(host.as_ref(), &port)?;
+            let now = read_counters(host.as_ref(), &port)?;
             self.line(global, second, &last, &now);
             last = now;
             if is_last {
@@ -95,7 +95,7 @@ impl Queues {
         Ok(signals.code(self.time.is_none()))
     }
 
-    fn line(&self, global: &Global, second: u32, before: &Look, now: &Look) {
+    fn line(&self, global: &Global, second: u32, before: &PortReading, now: &PortReading) {
         let rates = rates(before, now);
         if global.json_stream {
             let mut line = self.document("second", &rates);
@@ -121,7 +121,7 @@ impl Queues {
 }
 
 /// Returns host and interface of a port of a test bed: `dut.a`, or an interface of the DUT's host.
-fn of_bed(bed: &TestBed, port: &str) -> Result<(String, String), Usage> {
+fn bed_port(bed: &TestBed, port: &str) -> Result<(String, String), Usage> {
     let mut known: Vec<(String, &Place, &str)> = Vec::new();
     if let (Some(host), Some(ports)) = (&bed.dut.host, &bed.dut.ports) {
         known.push(("dut.a".into(), host, &ports.a));
@@ -157,10 +157,10 @@ fn host(text: &str) -> anyhow::Result<Arc<dyn Host>> {
             Arc::new(Ssh::new(target))
         }
         _ => {
-            let why = format!(
+            let reason = format!(
                 "--on {text}: no host is called so; write local, netns:NAME or ssh://[user@]host[:port]"
             );
-            return Err(Usage(why).into());
+            return Err(Usage(reason).into());
         }
     })
 }
@@ -176,8 +176,8 @@ fn text(rates: &Rates) -> String {
         text += &format!("[Q{queue} {:>8}] ", rate(*packets));
     }
     let all = rate(rates.rx_of_queues());
-    let (came, went) = (rate(rates.rx_packets), rate(rates.tx_packets));
-    text + &format!("[QT {all:>8} {came:>8} -> {went}]")
+    let (returned, went) = (rate(rates.rx_packets), rate(rates.tx_packets));
+    text + &format!("[QT {all:>8} {returned:>8} -> {went}]")
 }
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
         let text = "bed = 'r'\n[generator]\nhost = 'netns:g'\nports = { a = 'ta' }\n[receiver]\nhost = 'ssh://r'\nports = { b = 'tb' }\n\
             [dut]\nhost = 'ssh://root@d'\nports = { a = 'da', b = 'db' }\n";
         let bed = TestBed::parse("x", text).unwrap();
-        let of = |port: &str| of_bed(&bed, port).map_err(|error| error.to_string());
+        let of = |port: &str| bed_port(&bed, port).map_err(|error| error.to_string());
         let pair = |host: &str, port: &str| Ok((host.to_owned(), port.to_owned()));
         assert_eq!(of("dut.a"), pair("ssh://root@d", "da"));
         assert_eq!(of("generator.a"), pair("netns:g", "ta"));

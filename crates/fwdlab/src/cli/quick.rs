@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_use_is_told_before_anything_happens() {
+    fn usage_errors_are_reported_before_any_action() {
         for (arguments, words) in [
             (&["--size", "63"][..], "64 to 16384"),
             (&["--ipv6", "--size", "64"], "84 bytes"),

@@ -44,9 +44,9 @@ pub struct Rate {
 
 /// Parses a load, or the speed of a link: `10G` is 10 Gbit/s at layer 1.
 fn rate(text: &str) -> Result<LinkLoad, UnitError> {
-    text.parse().or_else(|why: UnitError| {
+    text.parse().or_else(|reason: UnitError| {
         let has_unit = text.trim().ends_with(['k', 'K', 'M', 'G', 'T']);
-        let speed: LinkSpeed = text.parse().ok().filter(|_| has_unit).ok_or(why)?;
+        let speed: LinkSpeed = text.parse().ok().filter(|_| has_unit).ok_or(reason)?;
         Ok(LinkLoad::Load(Load::BitsL1(speed.bps() as f64)))
     })
 }
@@ -57,7 +57,7 @@ fn positive(text: &str) -> Result<f64, UnitError> {
         _ => Err(UnitError {
             text: text.to_owned(),
             what: "number",
-            why: "give a number above 0, such as 19 or 437.9".into(),
+            reason: "give a number above 0, such as 19 or 437.9".into(),
         }),
     }
 }
@@ -68,10 +68,10 @@ impl Rate {
         if let (Some(watts), Some(idle)) = (self.watts, self.idle_watts)
             && idle > watts
         {
-            let why = format!(
+            let reason = format!(
                 "--idle-watts {idle} is more than --watts {watts}: a device takes at least as much under load as without"
             );
-            return Err(Usage(why).into());
+            return Err(Usage(reason).into());
         }
         let question = Question {
             rates: self.rates,
@@ -83,13 +83,13 @@ impl Rate {
             idle_watts: self.idle_watts,
         };
         if question.rates.is_empty() {
-            let tables = Tables::of(&question);
+            let tables = Tables::from_question(&question);
             match global.json {
                 true => output::json(&tables)?,
                 false => output::result(tables.text()),
             }
         } else {
-            let rates = Rates::of(&question);
+            let rates = Rates::from_question(&question);
             match global.json {
                 true => output::json(&rates)?,
                 false => output::result(rates.text()),

@@ -57,8 +57,8 @@ impl Rebuild {
 
 fn rebuild(directory: &Path) -> anyhow::Result<Rebuilt> {
     let run = fwdlab_store::load(directory)?;
-    let why = run.problems.first().map_or("it has no result", |p| p);
-    let summary = run.summary.as_ref().with_context(|| why.to_owned())?;
+    let reason = run.problems.first().map_or("it has no result", |p| p);
+    let summary = run.summary.as_ref().with_context(|| reason.to_owned())?;
     let again = fwdlab_lab::run::verify::derive(&run);
     let (renewed, names) = again.renewed(summary)?;
     let page = fwdlab_report::html::page(

@@ -10,7 +10,7 @@ use fwdlab_engine::traffic::compile::{Setting, compile};
 use fwdlab_engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted};
 use fwdlab_engine::{Counting, Expected, Frames, SignaturePlace, TrafficFrames};
 use fwdlab_lab::ports::Role;
-use fwdlab_lab::session::capture::Onlooker;
+use fwdlab_lab::session::capture::ForeignFrames;
 use fwdlab_lab::session::{FOR_EVER, Period, Receiving, Session};
 use fwdlab_packet::decode;
 use fwdlab_report::number;
@@ -107,7 +107,7 @@ impl Receive {
             None
         } else {
             Some(Kinds {
-                onlooker: Onlooker::open(&receiving.port.spec, self.session)?,
+                onlooker: ForeignFrames::open(&receiving.port.spec, self.session)?,
                 frames: BTreeMap::new(),
             })
         };
@@ -162,9 +162,9 @@ impl Receive {
             None => Default::default(),
         };
         drop(session);
-        self.tell(global, name, &rejected, &whole, &ends, kinds.as_ref())?;
-        if let Some(why) = stamping::invalid(&taken) {
-            output::note(&format!("invalid   {why}"));
+        self.print_results(global, name, &rejected, &whole, &ends, kinds.as_ref())?;
+        if let Some(cause) = stamping::invalid(&taken) {
+            output::note(&format!("invalid   {cause}"));
         }
         Ok(match signals.code(self.amount.is_none()) {
             Code::Done if !taken.is_valid() => Code::NotValid,
@@ -177,9 +177,9 @@ impl Receive {
     fn check_stamps(&self, port: &fwdlab_engine::PortSpec) -> anyhow::Result<()> {
         match self.timestamps {
             Timestamps::Auto | Timestamps::User => Ok(()),
-            Timestamps::Software => Ok(Offers::of(port)?.receives(Kind::Software)?),
+            Timestamps::Software => Ok(Offers::query(port)?.receives(Kind::Software)?),
             Timestamps::Hardware => {
-                Offers::of(port)?.receives(Kind::Hardware)?;
+                Offers::query(port)?.receives(Kind::Hardware)?;
                 Err(Usage(format!(
                     "--timestamps hardware: the card of {} uses its own clock, and the departures in frames are on \
                      CLOCK_MONOTONIC; times from two clocks cannot be subtracted. Use ping or send --analyse, which know \
@@ -219,7 +219,7 @@ impl Receive {
         let ids = match (&self.streams[..], self.flows) {
             ([], 0) => return None,
             ([], _) => &[0][..],
-            (said, _) => said,
+            (output, _) => output,
         };
         let stream = |(index, &id): (usize, &u16)| StreamExpected {
             id,
@@ -237,7 +237,7 @@ impl Receive {
         })
     }
 
-    fn tell(
+    fn print_results(
         &self,
         global: &Global,
         receiver: &str,
@@ -302,7 +302,7 @@ impl Receive {
 
 /// Counts of foreign frames by kind.
 struct Kinds {
-    onlooker: Onlooker,
+    onlooker: ForeignFrames,
     frames: BTreeMap<String, u64>,
 }
 
@@ -317,7 +317,7 @@ impl Kinds {
     fn json(&self) -> Value {
         json!({
             "frames": self.frames,
-            "given_up": self.onlooker.has_given_up(),
+            "given_up": self.onlooker.is_flooded(),
             "frames_not_looked_at": self.onlooker.unseen(),
         })
     }
@@ -329,7 +329,7 @@ impl Kinds {
         for (kind, frames) in kinds.iter().take(10) {
             text += &format!("\nforeign   {kind}: {}", number::count(**frames));
         }
-        if self.onlooker.has_given_up() || self.onlooker.unseen() > 0 {
+        if self.onlooker.is_flooded() || self.onlooker.unseen() > 0 {
             text += "\nforeign   there were too many to identify each one";
         }
         text

@@ -97,7 +97,7 @@ type File = (String, Vec<u8>);
 
 impl Loaded {
     /// Loads a run. Prints warnings about damaged files.
-    pub fn of(root: &Path, name: &str) -> anyhow::Result<Loaded> {
+    pub fn open(root: &Path, name: &str) -> anyhow::Result<Loaded> {
         let directory = fwdlab_store::resolve(root, name)?;
         let mut run = fwdlab_store::load(&directory)?;
         for problem in &run.problems {
@@ -116,7 +116,7 @@ impl Loaded {
     }
 
     /// Returns the run as formats need it; `None` if it has no result.
-    fn told(&self) -> Option<Run<'_>> {
+    fn as_run(&self) -> Option<Run<'_>> {
         Some(Run {
             name: &self.name,
             info: &self.run.info,
@@ -153,14 +153,14 @@ impl Report {
             (formats, _) => formats.to_vec(),
         };
         let root = global.runs_root()?;
-        let loaded = self.names.iter().map(|name| Loaded::of(&root, name));
+        let loaded = self.names.iter().map(|name| Loaded::open(&root, name));
         let mut loaded = loaded.collect::<anyhow::Result<Vec<_>>>()?;
         name(&mut loaded)?;
-        let made = Made {
+        let made = FormatOptions {
             facts: self.facts,
             model: Model::from_name(&self.model).unwrap_or_default(),
         };
-        let target = Target::of(self.output.as_deref());
+        let target = Target::from_path(self.output.as_deref());
         let is_directory = matches!(target, Target::Directory(_));
         let mut written: Vec<PathBuf> = Vec::new();
         let mut files = Vec::new();
@@ -244,7 +244,7 @@ enum Target<'a> {
 }
 
 impl Target<'_> {
-    fn of(path: Option<&Path>) -> Target<'_> {
+    fn from_path(path: Option<&Path>) -> Target<'_> {
         let Some(path) = path else {
             return Target::Output;
         };
@@ -274,12 +274,12 @@ impl Format {
 }
 
 /// Options for the formats.
-pub struct Made {
+pub struct FormatOptions {
     pub facts: Facts,
     pub model: Model,
 }
 
-impl Made {
+impl FormatOptions {
     /// Returns the files of a format; without a directory, only the main file.
     pub fn files(
         &self,
@@ -290,7 +290,7 @@ impl Made {
         if format == Format::Json {
             return Ok(vec![("report.json".into(), json(loaded)?)]);
         }
-        let runs = told(loaded)?;
+        let runs = as_run(loaded)?;
         let one = |name: &str, text: String| vec![(name.to_owned(), text.into_bytes())];
         let charts = || -> Vec<Chart> { runs::all(&runs) };
         let pictures = || {
@@ -451,16 +451,17 @@ fn name(loaded: &mut [Loaded]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn told(loaded: &[Loaded]) -> anyhow::Result<Vec<Run<'_>>> {
-    let told = loaded.iter().map(|one| {
-        one.told().ok_or_else(|| {
-            let why = one.run.info.error.as_deref().unwrap_or("it has no summary");
+fn as_run(loaded: &[Loaded]) -> anyhow::Result<Vec<Run<'_>>> {
+    let reported = loaded.iter().map(|one| {
+        one.as_run().ok_or_else(|| {
+            let reason = one.run.info.error.as_deref().unwrap_or("it has no summary");
             let id = &one.run.info.id;
-            let why = format!("run {id} has no result to report: {why}; see fwdlab runs show {id}");
-            Usage(why).into()
+            let reason =
+                format!("run {id} has no result to report: {reason}; see fwdlab runs show {id}");
+            Usage(reason).into()
         })
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Returns one run like `runs show`, or several runs as a list.

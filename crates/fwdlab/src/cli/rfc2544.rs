@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_use_is_told_before_anything_happens() {
+    fn usage_errors_are_reported_before_any_action() {
         check(&["--full", "--sizes", "64,1518", "--tests", "latency"]).unwrap();
         check(&["--tests", "reset", "--reset", "OS reboot"]).unwrap();
         check(&["--reset", "OS reboot"]).unwrap();

@@ -26,7 +26,7 @@ use super::archive::{Export, Import};
 use super::label::{Note, Tag};
 use super::prune::Prune;
 use super::rebuild::Rebuild;
-use super::report::{self, Loaded, Made};
+use super::report::{self, FormatOptions, Loaded};
 use super::run::{case_profile, kept_in};
 use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
@@ -162,7 +162,7 @@ impl Runs {
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let root = global.runs_root()?;
         match self {
-            Runs::Ls(wanted) => list(&root, &wanted, global),
+            Runs::Ls(requested) => list(&root, &requested, global),
             Runs::Verify { names } => verify(&root, &names, global),
             Runs::Show {
                 run,
@@ -183,7 +183,7 @@ impl Runs {
 }
 
 impl List {
-    fn wants(&self, entry: &RunEntry) -> bool {
+    fn matches_filter(&self, entry: &RunEntry) -> bool {
         let info = entry.info.as_ref();
         let set = || info?.parameters.get("set")?.as_str();
         (self.kind.as_ref()).is_none_or(|kind| info.is_some_and(|info| info.kind == *kind))
@@ -193,13 +193,13 @@ impl List {
     }
 }
 
-fn list(root: &Path, wanted: &List, global: &Global) -> anyhow::Result<Code> {
+fn list(root: &Path, requested: &List, global: &Global) -> anyhow::Result<Code> {
     let all = fwdlab_store::list(root)?;
     let is_empty = all.is_empty();
     // number all runs, even those that are not shown
     let mut entries: Vec<(usize, RunEntry)> = (1..).zip(all).collect();
-    entries.retain(|(_, entry)| wanted.wants(entry));
-    if wanted.sort == Sort::Measured {
+    entries.retain(|(_, entry)| requested.matches_filter(entry));
+    if requested.sort == Sort::Measured {
         entries.sort_by_key(|(_, entry)| Reverse(entry.measured_at));
     }
     if global.json {
@@ -389,29 +389,29 @@ fn verified(directory: &Path, id: String) -> Verified {
 fn show(
     root: &Path,
     name: &str,
-    asked: Format,
+    request: Format,
     explain: bool,
     facts: Facts,
     global: &Global,
 ) -> anyhow::Result<Code> {
-    let format = match (global.json, asked) {
+    let format = match (global.json, request) {
         (false, format) => format,
         (true, Format::Text | Format::Json) => Format::Json,
         (true, _) => {
             return Err(Usage("--json and --format select different formats".into()).into());
         }
     };
-    let loaded = Loaded::of(root, name)?;
+    let loaded = Loaded::open(root, name)?;
     let (run, directory) = (&loaded.run, loaded.directory.clone());
     if format == Format::Json {
         output::json(&loaded.document())?;
         return Ok(Code::Done);
     }
     let Some(summary) = &run.summary else {
-        let why = run.info.error.as_deref().unwrap_or("it has no summary");
+        let reason = run.info.error.as_deref().unwrap_or("it has no summary");
         let state = format!("{:?}", run.state).to_lowercase();
         let left = format!(
-            "{}  {state}: {why}\nkept: {} and {}",
+            "{}  {state}: {reason}\nkept: {} and {}",
             run.info.id,
             counted(run.trials.len() as u64, "trial"),
             counted(run.rebuilds.len() as u64, "rebuild")
@@ -422,7 +422,7 @@ fn show(
         output::result(&format!("{left}\n{}", kept_in(&directory)));
         return Ok(Code::Done);
     };
-    let wanted = match format {
+    let requested = match format {
         Format::Text | Format::Json => {
             if explain {
                 output::result(&format!("{}\n", fwdlab_report::text::explain(&run.trials)));
@@ -430,7 +430,7 @@ fn show(
             output::answer(&fwdlab_report::text::quick(&run.info, summary));
             output::result(&kept_in(&directory));
             match fwdlab_store::labels(&directory) {
-                Ok(labels) => say_labels(&labels),
+                Ok(labels) => print_labels(&labels),
                 Err(error) => output::note(&format!("warning   {error}")),
             }
             return Ok(Code::Done);
@@ -443,11 +443,11 @@ fn show(
         Format::Csv => report::Format::Csv,
         Format::Html => report::Format::Html,
     };
-    let made = Made {
+    let made = FormatOptions {
         facts,
         model: Model::default(),
     };
-    for (_, bytes) in made.files(wanted, std::slice::from_ref(&loaded), false)? {
+    for (_, bytes) in made.files(requested, std::slice::from_ref(&loaded), false)? {
         output::result(&String::from_utf8_lossy(&bytes));
     }
     Ok(Code::Done)
@@ -485,7 +485,7 @@ pub(super) fn charts(run: &fwdlab_store::StoredRun) -> Vec<fwdlab_report::chart:
 }
 
 /// Prints tags and note of a run.
-fn say_labels(labels: &fwdlab_store::Labels) {
+fn print_labels(labels: &fwdlab_store::Labels) {
     if !labels.tags.is_empty() {
         let tags = Vec::from_iter(labels.tags.iter().map(String::as_str));
         output::result(&format!("tags      {}", tags.join(" ")));

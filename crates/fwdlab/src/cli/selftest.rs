@@ -107,7 +107,7 @@ struct Document {
 }
 
 /// The two ports, embedded or given.
-struct Ends {
+struct PortPair {
     tx: PortSpec,
     rx: PortSpec,
     /// Held for the locks, or for the cable.
@@ -155,12 +155,12 @@ impl SelfTest {
         })
     }
 
-    fn ends(&self) -> anyhow::Result<Ends> {
+    fn ends(&self) -> anyhow::Result<PortPair> {
         match &self.ports[..] {
             [] => {
                 let cable = BackToBack::new()?;
                 let (tx, rx) = cable.ports()?;
-                Ok(Ends {
+                Ok(PortPair {
                     tx: tx.spec.clone(),
                     rx: rx.spec.clone(),
                     _taken: vec![tx, rx],
@@ -170,7 +170,7 @@ impl SelfTest {
             [tx, rx] if tx != rx => {
                 let tx = self.where_.take(tx, &[Role::Send])?;
                 let rx = self.where_.take(rx, &[Role::Receive])?;
-                Ok(Ends {
+                Ok(PortPair {
                     tx: tx.spec.clone(),
                     rx: rx.spec.clone(),
                     _taken: vec![tx, rx],
@@ -188,7 +188,7 @@ impl SelfTest {
     fn engine(
         &self,
         mode: Mode,
-        ends: &Ends,
+        ends: &PortPair,
         signals: &Signals,
         document: &mut Document,
         quiet: bool,
@@ -264,12 +264,12 @@ impl SelfTest {
         mode: Mode,
         size: FrameSize,
         load_pps: Option<f64>,
-        ends: &Ends,
+        ends: &PortPair,
         signals: &Signals,
     ) -> anyhow::Result<(Period, String)> {
         // a size too small for IPv4 is a usage error
         trial::Stream::new(trial::IpVersion::Ipv4, size, FLOWS)?;
-        let (tx, rx) = (Port::of_ours(&ends.tx)?, Port::of_ours(&ends.rx)?);
+        let (tx, rx) = (Port::own_port(&ends.tx)?, Port::own_port(&ends.rx)?);
         let template = FrameTemplate::new(&FrameSpec {
             source: MacAddr(tx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 1])),
             destination: MacAddr(rx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 2])),
@@ -310,10 +310,10 @@ impl SelfTest {
         &self,
         mode: Mode,
         size: FrameSize,
-        ends: &Ends,
+        ends: &PortPair,
         signals: &Signals,
     ) -> anyhow::Result<Probed> {
-        let (tx, rx) = (Port::of_ours(&ends.tx)?, Port::of_ours(&ends.rx)?);
+        let (tx, rx) = (Port::own_port(&ends.tx)?, Port::own_port(&ends.rx)?);
         let destination = rx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 2]);
         let probe = Probe {
             stamps: Kind::User,
@@ -429,7 +429,7 @@ fn text(document: &Document, own: bool) -> String {
             floor.engine,
             streams::percentiles(&floor.latency),
         );
-        if let Some(words) = streams::held_up(&floor.latency) {
+        if let Some(words) = streams::describe_stalls(&floor.latency) {
             text += &format!("{:<10} {words}\n", "");
         }
     }
@@ -447,7 +447,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_lines_tell_how_fast_the_tester_is_and_whether_it_keeps_to_a_load() {
+    fn the_first_lines_report_speed_and_pacing_of_the_tester() {
         let first = |document: &Document| {
             let text = text(document, true);
             text.split("\n\n").next().unwrap().to_owned()

@@ -85,7 +85,7 @@ impl Trex {
                 let (site, placement) = self.site()?;
                 let bed = site.both_ways(&placement)?;
                 // also route the addresses of TRex's own profiles, if fwdlab can log in
-                if let Err(error) = bed.dut(0).route(&of_trexs_profiles()) {
+                if let Err(error) = bed.dut(0).route(&trex_profile_routes()) {
                     output::note(&format!(
                         "the DUT has no routes for TRex's stock profiles: {error}"
                     ));
@@ -100,7 +100,7 @@ impl Trex {
         let ports = match &bed {
             Some(bed) => {
                 let specs = bed.paths().first().map(|path| [&path.tx, &path.rx]);
-                let ports = specs.into_iter().flatten().map(Port::of_ours);
+                let ports = specs.into_iter().flatten().map(Port::own_port);
                 ports.collect::<Result<Vec<_>, _>>()?
             }
             None => {
@@ -187,16 +187,16 @@ impl Trex {
             )));
         }
         let beside = |at: usize| ports.get(at ^ 1).and_then(|port| port.facts.mac);
-        let said = |at: usize| self.dst_mac.get(at).map(|mac| mac.0);
+        let output = |at: usize| self.dst_mac.get(at).map(|mac| mac.0);
         Ok((0..ports.len())
-            .map(|at| said(at).or_else(|| beside(at)))
+            .map(|at| output(at).or_else(|| beside(at)))
             .collect())
     }
 }
 
 /// Returns routes to the networks of TRex's stock profiles: clients behind port 0, servers behind
 /// port 1.
-fn of_trexs_profiles() -> [Route; 2] {
+fn trex_profile_routes() -> [Route; 2] {
     let route = |first: u8, out| Route {
         network: (Ipv4Addr::new(first, 0, 0, 0).into(), 8),
         out,

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use fwdlab_lab::placement::Placement;
-use fwdlab_lab::site::{Site, standing};
+use fwdlab_lab::site::{Site, existing};
 use fwdlab_lab::user_namespace;
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::disk::Disk;
@@ -77,7 +77,7 @@ fn names_in(folder: &Path) -> Vec<String> {
 ///
 /// # Errors
 /// If there is no such kind.
-pub fn of_kind(kind: &str) -> anyhow::Result<TestBed> {
+pub fn planning_bed(kind: &str) -> anyhow::Result<TestBed> {
     let dut = match kind {
         "none" => "macs = { a = \"02:00:00:00:00:01\", b = \"02:00:00:00:00:02\" }",
         _ => "host = \"ssh://dut\"\nports = { a = \"eth1\", b = \"eth2\" }",
@@ -86,11 +86,11 @@ pub fn of_kind(kind: &str) -> anyhow::Result<TestBed> {
         "bed = \"any\"\n[generator]\nhost = \"ssh://tester\"\nports = {{ a = \"eth1\", b = \"eth2\" }}\n[dut]\nkind = \"{kind}\"\n{dut}\n"
     );
     TestBed::parse("--dut", &text).map_err(|error| {
-        let (_, why) = error.to_string().split_once(": ").map_or_else(
+        let (_, reason) = error.to_string().split_once(": ").map_or_else(
             || (String::new(), error.to_string()),
-            |(at, why)| (at.to_owned(), why.to_owned()),
+            |(at, reason)| (at.to_owned(), reason.to_owned()),
         );
-        Usage(format!("--dut {kind}: {why}")).into()
+        Usage(format!("--dut {kind}: {reason}")).into()
     })
 }
 
@@ -99,7 +99,7 @@ pub fn of_kind(kind: &str) -> anyhow::Result<TestBed> {
 /// # Errors
 /// If an address is invalid or a CPU does not exist.
 pub fn host(bed: &TestBed) -> anyhow::Result<(Site, Placement)> {
-    if !is_elsewhere(bed) && !user_namespace::is_root() {
+    if !is_all_remote(bed) && !user_namespace::is_root() {
         return Err(Usage(format!(
             "the test bed {} has ports on this machine, which only root may use; run the same with sudo",
             bed.name
@@ -107,8 +107,8 @@ pub fn host(bed: &TestBed) -> anyhow::Result<(Site, Placement)> {
         .into());
     }
     let program = std::env::current_exe()?;
-    let placement = standing::placement(bed)?;
-    Ok((Site::standing(bed.clone(), &program)?, placement))
+    let placement = existing::placement(bed)?;
+    Ok((Site::existing(bed.clone(), &program)?, placement))
 }
 
 /// Returns a disk that boots as a whole machine, and the placement.
@@ -143,7 +143,7 @@ pub fn machine(bed: &WholeMachine) -> anyhow::Result<(Site, Placement)> {
             .into(),
         ..Placement::default()
     };
-    Ok((Site::of_machine(bed.clone(), disk, &program), placement))
+    Ok((Site::for_machine(bed.clone(), disk, &program), placement))
 }
 
 /// Returns the disk of a whole machine.
@@ -151,11 +151,11 @@ pub fn machine(bed: &WholeMachine) -> anyhow::Result<(Site, Placement)> {
 /// # Errors
 /// If there is no such image, or it is a kernel.
 pub fn disk(bed: &WholeMachine) -> anyhow::Result<Disk> {
-    let wrong = |why: String| {
+    let wrong = |reason: String| {
         bed.origin
-            .error(&[Step::Key("dut"), Step::Key("host")], why)
+            .error(&[Step::Key("dut"), Step::Key("host")], reason)
     };
-    let found = Cache::of_user()
+    let found = Cache::for_user()
         .and_then(|cache| Image::find(&bed.image, &cache, &mut |_| {}))
         .map_err(|error| wrong(error.to_string()))?;
     match found.kind {
@@ -169,7 +169,7 @@ pub fn disk(bed: &WholeMachine) -> anyhow::Result<Disk> {
 }
 
 /// Returns true if all hosts are remote. Nothing of this machine is needed then, and no privileges.
-fn is_elsewhere(bed: &TestBed) -> bool {
+fn is_all_remote(bed: &TestBed) -> bool {
     let is_far = |place: &Place| matches!(place, Place::Ssh(_));
     let mut ports = bed.tester_ports().into_iter();
     ports.all(|port| is_far(port.host)) && bed.dut.host.as_ref().is_none_or(is_far)
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_bed_is_found_beside_and_above() {
+    fn a_test_bed_is_found_in_sibling_and_parent_directories() {
         let lab = tempfile::tempdir().unwrap();
         let at = |name: &str| lab.path().join(name);
         for folder in ["beds", "campaigns"] {
@@ -194,10 +194,11 @@ mod tests {
             assert!(found.ends_with("beds/rack1.toml"), "{found:?}");
             let found = path_of(&beside, "beds/rack1.toml").unwrap();
             assert!(found.ends_with("beds/rack1.toml"), "{found:?}");
-            let why = path_of(&beside, "rack3").unwrap_err();
+            let reason = path_of(&beside, "rack3").unwrap_err();
             assert!(
-                why.contains("there are rack1, rack2") && why.contains("fwdlab new bed rack3"),
-                "{why}"
+                reason.contains("there are rack1, rack2")
+                    && reason.contains("fwdlab new bed rack3"),
+                "{reason}"
             );
         }
     }

@@ -10,12 +10,12 @@ use clap::Args;
 use fwdlab_store::Follower;
 
 use super::mirror::{Mirror, is_address};
-use super::{Global, face};
+use super::{Global, run_screen};
 use crate::exit_code::{Code, Usage};
 use crate::output::{self, Screen, Verbosity};
 use crate::tui::app::Mode;
 use crate::tui::theme::{Environment, Symbols, Theme};
-use crate::tui::view::{Left, watch};
+use crate::tui::view::{ExitReason, watch};
 
 /// Interval of the reads of the journal.
 const LOOK: Duration = Duration::from_millis(200);
@@ -61,7 +61,7 @@ fn lines(mut follower: Follower, dir: &Path) -> anyhow::Result<Code> {
             (true, false) => break,
         }
     }
-    face::show(dir)?;
+    run_screen::show(dir)?;
     Ok(Code::Done)
 }
 
@@ -85,7 +85,7 @@ impl Top {
         };
         let dir = match &mirror {
             Some(mirror) => mirror.dir().to_owned(),
-            None => face::find(global, Some(&self.run))?,
+            None => run_screen::find(global, Some(&self.run))?,
         };
         let follower = Follower::open(&dir)?;
         let is_live = match &mirror {
@@ -99,8 +99,8 @@ impl Top {
         if output::is_dumb() {
             return lines(follower, &dir);
         }
-        let theme = Theme::choose(self.symbols, &Environment::of_process());
-        if watch(&dir, mode, self.speed, theme, &global.screen, None)? == Left::RunGoesOn {
+        let theme = Theme::choose(self.symbols, &Environment::from_process());
+        if watch(&dir, mode, self.speed, theme, &global.screen, None)? == ExitReason::RunGoesOn {
             output::note("the run continues");
         }
         Ok(Code::Done)

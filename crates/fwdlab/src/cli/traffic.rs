@@ -53,7 +53,7 @@ impl TrafficOptions {
             let typed = self.modifier.iter().map(|list| list.parse());
             let none = std::iter::once(Ok(Modifiers::default()));
             let all = none.chain(typed).collect::<Result<_, String>>();
-            let all = all.map_err(|why| Usage(format!("--modifier: {why}")))?;
+            let all = all.map_err(|reason| Usage(format!("--modifier: {reason}")))?;
             matrix.modifier = Some(Several(all));
         }
         self.trex.add_to(draft);

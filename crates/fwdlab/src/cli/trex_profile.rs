@@ -99,14 +99,14 @@ pub fn frames(
             is_back: direction == 1,
         };
         let traffic = traffic(&name, &streams[direction], port);
-        traffic.map_err(|why| Usage(format!("{shown}, direction {direction}: {why}")))
+        traffic.map_err(|reason| Usage(format!("{shown}, direction {direction}: {reason}")))
     };
     let reverse = match both_ways {
         true => Some(of(1)?),
         false => None,
     };
     let text = serde_json::to_string_pretty(&streams)?;
-    let frames = ProfileFrames::of(name.clone(), ("json", text), of(0)?, reverse);
+    let frames = ProfileFrames::from_traffic(name.clone(), ("json", text), of(0)?, reverse);
     Ok(frames.map_err(Usage)?)
 }
 
@@ -141,19 +141,22 @@ fn ask(trex: &Trex, path: &Path) -> anyhow::Result<Vec<BTreeMap<u32, Value>>> {
         Ok(answer) => answer,
         Err(_) => {
             let err = String::from_utf8_lossy(&output.stderr);
-            let why = err.lines().last().unwrap_or("it said nothing");
-            return Err(Usage(format!("{file} cannot be loaded as a TRex profile: {why}")).into());
+            let reason = err.lines().last().unwrap_or("it said nothing");
+            return Err(Usage(format!(
+                "{file} cannot be loaded as a TRex profile: {reason}"
+            ))
+            .into());
         }
     };
-    if let Some(why) = answer["absent"].as_str() {
+    if let Some(reason) = answer["absent"].as_str() {
         return Err(Usage(format!(
-                "{python} has no TRex client library ({why}), which makes the streams of {file}. Install it with: pip install \
+                "{python} has no TRex client library ({reason}), which makes the streams of {file}. Install it with: pip install \
                  lbr-trex-client (Python 3.11 or older), or name the Python that has it with --trex-python"
             ))
             .into());
     }
-    if let Some(why) = answer["wrong"].as_str() {
-        return Err(Usage(format!("{file}: {why}")).into());
+    if let Some(reason) = answer["wrong"].as_str() {
+        return Err(Usage(format!("{file}: {reason}")).into());
     }
     serde_json::from_value(answer["streams"].take())
         .context("the TRex library answered otherwise than expected")

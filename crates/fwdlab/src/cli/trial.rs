@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_use_is_told_before_anything_happens() {
+    fn usage_errors_are_reported_before_any_action() {
         check(&["--engine", "sim", "--load", "1e6"]).unwrap();
         check(&[
             "--engine", "sim", "--max", "2e6", "--load", "1Mpps", "--for", "1s",

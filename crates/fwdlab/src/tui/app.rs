@@ -10,7 +10,7 @@ use fwdlab_model::result::TrialRecord;
 use fwdlab_model::test_case::Iteration;
 use fwdlab_report::number;
 
-use super::keys::{Action, Does, Key};
+use super::keys::{Action, Key, KeyFunction};
 use super::settings::Settings;
 use crate::output::harmless;
 
@@ -78,7 +78,7 @@ pub struct Trial {
 
 /// The progress of the run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Standing {
+pub struct RunProgress {
     pub t: f64,
     pub activity: String,
     pub done: u32,
@@ -105,7 +105,7 @@ pub enum Mark {
 
 /// A line of the events pane.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
+pub struct EventLine {
     pub t: f64,
     pub mark: Mark,
     pub words: String,
@@ -116,12 +116,12 @@ pub struct Told {
 pub struct Case {
     pub name: String,
     /// Finished iterations, each with its time.
-    pub ended: Vec<(f64, Ended)>,
+    pub ended: Vec<(f64, FinishedIteration)>,
 }
 
 /// A finished iteration.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Ended {
+pub struct FinishedIteration {
     pub iteration: u32,
     /// The first figure: its name and value.
     pub words: String,
@@ -152,7 +152,7 @@ pub struct End {
 
 /// The moment on the screen.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Moment {
+enum ScreenTime {
     /// The latest one.
     Now,
     /// A time in the run.
@@ -169,7 +169,7 @@ pub struct App {
     pub overlay: Option<Overlay>,
     /// Scroll position of the foreground pane, or of the overlay, in lines.
     pub scroll: usize,
-    moment: Moment,
+    moment: ScreenTime,
     /// True while a replay is playing.
     is_playing: bool,
     pub speed: f64,
@@ -179,9 +179,9 @@ pub struct App {
     costly: Vec<Costly>,
     cases: Vec<Case>,
     trials: Vec<Trial>,
-    standings: Vec<Standing>,
+    standings: Vec<RunProgress>,
     points: Vec<Point>,
-    told: Vec<Told>,
+    events: Vec<EventLine>,
     pauses: Vec<(f64, bool)>,
     end: Option<End>,
     /// True if the user requested to stop the run here.
@@ -199,8 +199,8 @@ impl App {
             overlay: None,
             scroll: 0,
             moment: match mode {
-                Mode::Replay => Moment::At(0.0),
-                _ => Moment::Now,
+                Mode::Replay => ScreenTime::At(0.0),
+                _ => ScreenTime::Now,
             },
             is_playing: mode == Mode::Replay,
             speed,
@@ -211,7 +211,7 @@ impl App {
             trials: Vec::new(),
             standings: Vec::new(),
             points: Vec::new(),
-            told: Vec::new(),
+            events: Vec::new(),
             pauses: Vec::new(),
             end: None,
             is_stopping: false,
@@ -241,9 +241,9 @@ impl App {
                 estimate_s,
                 guessed,
             } => {
-                let goes_on = matches!(event.kind, EventKind::RunResumed { .. });
-                let said = |name: &str| info.parameters.get(name);
-                let text = |name: &str| said(name).and_then(|value| value.as_str());
+                let continues = matches!(event.kind, EventKind::RunResumed { .. });
+                let output = |name: &str| info.parameters.get(name);
+                let text = |name: &str| output(name).and_then(|value| value.as_str());
                 let facts = &info.facts;
                 self.head = Head {
                     id: clean(&info.id),
@@ -251,7 +251,7 @@ impl App {
                     bed: self.head.bed.clone(),
                     engine: clean(&facts.engine),
                     procedure: clean(text("procedure").unwrap_or("")),
-                    iterations: said("iterations").and_then(|n| n.as_u64()).unwrap_or(0) as u32,
+                    iterations: output("iterations").and_then(|n| n.as_u64()).unwrap_or(0) as u32,
                     started_at: clean(&info.started_at),
                 };
                 if self.head.bed.is_empty() {
@@ -260,12 +260,12 @@ impl App {
                         false => "this machine".into(),
                     };
                 }
-                let names = said("test_cases").and_then(|names| names.as_array());
+                let names = output("test_cases").and_then(|names| names.as_array());
                 for name in names.into_iter().flatten().filter_map(|name| name.as_str()) {
                     self.case(name);
                 }
                 self.end = None;
-                self.stand(Standing {
+                self.set_progress(RunProgress {
                     t,
                     activity: "the test bed is being set up".into(),
                     done: 0,
@@ -273,13 +273,13 @@ impl App {
                     left_s: *estimate_s,
                     estimate: None,
                 });
-                let begun = if goes_on { "resumed" } else { "begun" };
+                let started = if continues { "resumed" } else { "begun" };
                 let steps = number::counted(*steps, "step");
-                self.tell(
+                self.add_event(
                     t,
                     Mark::Plain,
                     &format!(
-                        "{begun}: {steps}, {}",
+                        "{started}: {steps}, {}",
                         number::estimate(*estimate_s, *guessed)
                     ),
                 );
@@ -289,7 +289,7 @@ impl App {
                     self.head.bed = clean(bed);
                 }
                 self.head.engine = clean(&facts.engine);
-                self.tell(
+                self.add_event(
                     t,
                     Mark::Plain,
                     &format!("the test bed is ready, engine {}", facts.engine),
@@ -302,7 +302,7 @@ impl App {
                 ..
             } => {
                 let load = load_pps.map_or("flat out".into(), number::rate);
-                self.tell(t, Mark::Plain, &format!("load of {of}: {load} ({source})"));
+                self.add_event(t, Mark::Plain, &format!("load of {of}: {load} ({source})"));
             }
             EventKind::Progress {
                 activity,
@@ -313,7 +313,7 @@ impl App {
                 forwarding_rate_pps,
                 estimate,
             } => {
-                self.stand(Standing {
+                self.set_progress(RunProgress {
                     t,
                     activity: clean(activity),
                     done: *done,
@@ -339,7 +339,7 @@ impl App {
                     words.join("  "),
                     why(&record.validity.reasons)
                 );
-                self.tell(t, mark, &words);
+                self.add_event(t, mark, &words);
                 self.step(t);
             }
             EventKind::BootFinished { record } => {
@@ -351,7 +351,7 @@ impl App {
                     record.test_case,
                     why(&record.validity.reasons)
                 );
-                self.tell(t, mark, &words);
+                self.add_event(t, mark, &words);
             }
             EventKind::IterationFinished {
                 test_case,
@@ -368,12 +368,15 @@ impl App {
                     record.host,
                     record.status
                 );
-                self.tell(t, mark, &words);
+                self.add_event(t, mark, &words);
             }
-            EventKind::Note { text } => self.tell(t, Mark::Plain, first_line(text)),
-            EventKind::Warning { text } => self.tell(t, Mark::Bad, text),
-            EventKind::Steered { request, heeded } => {
-                let words = match (request, heeded) {
+            EventKind::Note { text } => self.add_event(t, Mark::Plain, first_line(text)),
+            EventKind::Warning { text } => self.add_event(t, Mark::Bad, text),
+            EventKind::Steered {
+                request,
+                heeded: handled,
+            } => {
+                let words = match (request, handled) {
                     (Request::Pause, true) => "paused: the next trial waits",
                     (Request::Resume, true) => "resumed",
                     (Request::Skip, true) => "this test case is skipped",
@@ -381,10 +384,10 @@ impl App {
                     (Request::Skip, false) => "there is nothing to skip now",
                     (_, false) => "there was nothing to do",
                 };
-                if *heeded && matches!(request, Request::Pause | Request::Resume) {
+                if *handled && matches!(request, Request::Pause | Request::Resume) {
                     self.pauses.push((t, *request == Request::Pause));
                 }
-                self.tell(t, Mark::Plain, words);
+                self.add_event(t, Mark::Plain, words);
             }
             EventKind::RunFinished { summary } => {
                 for case in &summary.test_cases {
@@ -397,7 +400,7 @@ impl App {
                     words: "finished".into(),
                     is_good: true,
                 });
-                self.tell(t, Mark::Good, "finished");
+                self.add_event(t, Mark::Good, "finished");
             }
             EventKind::RunEnded { reason } => {
                 self.end = Some(End {
@@ -405,7 +408,7 @@ impl App {
                     words: clean(first_line(reason)),
                     is_good: false,
                 });
-                self.tell(t, Mark::Bad, &format!("ended: {reason}"));
+                self.add_event(t, Mark::Bad, &format!("ended: {reason}"));
             }
             // kinds of later versions
             #[allow(
@@ -437,7 +440,7 @@ impl App {
             number::percent(100.0 * record.frame_loss_ratio),
             why(&record.validity.reasons)
         );
-        self.tell(t, if is_valid { Mark::Plain } else { Mark::Bad }, &words);
+        self.add_event(t, if is_valid { Mark::Plain } else { Mark::Bad }, &words);
         if let Some(old) = self.trials.len().checked_sub(WHOLE) {
             self.trials[old].record = None;
         }
@@ -463,7 +466,7 @@ impl App {
             && last.t < t
         {
             let done = self.trials.len() as u32;
-            self.stand(Standing {
+            self.set_progress(RunProgress {
                 t,
                 done: last.done.max(done.min(last.steps)),
                 left_s: (last.left_s - (t - last.t)).max(0.0),
@@ -490,7 +493,7 @@ impl App {
         let is_news =
             !known.any(|(_, known)| known.iteration == iteration.iteration && known.words == words);
         if is_news {
-            self.tell(
+            self.add_event(
                 t,
                 mark,
                 &format!("{name}, iteration {}: {words}", iteration.iteration),
@@ -501,7 +504,7 @@ impl App {
         ended.retain(|(_, known)| known.iteration != iteration.iteration);
         ended.push((
             t,
-            Ended {
+            FinishedIteration {
                 iteration: iteration.iteration,
                 words,
                 value,
@@ -518,9 +521,9 @@ impl App {
             .clone()
             .any(|(_, ended)| ended.iteration == iteration.iteration)
         {
-            let told = self.told.len();
+            let telemetry = self.events.len();
             self.iteration(t, test_case, iteration);
-            self.told.truncate(told);
+            self.events.truncate(telemetry);
         }
     }
 
@@ -537,16 +540,16 @@ impl App {
         })
     }
 
-    fn tell(&mut self, t: f64, mark: Mark, words: &str) {
-        bound(&mut self.told);
-        self.told.push(Told {
+    fn add_event(&mut self, t: f64, mark: Mark, words: &str) {
+        bound(&mut self.events);
+        self.events.push(EventLine {
             t,
             mark,
             words: clean(words),
         });
     }
 
-    fn stand(&mut self, standing: Standing) {
+    fn set_progress(&mut self, standing: RunProgress) {
         bound(&mut self.standings);
         self.standings.push(standing);
     }
@@ -566,16 +569,16 @@ impl App {
     pub fn pass(&mut self, seconds: f64) {
         if self.mode != Mode::Replay {
             self.since_newest += seconds;
-        } else if let (true, Moment::At(t)) = (self.is_playing, self.moment) {
+        } else if let (true, ScreenTime::At(t)) = (self.is_playing, self.moment) {
             let next = t + seconds * self.speed;
-            self.moment = Moment::At(next.min(self.newest));
+            self.moment = ScreenTime::At(next.min(self.newest));
             self.is_playing = next < self.newest;
         }
     }
 
     /// Shows a message that is not an event of the run.
     pub fn note(&mut self, words: &str) {
-        self.tell(self.newest, Mark::Bad, words);
+        self.add_event(self.newest, Mark::Bad, words);
         self.pane = Pane::Events;
     }
 
@@ -613,51 +616,66 @@ impl App {
         Action::Nothing
     }
 
-    fn key_of_overlay(&mut self, overlay: Overlay, does: Does) {
+    fn key_of_overlay(&mut self, overlay: Overlay, does: KeyFunction) {
         match (overlay, does) {
-            (_, Does::Up) => self.scroll = self.scroll.saturating_sub(1),
-            (_, Does::Down) => self.scroll = self.scroll.saturating_add(1),
-            (_, Does::Quit | Does::Help | Does::Loss | Does::Latency | Does::Flame) => {
-                self.cover(None)
-            }
-            (Overlay::Loss | Overlay::Latency, Does::Back) => self.walk(-1),
-            (Overlay::Loss | Overlay::Latency, Does::On) => self.walk(1),
+            (_, KeyFunction::Up) => self.scroll = self.scroll.saturating_sub(1),
+            (_, KeyFunction::Down) => self.scroll = self.scroll.saturating_add(1),
+            (
+                _,
+                KeyFunction::Quit
+                | KeyFunction::Help
+                | KeyFunction::Loss
+                | KeyFunction::Latency
+                | KeyFunction::Flame,
+            ) => self.cover(None),
+            (Overlay::Loss | Overlay::Latency, KeyFunction::Back) => self.walk(-1),
+            (Overlay::Loss | Overlay::Latency, KeyFunction::On) => self.walk(1),
             _ => {}
         }
     }
 
-    fn key_of_view(&mut self, does: Does) -> Action {
+    fn key_of_view(&mut self, does: KeyFunction) -> Action {
         match does {
-            Does::Freeze => self.freeze(),
-            Does::Back => self.walk(-1),
-            Does::On => self.walk(1),
-            Does::PageBack => self.walk(-(PAGE as isize)),
-            Does::PageOn => self.walk(PAGE as isize),
-            Does::First => self.show(Moment::At(self.trials.first().map_or(0.0, |trial| trial.t))),
-            Does::Latest => self.show(match self.mode {
-                Mode::Replay => Moment::At(self.newest),
-                _ => Moment::Now,
+            KeyFunction::Freeze => self.freeze(),
+            KeyFunction::Back => self.walk(-1),
+            KeyFunction::On => self.walk(1),
+            KeyFunction::PageBack => self.walk(-(PAGE as isize)),
+            KeyFunction::PageOn => self.walk(PAGE as isize),
+            KeyFunction::First => self.show(ScreenTime::At(
+                self.trials.first().map_or(0.0, |trial| trial.t),
+            )),
+            KeyFunction::Latest => self.show(match self.mode {
+                Mode::Replay => ScreenTime::At(self.newest),
+                _ => ScreenTime::Now,
             }),
-            Does::Pane => self.turn(1),
-            Does::PaneBack => self.turn(2),
-            Does::Up => self.scroll = self.scroll.saturating_sub(1),
-            Does::Down => self.scroll = self.scroll.saturating_add(1),
-            Does::Loss if self.shown_trial().is_some() => self.cover(Some(Overlay::Loss)),
-            Does::Latency if self.has_latency() => self.cover(Some(Overlay::Latency)),
-            Does::Flame => return self.shown_case().map_or(Action::Nothing, Action::Profile),
-            Does::Keep => return Action::Keep,
-            Does::Help => self.cover(Some(Overlay::Help)),
-            Does::Faster if self.mode == Mode::Replay => self.speed = (self.speed * 2.0).min(1e6),
-            Does::Slower if self.mode == Mode::Replay => self.speed = (self.speed / 2.0).max(0.125),
-            Does::Skip if self.is_steered() => return Action::Ask(Request::Skip),
-            Does::Pause if self.is_steered() => {
+            KeyFunction::Pane => self.turn(1),
+            KeyFunction::PaneBack => self.turn(2),
+            KeyFunction::Up => self.scroll = self.scroll.saturating_sub(1),
+            KeyFunction::Down => self.scroll = self.scroll.saturating_add(1),
+            KeyFunction::Loss if self.shown_trial().is_some() => self.cover(Some(Overlay::Loss)),
+            KeyFunction::Latency if self.has_latency() => self.cover(Some(Overlay::Latency)),
+            KeyFunction::Flame => {
+                return self.shown_case().map_or(Action::Nothing, Action::Profile);
+            }
+            KeyFunction::Keep => return Action::Keep,
+            KeyFunction::Help => self.cover(Some(Overlay::Help)),
+            KeyFunction::Faster if self.mode == Mode::Replay => {
+                self.speed = (self.speed * 2.0).min(1e6)
+            }
+            KeyFunction::Slower if self.mode == Mode::Replay => {
+                self.speed = (self.speed / 2.0).max(0.125)
+            }
+            KeyFunction::Skip if self.is_steered() => return Action::Ask(Request::Skip),
+            KeyFunction::Pause if self.is_steered() => {
                 return Action::Ask(match self.is_paused() {
                     true => Request::Resume,
                     false => Request::Pause,
                 });
             }
-            Does::Detach if self.mode == Mode::Own && self.end.is_none() => return Action::Leave,
-            Does::Quit => {
+            KeyFunction::Detach if self.mode == Mode::Own && self.end.is_none() => {
+                return Action::Leave;
+            }
+            KeyFunction::Quit => {
                 // no question if there is no live run
                 if self.mode == Mode::Replay || self.end.is_some() {
                     return Action::Leave;
@@ -723,14 +741,14 @@ impl App {
 
     fn freeze(&mut self) {
         match (self.mode, self.moment) {
-            (Mode::Replay, Moment::At(t)) => {
+            (Mode::Replay, ScreenTime::At(t)) => {
                 self.is_playing = !self.is_playing;
                 if self.is_playing && t >= self.newest {
-                    self.moment = Moment::At(0.0);
+                    self.moment = ScreenTime::At(0.0);
                 }
             }
-            (_, Moment::Now) => self.moment = Moment::At(self.newest),
-            (_, Moment::At(_)) => self.moment = Moment::Now,
+            (_, ScreenTime::Now) => self.moment = ScreenTime::At(self.newest),
+            (_, ScreenTime::At(_)) => self.moment = ScreenTime::Now,
         }
     }
 
@@ -741,15 +759,15 @@ impl App {
         let to = at.saturating_add_signed(trials);
         let after = self.trials.get(to + 1);
         match (self.trials.get(to), after) {
-            (None, _) if trials > 0 && self.mode != Mode::Replay => self.show(Moment::Now),
-            (None, _) => self.show(Moment::At(self.newest)),
+            (None, _) if trials > 0 && self.mode != Mode::Replay => self.show(ScreenTime::Now),
+            (None, _) => self.show(ScreenTime::At(self.newest)),
             // trials of a simulated run may share a time; the first of them would then hide the
             // others
-            (Some(trial), _) => self.show(Moment::At(trial.t)),
+            (Some(trial), _) => self.show(ScreenTime::At(trial.t)),
         }
     }
 
-    fn show(&mut self, moment: Moment) {
+    fn show(&mut self, moment: ScreenTime) {
         self.moment = moment;
         self.is_playing = false;
     }
@@ -757,29 +775,29 @@ impl App {
     /// Returns the moment on the screen, as time in the run.
     fn until(&self) -> f64 {
         match self.moment {
-            Moment::Now => f64::INFINITY,
-            Moment::At(t) => t,
+            ScreenTime::Now => f64::INFINITY,
+            ScreenTime::At(t) => t,
         }
     }
 
     /// Returns the elapsed seconds of the run at the moment on the screen.
     pub fn elapsed_s(&self) -> f64 {
         match (self.moment, &self.end) {
-            (Moment::At(t), _) => t,
-            (Moment::Now, Some(end)) => end.t,
-            (Moment::Now, None) => self.newest + self.since_newest,
+            (ScreenTime::At(t), _) => t,
+            (ScreenTime::Now, Some(end)) => end.t,
+            (ScreenTime::Now, None) => self.newest + self.since_newest,
         }
     }
 
     /// Returns the remaining seconds, if known.
     pub fn left_s(&self) -> Option<f64> {
-        let standing = self.standing().filter(|_| self.end().is_none())?;
+        let standing = self.progress().filter(|_| self.end().is_none())?;
         Some((standing.left_s - (self.elapsed_s() - standing.t)).max(0.0))
     }
 
     /// Returns true if the screen shows an older state of a live run.
     pub fn is_frozen(&self) -> bool {
-        self.mode != Mode::Replay && self.moment != Moment::Now
+        self.mode != Mode::Replay && self.moment != ScreenTime::Now
     }
 
     /// Returns true while a replay is playing.
@@ -818,12 +836,14 @@ impl App {
     }
 
     /// Returns the events so far.
-    pub fn told(&self) -> &[Told] {
-        &self.told[..self.told.partition_point(|told| told.t <= self.until())]
+    pub fn events(&self) -> &[EventLine] {
+        &self.events[..self
+            .events
+            .partition_point(|telemetry| telemetry.t <= self.until())]
     }
 
     /// Returns the progress of the run.
-    pub fn standing(&self) -> Option<&Standing> {
+    pub fn progress(&self) -> Option<&RunProgress> {
         let known = self
             .standings
             .partition_point(|standing| standing.t <= self.until());
@@ -831,7 +851,7 @@ impl App {
     }
 
     /// Returns all test cases, each with its finished iterations.
-    pub fn cases(&self) -> impl ExactSizeIterator<Item = (&str, Vec<&Ended>)> {
+    pub fn cases(&self) -> impl ExactSizeIterator<Item = (&str, Vec<&FinishedIteration>)> {
         let until = self.until();
         self.cases.iter().map(move |case| {
             let ended = case.ended.iter().filter(|(t, _)| *t <= until);
@@ -850,7 +870,7 @@ impl App {
             return None;
         }
         // the activity starts with the name of the test case
-        let activity = self.standing().map_or("", |standing| &standing.activity);
+        let activity = self.progress().map_or("", |standing| &standing.activity);
         let of_activity = (self.cases.iter().enumerate())
             .filter(|(_, case)| activity.starts_with(&format!("{}, ", case.name)))
             .max_by_key(|(_, case)| case.name.len());
@@ -868,7 +888,7 @@ impl App {
         let of_search = |trial: &Trial| (trial.case, trial.iteration, setting(trial));
         let same = |trial: &&Trial| of_search(trial) == of_search(last);
         let of_iteration = self.trials().iter().rev().take_while(same);
-        let asked = of_iteration.filter(|trial| {
+        let requested = of_iteration.filter(|trial| {
             trial.is_valid
                 && trial
                     .record
@@ -876,7 +896,7 @@ impl App {
                     .is_some_and(|record| record.asked.is_some())
         });
         let mut bracket = Bracket::default();
-        for trial in asked {
+        for trial in requested {
             let load = trial.intended_pps.unwrap_or(trial.offered_pps);
             bracket.trials += 1;
             bracket.most_pps = bracket.most_pps.max(load);

@@ -1,6 +1,6 @@
 //! Keys of the screen, what they do, and actions beyond another view.
 //!
-//! `terminal` reads the keys. [`Does::ALL`] and the user's settings ([`super::settings`]) bind
+//! `terminal` reads the keys. [`KeyFunction::ALL`] and the user's settings ([`super::settings`]) bind
 //! them, [`super::app`] handles them.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use fwdlab_model::event::Request;
-use fwdlab_model::file::or_which;
+use fwdlab_model::file::did_you_mean;
 
 /// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl FromStr for Key {
             }
             (_, Some(Some(c))) if c.is_ascii_lowercase() => Ok(Key::Control(c)),
             _ => {
-                let known = or_which(text, &NAMED.map(|(_, name)| name));
+                let known = did_you_mean(text, &NAMED.map(|(_, name)| name));
                 Err(format!(
                     "no key is called `{text}`; {known}, or one character, or ctrl- and a letter"
                 ))
@@ -89,7 +89,7 @@ impl fmt::Display for Key {
 
 /// The functions of the run screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Does {
+pub enum KeyFunction {
     Quit,
     Keep,
     Help,
@@ -114,41 +114,41 @@ pub enum Does {
     Slower,
 }
 
-impl Does {
+impl KeyFunction {
     /// All functions, with their names in files and their default keys.
-    pub const ALL: &[(Does, &str, &[Key])] = &[
-        (Does::Quit, "quit", &[Key::Char('q'), Key::Escape]),
-        (Does::Keep, "keep", &[Key::Char('Q')]),
-        (Does::Help, "help", &[Key::Char('?'), Key::Char('h')]),
-        (Does::Freeze, "freeze", &[Key::Char(' ')]),
-        (Does::Back, "back", &[Key::Left]),
-        (Does::On, "on", &[Key::Right]),
-        (Does::PageBack, "page-back", &[Key::PageUp]),
-        (Does::PageOn, "page-on", &[Key::PageDown]),
-        (Does::First, "first", &[Key::Home]),
-        (Does::Latest, "latest", &[Key::End]),
-        (Does::Pane, "pane", &[Key::Tab]),
-        (Does::PaneBack, "pane-back", &[Key::BackTab]),
-        (Does::Up, "up", &[Key::Up]),
-        (Does::Down, "down", &[Key::Down]),
-        (Does::Loss, "loss", &[Key::Char('e')]),
-        (Does::Latency, "latency", &[Key::Char('l')]),
-        (Does::Flame, "flame", &[Key::Char('f')]),
-        (Does::Pause, "pause", &[Key::Char('p')]),
-        (Does::Skip, "skip", &[Key::Char('s')]),
-        (Does::Detach, "detach", &[Key::Char('d')]),
-        (Does::Faster, "faster", &[Key::Char('+')]),
-        (Does::Slower, "slower", &[Key::Char('-')]),
+    pub const ALL: &[(KeyFunction, &str, &[Key])] = &[
+        (KeyFunction::Quit, "quit", &[Key::Char('q'), Key::Escape]),
+        (KeyFunction::Keep, "keep", &[Key::Char('Q')]),
+        (KeyFunction::Help, "help", &[Key::Char('?'), Key::Char('h')]),
+        (KeyFunction::Freeze, "freeze", &[Key::Char(' ')]),
+        (KeyFunction::Back, "back", &[Key::Left]),
+        (KeyFunction::On, "on", &[Key::Right]),
+        (KeyFunction::PageBack, "page-back", &[Key::PageUp]),
+        (KeyFunction::PageOn, "page-on", &[Key::PageDown]),
+        (KeyFunction::First, "first", &[Key::Home]),
+        (KeyFunction::Latest, "latest", &[Key::End]),
+        (KeyFunction::Pane, "pane", &[Key::Tab]),
+        (KeyFunction::PaneBack, "pane-back", &[Key::BackTab]),
+        (KeyFunction::Up, "up", &[Key::Up]),
+        (KeyFunction::Down, "down", &[Key::Down]),
+        (KeyFunction::Loss, "loss", &[Key::Char('e')]),
+        (KeyFunction::Latency, "latency", &[Key::Char('l')]),
+        (KeyFunction::Flame, "flame", &[Key::Char('f')]),
+        (KeyFunction::Pause, "pause", &[Key::Char('p')]),
+        (KeyFunction::Skip, "skip", &[Key::Char('s')]),
+        (KeyFunction::Detach, "detach", &[Key::Char('d')]),
+        (KeyFunction::Faster, "faster", &[Key::Char('+')]),
+        (KeyFunction::Slower, "slower", &[Key::Char('-')]),
     ];
 
     /// Returns the function with this name.
-    pub fn named(name: &str) -> Option<Does> {
-        let found = Does::ALL.iter().find(|(_, known, _)| *known == name);
+    pub fn named(name: &str) -> Option<KeyFunction> {
+        let found = KeyFunction::ALL.iter().find(|(_, known, _)| *known == name);
         found.map(|(does, _, _)| *does)
     }
 
     pub fn name(self) -> &'static str {
-        let found = Does::ALL.iter().find(|(does, _, _)| *does == self);
+        let found = KeyFunction::ALL.iter().find(|(does, _, _)| *does == self);
         found.map_or("", |(_, name, _)| name)
     }
 }

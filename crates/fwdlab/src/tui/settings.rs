@@ -5,10 +5,10 @@
 //! function to a key or a list of keys. It replaces the default keys of that function; a key has
 //! one function only. Start with [`Settings::read`].
 
-use fwdlab_model::file::{FileError, Origin, Step, or_which};
+use fwdlab_model::file::{FileError, Origin, Step, did_you_mean};
 use toml::{Table, Value};
 
-use super::keys::{Does, Key};
+use super::keys::{Key, KeyFunction};
 
 /// The name of the table.
 pub const TABLE: &str = "screen";
@@ -49,7 +49,7 @@ impl Column {
 pub struct Settings {
     /// Columns of the test cases, after their names.
     pub columns: Vec<Column>,
-    keys: Vec<(Does, Vec<Key>)>,
+    keys: Vec<(KeyFunction, Vec<Key>)>,
 }
 
 impl Default for Settings {
@@ -61,7 +61,7 @@ impl Default for Settings {
                 Column::Failed,
                 Column::Iterations,
             ],
-            keys: Does::ALL
+            keys: KeyFunction::ALL
                 .iter()
                 .map(|(does, _, keys)| (*does, keys.to_vec()))
                 .collect(),
@@ -71,13 +71,13 @@ impl Default for Settings {
 
 impl Settings {
     /// Returns the function of a key.
-    pub fn does(&self, key: Key) -> Option<Does> {
+    pub fn does(&self, key: Key) -> Option<KeyFunction> {
         let bound = self.keys.iter().find(|(_, keys)| keys.contains(&key));
         bound.map(|(does, _)| *does)
     }
 
     /// Returns the keys of a function.
-    pub fn keys(&self, does: Does) -> &[Key] {
+    pub fn keys(&self, does: KeyFunction) -> &[Key] {
         let bound = self.keys.iter().find(|(one, _)| *one == does);
         bound.map_or(&[], |(_, keys)| keys)
     }
@@ -88,8 +88,8 @@ impl Settings {
     /// If a name is unknown, or a key has two functions; the error includes its position.
     pub fn read(&mut self, value: &Value, origin: &Origin) -> Result<(), FileError> {
         let Value::Table(table) = value else {
-            let why = format!("`{TABLE}` is a table: [{TABLE}]");
-            return Err(origin.error(&[TABLE.into()], why));
+            let reason = format!("`{TABLE}` is a table: [{TABLE}]");
+            return Err(origin.error(&[TABLE.into()], reason));
         };
         for (name, value) in table {
             let way: [Step<'_>; 2] = [TABLE.into(), name.as_str().into()];
@@ -100,13 +100,13 @@ impl Settings {
                 }
                 (KEYS, Value::Table(keys)) => self.read_keys(keys, origin)?,
                 (KEYS, _) => {
-                    let why = format!("keys are a table: [{TABLE}.{KEYS}]");
-                    return Err(origin.error(&way, why));
+                    let reason = format!("keys are a table: [{TABLE}.{KEYS}]");
+                    return Err(origin.error(&way, reason));
                 }
                 _ => {
-                    let known = or_which(name, &[COLUMNS, KEYS]);
-                    let why = format!("unknown key `{name}`; {known}");
-                    return Err(origin.error(&way, why));
+                    let known = did_you_mean(name, &[COLUMNS, KEYS]);
+                    let reason = format!("unknown key `{name}`; {known}");
+                    return Err(origin.error(&way, reason));
                 }
             }
         }
@@ -117,9 +117,9 @@ impl Settings {
         let mut given = Vec::new();
         for (name, value) in table {
             let way: [Step<'_>; 3] = [TABLE.into(), KEYS.into(), name.as_str().into()];
-            let Some(does) = Does::named(name) else {
-                let names: Vec<&str> = Does::ALL.iter().map(|(_, name, _)| *name).collect();
-                let known = or_which(name, &names);
+            let Some(does) = KeyFunction::named(name) else {
+                let names: Vec<&str> = KeyFunction::ALL.iter().map(|(_, name, _)| *name).collect();
+                let known = did_you_mean(name, &names);
                 return Err(origin.error(&way, format!("nothing is called `{name}`; {known}")));
             };
             let values = match value {
@@ -132,7 +132,7 @@ impl Settings {
                     Some(text) => text.parse::<Key>(),
                     None => Err("a key is a text: \"f\", \"space\", \"ctrl-n\"".to_owned()),
                 };
-                keys.push(key.map_err(|why| origin.error(&way, why))?);
+                keys.push(key.map_err(|reason| origin.error(&way, reason))?);
             }
             if keys.is_empty() {
                 return Err(origin.error(&way, format!("`{name}` needs a key")));
@@ -149,10 +149,10 @@ impl Settings {
                 if let Some(key) = keys.iter().find(|key| others.contains(key)) {
                     let (name, other) = (does.name(), other.name());
                     let way: [Step<'_>; 3] = [TABLE.into(), KEYS.into(), name.into()];
-                    let why = format!(
+                    let reason = format!(
                         "`{key}` is the key of `{other}`, too; give that another one as well"
                     );
-                    return Err(origin.error(&way, why));
+                    return Err(origin.error(&way, reason));
                 }
             }
         }
@@ -168,8 +168,11 @@ fn read_columns(columns: &[Value], origin: &Origin) -> Result<Vec<Column>, FileE
         let known = Column::ALL.iter().find(|(_, known)| *known == name);
         let Some((column, _)) = known else {
             let names = Column::ALL.map(|(_, name)| name);
-            let why = format!("no column is called `{name}`; {}", or_which(name, &names));
-            return Err(origin.error(&way, why));
+            let reason = format!(
+                "no column is called `{name}`; {}",
+                did_you_mean(name, &names)
+            );
+            return Err(origin.error(&way, reason));
         };
         if read.contains(column) {
             return Err(origin.error(&way, format!("`{name}` is listed twice")));
@@ -197,8 +200,8 @@ mod tests {
     #[test]
     fn one_key_does_one_thing() {
         let settings = Settings::default();
-        for (does, name, keys) in Does::ALL {
-            assert_eq!(Does::named(name), Some(*does));
+        for (does, name, keys) in KeyFunction::ALL {
+            assert_eq!(KeyFunction::named(name), Some(*does));
             for key in *keys {
                 assert_eq!(settings.does(*key), Some(*does), "{name}");
                 assert_eq!(key.to_string().parse(), Ok(*key));
@@ -207,12 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn the_manual_has_all_of_it() {
+    fn the_manual_lists_all_keys() {
         let manual = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../docs/reference/defaults.md");
         let manual = std::fs::read_to_string(manual).unwrap();
         let (_, manual) = manual.split_once("## The screen").unwrap();
-        let does = Does::ALL.iter().map(|(_, name, _)| *name);
+        let does = KeyFunction::ALL.iter().map(|(_, name, _)| *name);
         for name in does.chain(Column::ALL.map(|(_, name)| name)) {
             assert!(manual.contains(&format!("`{name}`")), "{name}");
         }
@@ -226,23 +229,23 @@ mod tests {
         let settings = read(text).unwrap();
         assert_eq!(settings.columns, [Column::Last, Column::Iterations]);
         for (key, does) in [
-            ("x", Some(Does::Quit)),
+            ("x", Some(KeyFunction::Quit)),
             ("q", None),
-            ("f", Some(Does::Freeze)),
-            ("ctrl-s", Some(Does::Freeze)),
+            ("f", Some(KeyFunction::Freeze)),
+            ("ctrl-s", Some(KeyFunction::Freeze)),
             ("space", None),
-            ("F", Some(Does::Flame)),
-            ("h", Some(Does::Help)),
+            ("F", Some(KeyFunction::Flame)),
+            ("h", Some(KeyFunction::Help)),
             ("?", None),
-            ("e", Some(Does::Loss)),
+            ("e", Some(KeyFunction::Loss)),
         ] {
             assert_eq!(settings.does(key.parse().unwrap()), does, "{key}");
         }
     }
 
     #[test]
-    fn mistakes_have_a_place_and_a_suggestion() {
-        for (text, told) in [
+    fn errors_have_a_place_and_a_suggestion() {
+        for (text, telemetry) in [
             (
                 "[screen]\ncolums = []",
                 "fwdlab.toml:2:1: unknown key `colums`; did you mean `columns`?",
@@ -281,7 +284,7 @@ mod tests {
             ("screen = 3", "fwdlab.toml:1:10: `screen` is a table"),
         ] {
             let error = read(text).unwrap_err();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(telemetry), "{text}: {error}");
         }
     }
 }

@@ -179,12 +179,12 @@ impl Screen {
     /// Checks that the terminal still exists before it reads: crossterm would read a closed
     /// terminal forever.
     pub fn typed(&mut self, time: Duration) -> Option<Key> {
-        if !self.is_there(Duration::ZERO) {
+        if !self.has_input(Duration::ZERO) {
             return None;
         }
         // keys that arrived together are already buffered
         let is_known = matches!(event::poll(Duration::ZERO), Ok(true));
-        if !is_known && !self.is_there(time) {
+        if !is_known && !self.has_input(time) {
             return None;
         }
         match event::poll(Duration::ZERO) {
@@ -206,7 +206,7 @@ impl Screen {
     }
 
     /// Waits for input. Returns false if the terminal has been closed.
-    fn is_there(&mut self, time: Duration) -> bool {
+    fn has_input(&mut self, time: Duration) -> bool {
         let time = Timespec::try_from(time).unwrap_or_default();
         let mut tty = [PollFd::new(&self.tty, PollFlags::IN)];
         // a signal interrupts it
@@ -223,7 +223,7 @@ impl Screen {
     /// when it continues.
     pub fn suspend(&mut self) -> anyhow::Result<()> {
         self.wait_for_writer();
-        let tty = give_back();
+        let tty = restore_terminal();
         // stops here until the process is continued
         signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
         if let Some(tty) = tty {
@@ -237,8 +237,8 @@ impl Screen {
     }
 
     fn wait_for_writer(&self) {
-        let began = Instant::now();
-        while self.is_busy.load(Ordering::Acquire) && began.elapsed() < LAST_WORDS {
+        let started = Instant::now();
+        while self.is_busy.load(Ordering::Acquire) && started.elapsed() < LAST_WORDS {
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -249,8 +249,8 @@ impl Drop for Screen {
         self.wait_for_writer();
         match self.is_busy.load(Ordering::Acquire) {
             // the terminal accepts no output, but its modes can be set
-            true => drop(give_back_modes()),
-            false => drop(give_back()),
+            true => drop(restore_modes()),
+            false => drop(restore_terminal()),
         }
     }
 }
@@ -262,7 +262,7 @@ fn take(tty: File) -> io::Result<()> {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            give_back();
+            restore_terminal();
             before(info);
         }));
     });
@@ -275,15 +275,15 @@ fn take(tty: File) -> io::Result<()> {
 }
 
 /// Restores the terminal, if it was taken over.
-fn give_back() -> Option<File> {
-    let mut tty = give_back_modes()?;
+fn restore_terminal() -> Option<File> {
+    let mut tty = restore_modes()?;
     let mut bytes = Vec::new();
     let _ = queue!(bytes, LeaveAlternateScreen, Show);
     let _ = tty.write_all(&bytes);
     Some(tty)
 }
 
-fn give_back_modes() -> Option<File> {
+fn restore_modes() -> Option<File> {
     let before = BEFORE
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_gives_the_terminal_back_before_it_says_why() {
+    fn a_panic_restores_the_terminal_before_its_message() {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -328,6 +328,6 @@ mod tests {
             "{text:?}"
         );
         // only once
-        assert!(give_back().is_none());
+        assert!(restore_terminal().is_none());
     }
 }

@@ -36,7 +36,7 @@ pub struct Environment {
 
 impl Environment {
     /// Returns those of this process.
-    pub fn of_process() -> Environment {
+    pub fn from_process() -> Environment {
         let of = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Environment {
             lc_all: of("LC_ALL"),
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_can_is_taken_from_its_environment() {
+    fn terminal_capabilities_come_from_the_environment() {
         let of = |lang: &str, term: &str, no_color: Option<&str>| {
             let environment = Environment {
                 lang: Some(lang.into()),
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(of("C", "xterm", None), (Symbols::Ascii, true));
         assert_eq!(of("C.UTF-8", "vt100", None), (Symbols::Ascii, false));
         assert_eq!(of("C.UTF-8", "xterm", Some("1")), (Symbols::Braille, false));
-        let said = Theme::choose(Some(Symbols::Block), &Environment::default());
-        assert_eq!(said.symbols, Symbols::Block);
+        let output = Theme::choose(Some(Symbols::Block), &Environment::default());
+        assert_eq!(output.symbols, Symbols::Block);
     }
 }

@@ -34,7 +34,7 @@ const ALIVE: Duration = Duration::from_secs(1);
 
 /// Why the screen was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum ExitReason {
     /// The run has finished, or the user left a replay.
     Over,
     /// The user left a run that is still running.
@@ -82,7 +82,7 @@ pub fn watch(
     theme: Theme,
     settings: &Settings,
     mut child: Option<&mut Child>,
-) -> anyhow::Result<Left> {
+) -> anyhow::Result<ExitReason> {
     let mut follower = Follower::open(dir)?;
     let signals = Signals::catch()?;
     let mut app = App::new(mode, speed, settings.clone());
@@ -95,7 +95,7 @@ pub fn watch(
             Some(child) => child.try_wait()?.is_some(),
             None => false,
         };
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             let events = follower.poll()?;
             if events.is_empty() {
@@ -105,12 +105,12 @@ pub fn watch(
                 .iter()
                 .for_each(|followed| app.event(&followed.event));
             // a replay starts when all events are loaded
-            if mode != Mode::Replay && began.elapsed() > HISTORY && !is_over {
+            if mode != Mode::Replay && started.elapsed() > HISTORY && !is_over {
                 break;
             }
         }
         if is_over {
-            return Ok(Left::Over);
+            return Ok(ExitReason::Over);
         }
         if mode == Mode::Other && app.is_steered() && looked.elapsed() > ALIVE {
             looked = Instant::now();
@@ -124,7 +124,7 @@ pub fn watch(
         let mut at_once = key.is_some();
         let mut action = key.map_or(Action::Nothing, |key| app.key(key));
         if came(&signals.hangup) || screen.is_gone() {
-            return Ok(Left::Gone);
+            return Ok(ExitReason::Gone);
         }
         if came(&signals.interrupt) {
             action = app.interrupt();
@@ -132,7 +132,7 @@ pub fn watch(
         if came(&signals.terminate) {
             match mode {
                 Mode::Own => action = Action::Stop,
-                _ => return Ok(Left::RunGoesOn),
+                _ => return Ok(ExitReason::RunGoesOn),
             }
         }
         if came(&signals.suspend) {
@@ -158,14 +158,14 @@ pub fn watch(
                 drop(screen);
                 crate::output::result(&words);
                 return Ok(match app.is_steered() {
-                    true => Left::RunGoesOn,
-                    false => Left::Over,
+                    true => ExitReason::RunGoesOn,
+                    false => ExitReason::Over,
                 });
             }
             Action::Leave => {
                 return Ok(match app.is_steered() {
-                    true => Left::RunGoesOn,
-                    false => Left::Over,
+                    true => ExitReason::RunGoesOn,
+                    false => ExitReason::Over,
                 });
             }
             Action::Suspend => {

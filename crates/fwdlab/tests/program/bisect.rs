@@ -65,7 +65,7 @@ fn wrong_use_of_bisect() {
 
 /// The error appears before any image is fetched.
 #[test]
-fn a_campaign_that_measures_nothing_on_images_is_told() {
+fn a_campaign_without_images_is_reported() {
     let lab = Lab::new();
     let list = lab.path().join("list");
     fs::write(&list, "a\nb\n").unwrap();
@@ -102,9 +102,9 @@ fn git(folder: &Path, words: &str) {
 /// The build always fails. The good commit cannot be built, so the search ends with the output of
 /// the build, and leaves only the log.
 #[test]
-fn a_commit_that_cannot_be_built_is_told() {
+fn a_commit_that_cannot_be_built_is_reported() {
     if Command::new("git").arg("--version").output().is_err() {
-        skipped("a_commit_that_cannot_be_built_is_told", "no git");
+        skipped("a_commit_that_cannot_be_built_is_reported", "no git");
         return;
     }
     let lab = Lab::new();

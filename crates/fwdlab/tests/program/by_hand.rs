@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use fwdlab_packet::pcap::{self, Format, Frame, Writer};
 use serde_json::Value;
 
-use crate::support::{Ended, Lab, PATIENCE, PROGRAM, Started, count, list, number, root, skipped};
+use crate::support::{
+    CommandResult, Lab, PATIENCE, PROGRAM, Started, count, list, number, root, skipped,
+};
 use crate::wire::{MAC_B, Wire, capture_file, frame, frames, tshark};
 
 fn send(more: &str) -> String {
@@ -110,8 +112,8 @@ fn flows_tags_addresses_and_profiles_are_on_the_wire_as_they_were_typed() {
 }
 
 #[test]
-fn loads_are_resolved_aloud_and_kept_to_the_frame() {
-    if !root("loads_are_resolved_aloud_and_kept_to_the_frame") {
+fn loads_are_printed_and_kept_to_the_frame() {
+    if !root("loads_are_printed_and_kept_to_the_frame") {
         return;
     }
     let lab = Lab::new();
@@ -119,7 +121,7 @@ fn loads_are_resolved_aloud_and_kept_to_the_frame() {
     wire.run(&lab, &send("--load 50% --for 10frames"))
         .code(2)
         .says(&["virtual port without a speed", "--link 1G"]);
-    for (words, said) in [
+    for (words, output) in [
         ("5kpps", "load      5 kpps = 3.360 Mbit/s L1 at 64 B"),
         (
             "50% --link 1G",
@@ -131,7 +133,7 @@ fn loads_are_resolved_aloud_and_kept_to_the_frame() {
         ),
     ] {
         let sent = wire.run(&lab, &send(&format!("--for 10frames --load {words}")));
-        sent.measured().says(&[said]);
+        sent.measured().says(&[output]);
     }
     // 10 Mbit/s are 14,880.95 frames per second; not one more may be sent
     for load in ["max", "200%"] {
@@ -174,8 +176,8 @@ fn loads_are_resolved_aloud_and_kept_to_the_frame() {
 }
 
 #[test]
-fn a_next_hop_is_asked_for_and_the_hosts_tables_stay_as_they_are() {
-    if !root("a_next_hop_is_asked_for_and_the_hosts_tables_stay_as_they_are") {
+fn a_next_hop_is_resolved_without_changing_the_host() {
+    if !root("a_next_hop_is_resolved_without_changing_the_host") {
         return;
     }
     let lab = Lab::new();
@@ -404,8 +406,8 @@ fn a_recording_is_replayed_byte_by_byte_at_its_own_times() {
 /// Tests every kind of timestamps that veth has. For the others, the command fails before any frame
 /// is sent.
 #[test]
-fn who_took_the_times_is_told_of_both_ends() {
-    if !root("who_took_the_times_is_told_of_both_ends") {
+fn the_source_of_timestamps_is_reported_for_both_ends() {
+    if !root("the_source_of_timestamps_is_reported_for_both_ends") {
         return;
     }
     let lab = Lab::new();
@@ -463,10 +465,10 @@ fn who_took_the_times_is_told_of_both_ends() {
             "{document}"
         );
         for (end, origin) in ["departure", "arrival"].into_iter().zip(origins) {
-            let told = &latency[format!("{end}_timestamps")];
+            let reported = &latency[format!("{end}_timestamps")];
             let (kind, clock) = origin.split_once(' ').unwrap();
-            assert_eq!(told["kind"], kind, "{words}: {told}");
-            assert_eq!(told["clock"], clock, "{words}: {told}");
+            assert_eq!(reported["kind"], kind, "{words}: {reported}");
+            assert_eq!(reported["clock"], clock, "{words}: {reported}");
         }
         assert_eq!(latency["latency_frames"], document["frames_received"]);
         let not_taken = list(&stamps["not_taken"]).len();
@@ -490,8 +492,8 @@ fn who_took_the_times_is_told_of_both_ends() {
             }
         }
     }
-    let told = wire.run(&lab, &format!("{ping} --no-floor"));
-    told.measured().prints(&[
+    let reported = wire.run(&lab, &format!("{ping} --no-floor"));
+    reported.measured().prints(&[
         "clocks    departures: software, as the driver takes the frame (SO_TIMESTAMPING), CLOCK_REALTIME",
         " departures, ",
         "not hardware: pa (veth) has no clock of its own",
@@ -555,8 +557,8 @@ fn frames_that_do_not_leave_the_port_were_not_sent() {
     let words = send("--for 10frames --load 1kpps");
     let document = wire.json(&lab, &words);
     assert_eq!(count(&document["send"][0]["frames_sent"]), 10);
-    let asked = wire.run(&lab, &format!("{words} --engine xdp-live"));
-    asked
+    let requested = wire.run(&lab, &format!("{words} --engine xdp-live"));
+    requested
         .code(2)
         .says(&["none left the port", "ethtool -K PEER gro on"]);
 
@@ -586,8 +588,8 @@ fn frames_that_do_not_leave_the_port_were_not_sent() {
 }
 
 #[test]
-fn one_rule_says_which_frames_a_port_takes() {
-    if !root("one_rule_says_which_frames_a_port_takes") {
+fn one_rule_decides_which_frames_a_port_takes() {
+    if !root("one_rule_decides_which_frames_a_port_takes") {
         return;
     }
     let lab = Lab::new();
@@ -678,7 +680,7 @@ fn captures_of_any_size_are_read_while_they_are_sent() {
     }
     let lab = Lab::new();
     let wire = Wire::new();
-    let sent = |words: &str| -> (Ended, u64) {
+    let sent = |words: &str| -> (CommandResult, u64) {
         let before = wire.counter("pa", "tx", "packets");
         let script = format!(
             "ulimit -d 307200; exec {PROGRAM} {words} --netns {}",

@@ -1,7 +1,7 @@
 //! `fwdlab run`, `plan` and `check` from outside: invalid files, output and stored runs, and this
 //! host's kernel with configurations that fail, hooks, events and signals. The results of
 //! procedures are tested in the lab, on simulated and scripted DUTs. Start with
-//! [`a_killed_campaign_goes_on`].
+//! [`a_killed_campaign_is_resumed`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    Ended, Lab, NOT_REACHED, count, is_held_up, json_lines, list, number, root, skipped, try_tool,
+    CommandResult, Lab, NOT_REACHED, count, json_lines, list, number, reports_stall, root, skipped,
+    try_tool,
 };
 
 /// Writes a file in the lab's folder.
@@ -21,22 +22,22 @@ fn file(lab: &Lab, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-fn run(lab: &Lab, text: &str) -> Ended {
+fn run(lab: &Lab, text: &str) -> CommandResult {
     let path = file(lab, "campaign.toml", text);
     lab.run(&["run", &path, "--json"])
 }
 
-fn document(ended: &Ended, code: i32) -> Value {
+fn document(ended: &CommandResult, code: i32) -> Value {
     assert_eq!(ended.code, code, "{ended:?}");
     serde_json::from_str(&ended.out).unwrap()
 }
 
 /// Asserts that standard output contains these words, wherever lines break.
-fn tells(ended: &Ended, words: &[&str]) {
-    let said = ended.out.split_whitespace().collect::<Vec<_>>().join(" ");
+fn stdout_contains(ended: &CommandResult, words: &[&str]) {
+    let output = ended.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for word in words {
         assert!(
-            ended.out.contains(word) || said.contains(word),
+            ended.out.contains(word) || output.contains(word),
             "`{word}` is not in:\n{}",
             ended.out
         );
@@ -110,11 +111,11 @@ fn a_sweep_finds_what_a_rule_costs() {
         fs::read(directory.join("inputs/campaign.toml")).unwrap(),
         fs::read(&path).unwrap()
     );
-    tells(
+    stdout_contains(
         &lab.run(&["runs", "show", "@1"]),
         &["rules, cost of one", "time per frame"],
     );
-    tells(&lab.run(&["runs", "ls"]), &["rules, cost of one"]);
+    stdout_contains(&lab.run(&["runs", "ls"]), &["rules, cost of one"]);
     let page = fs::read_to_string(directory.join("report.html")).unwrap();
     assert!(page.contains("rules, cost of one") && page.contains("Sweep"));
     let events = json_lines(&directory.join("events.jsonl")).into_iter();
@@ -173,7 +174,7 @@ fn a_plan_answers_first_and_has_each_test_case_once() {
 fn a_gate_keeps_breaks_and_cannot_tell() {
     let lab = Lab::new();
     let path = example("gate.toml");
-    tells(
+    stdout_contains(
         lab.run(&["plan", &path]).code(0),
         &[
             "10 to 40 iterations each",
@@ -208,7 +209,7 @@ fn a_gate_keeps_breaks_and_cannot_tell() {
     let end = format!("iteration 1 of {id}\n");
     assert!(second.ends_with(&end), "{second}");
     for form in ["text", "markdown"] {
-        tells(
+        stdout_contains(
             &lab.run(&["runs", "show", "@1", "--format", form]),
             &["at least 950.0 kpps: kept", "narrow enough"],
         );
@@ -233,7 +234,7 @@ fn a_gate_keeps_breaks_and_cannot_tell() {
     assert_eq!(same["thresholds"][0]["kept"], 1, "{same}");
     let slower = document(&like("capacity=0.95e6,noise=0.01", "20", id, "3%"), 6);
     assert_eq!(list(&slower["thresholds"][0]["failed"]).len(), 1);
-    tells(&lab.run(&["runs", "show", "@1"]), &["FAILED by 64 B"]);
+    stdout_contains(&lab.run(&["runs", "show", "@1"]), &["FAILED by 64 B"]);
     let blind = document(&like("capacity=1e6,noise=0.3", "3", id, "1%"), 5);
     assert_eq!(blind["thresholds"][0]["passed"], false);
     like("capacity=1e6", "5", "nobody", "3%")
@@ -244,7 +245,7 @@ fn a_gate_keeps_breaks_and_cannot_tell() {
 /// Tests what the lab does not test on a simulated DUT: verdicts of overload, events, and sweeps
 /// over the DUT's cores and over the stream.
 #[test]
-fn procedures_tell_the_truth_of_a_simulated_dut() {
+fn procedures_find_the_parameters_of_a_simulated_dut() {
     let lab = Lab::new();
     // every 100 % of overload costs 30 % of the capacity: at twice the capacity, 700,000 frames per
     // second come out, at 770,000 all
@@ -279,13 +280,13 @@ fn procedures_tell_the_truth_of_a_simulated_dut() {
         assert_eq!(churn["answered"], true, "{churn}");
         assert!((number(&churn["found"]["deficit_s"]["median"]) - 8.0).abs() < 0.01);
         for dip in list(&churn["found"]["dips"]) {
-            for (key, truth) in [
+            for (key, actual) in [
                 ("first_impact_s", 0.0),
                 ("regained_s", 8.0),
                 ("blackout_s", 8.0),
                 ("depth", 1.0),
             ] {
-                assert!((number(&dip[key]) - truth).abs() < 0.01, "{key}: {dip}");
+                assert!((number(&dip[key]) - actual).abs() < 0.01, "{key}: {dip}");
             }
             assert_eq!(dip["by_loss_s"].as_f64().is_some(), by_loss, "{dip}");
         }
@@ -327,7 +328,7 @@ bed = 'v' / [procedure] / id = 'maxfwd' => :4:6: an emulated machine has no rate
 
 /// Every error is printed with its position before anything happens, and no run is stored.
 #[test]
-fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
+fn errors_in_a_file_are_reported_before_any_traffic() {
     let lab = Lab::new();
     fs::create_dir(lab.path().join("beds")).unwrap();
     let image = "bed = 'v'\n[dut]\nhost = 'vm:debian:linux-image-cloud-amd64'\n";
@@ -336,7 +337,7 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
     let mistakes = MISTAKES
         .lines()
         .map(|line| line.split_once(" => ").unwrap());
-    let (texts, told): (Vec<&str>, Vec<&str>) = mistakes.unzip();
+    let (texts, reported): (Vec<&str>, Vec<&str>) = mistakes.unzip();
     let texts = (1..).zip(texts);
     let paths: Vec<String> = texts
         .map(|(number, text)| {
@@ -348,12 +349,12 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let checked = lab.run(&[&["check", "--json"], &paths[..]].concat());
     let checked = document(&checked, 2);
-    assert_eq!(list(&checked).len(), told.len());
-    for (one, (path, told)) in list(&checked).iter().zip(paths.iter().zip(told)) {
+    assert_eq!(list(&checked).len(), reported.len());
+    for (one, (path, reported)) in list(&checked).iter().zip(paths.iter().zip(reported)) {
         let error = one["error"].as_str().unwrap();
         assert!(
-            error.starts_with(&format!("{path}{told}")),
-            "{told}: {error}"
+            error.starts_with(&format!("{path}{reported}")),
+            "{reported}: {error}"
         );
     }
     for command in ["run", "plan"] {
@@ -367,7 +368,7 @@ fn what_is_wrong_with_a_file_is_told_before_any_traffic() {
     let good = example("simulated.toml");
     let profile = file(&lab, "profile.toml", "[[stream]]\nsize = 64\n");
     let bad = file(&lab, "bad.toml", "[[stream]]\nsise = 64\n");
-    tells(
+    stdout_contains(
         lab.run(&["check", &bad, &good, &profile]).code(2),
         &[
             "bad.toml:2:1: unknown key `sise`",
@@ -424,7 +425,7 @@ fn a_campaign_without_any_good_iteration_is_not_valid() {
     assert!(failure(case).contains("went down"), "{case}");
     assert_eq!(list(&document["trials"]).len(), 6);
     assert!(list(&case["figures"]).is_empty());
-    tells(&lab.run(&["runs", "show", "@1"]), &["failed", "went down"]);
+    stdout_contains(&lab.run(&["runs", "show", "@1"]), &["failed", "went down"]);
 }
 
 /// One configuration drops everything, one cannot be applied, one has a daemon that dies under load
@@ -454,7 +455,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
         relay.replace('\\', "\\\\")
     );
     let path = file(&lab, "campaign.toml", &text);
-    tells(
+    stdout_contains(
         &lab.run(&["plan", &path]),
         &[
             "configuration blind: ip route flush",
@@ -462,7 +463,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
         ],
     );
     let ended = lab.run(&["run", &path, "--json"]);
-    if is_held_up(&ended.err) {
+    if reports_stall(&ended.err) {
         return skipped(THIS, NOT_REACHED);
     }
     let document = document(&ended, 7);
@@ -483,19 +484,19 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
             "it uses $FWDLAB_DAEMONS, but has created no file there",
         ),
     ] {
-        let why = failure(case);
-        assert!(why.contains(words), "{words}: {why}");
+        let reason = failure(case);
+        assert!(reason.contains(words), "{words}: {reason}");
     }
     let [trial] = of(dies)[..] else {
         panic!("it is dead, and is not measured again: {document}")
     };
-    let (told, number) = (failure(dies), count(&trial["trial"]));
+    let (reported, number) = (failure(dies), count(&trial["trial"]));
     let last = format!(
         ") ended during trial {number}; its last words: starts | fatal: \\u{{1b}}[31mno buffer space"
     );
     assert!(
-        told.starts_with("relay (process ") && told.ends_with(&last),
-        "{told}"
+        reported.starts_with("relay (process ") && reported.ends_with(&last),
+        "{reported}"
     );
     let reasons = trial["validity"]["reasons"].to_string();
     assert!(reasons.contains("relay (process "), "{reasons}");
@@ -506,14 +507,14 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
         assert!(!validity.contains("process"), "{validity}");
     }
     match failure(lives) {
-        why if is_held_up(why) => skipped(THIS, "the sender was held up in every trial"),
-        why => {
-            assert_eq!(why, "");
+        reason if reports_stall(reason) => skipped(THIS, "the sender was held up in every trial"),
+        reason => {
+            assert_eq!(reason, "");
             let points = list(&lives["outcomes"][0]["found"]["points"]);
             assert_eq!(points.len(), 2);
         }
     }
-    tells(
+    stdout_contains(
         &lab.run(&["runs", "show", "@1"]),
         &[
             "failed",
@@ -528,7 +529,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
 /// Profiles and directions on a simulated DUT that forwards a million frames per second of any kind
 /// in each direction, in the planned order.
 #[test]
-fn what_is_sent_is_a_part_of_the_matrix() {
+fn traffic_is_a_dimension_of_the_matrix() {
     let lab = Lab::new();
     let own = "[[stream]]\nlayers = ['ipv4', 'udp']\nsize = 200\n";
     file(&lab, "own.toml", own);
@@ -538,7 +539,7 @@ fn what_is_sent_is_a_part_of_the_matrix() {
                 [procedure]\nid = 'mrr'\ntrials = 1";
     let path = file(&lab, "campaign.toml", text);
     let document = document(&lab.run(&["run", &path, "--json"]), 0);
-    tells(
+    stdout_contains(
         &lab.run(&["runs", "show", "@1"]),
         &[
             "imix, plain series",
@@ -588,7 +589,7 @@ fn what_is_sent_is_a_part_of_the_matrix() {
         (count(&plan["trials"]), number(&plan["estimate_s"])),
         (12, 12.0)
     );
-    tells(
+    stdout_contains(
         &lab.run(&["plan", &path]),
         &[
             "6 test cases by mrr, 2 iterations each, seed 1",
@@ -603,8 +604,8 @@ mod alone {
     /// Slices of several DUTs: measures the cost of rules; a configuration that cannot be applied
     /// drops out, and the others continue.
     #[test]
-    fn slices_tell_costs_and_go_on_without_what_fails() {
-        let name = "slices_tell_costs_and_go_on_without_what_fails";
+    fn slices_report_costs_and_continue_without_failed_configurations() {
+        let name = "slices_report_costs_and_continue_without_failed_configurations";
         if !root(name) {
             return;
         }
@@ -626,13 +627,16 @@ mod alone {
             .map(|iteration| iteration["failure"].as_str().unwrap())
             .collect();
         // during other tests, the generator may not reach the load of a comparison
-        if let Some(why) = failures.iter().find(|why| why.contains("cannot overload")) {
-            return skipped(name, &format!("this host is too busy for slices: {why}"));
+        if let Some(reason) = failures
+            .iter()
+            .find(|reason| reason.contains("cannot overload"))
+        {
+            return skipped(name, &format!("this host is too busy for slices: {reason}"));
         }
-        for why in &failures {
+        for reason in &failures {
             assert!(
-                why.contains("configuration `bad` could not be applied"),
-                "{why}"
+                reason.contains("configuration `bad` could not be applied"),
+                "{reason}"
             );
         }
         let rebuilds = list(&document["rebuilds"]);
@@ -654,8 +658,8 @@ mod alone {
         let thousands = &found["points"][1]["comparison"];
         let used = thousands["values_percent"].as_array();
         if used.is_none_or(|values| values.len() < 3) {
-            let why = failure(plain);
-            return skipped(name, &format!("this host is too busy for slices: {why}"));
+            let reason = failure(plain);
+            return skipped(name, &format!("this host is too busy for slices: {reason}"));
         }
         assert_eq!(ended.code, 7, "{ended:?}");
         assert_eq!(thousands["verdict"], "less", "{found}");
@@ -664,7 +668,7 @@ mod alone {
         assert!((1.0..200.0).contains(&unit_ns), "{found}");
         // compared in pairs, not as two sets of values
         let compared = lab.run(&["compare", "@1", "--by", "rules"]);
-        tells(&compared, &["3000"]);
+        stdout_contains(&compared, &["3000"]);
         let verified = lab.run(&["runs", "verify"]);
         verified.code(0).says(&[" 0 damaged"]);
     }
@@ -672,8 +676,8 @@ mod alone {
     /// Without the reference, nothing can be compared: every iteration of every test case reports
     /// it, and the campaign ends. The same happens if only the reference can be built.
     #[test]
-    fn a_reference_that_cannot_be_applied_ends_in_words() {
-        if !root("a_reference_that_cannot_be_applied_ends_in_words") {
+    fn a_reference_that_cannot_be_applied_is_explained() {
+        if !root("a_reference_that_cannot_be_applied_is_explained") {
             return;
         }
         let lab = Lab::alone();
@@ -692,9 +696,12 @@ mod alone {
                 let iterations = list(&case["iterations"]);
                 assert_eq!(iterations.len(), 2);
                 for iteration in iterations {
-                    let why = iteration["failure"].as_str().unwrap();
-                    let is_named = why.contains(own) || why.contains("`bad`");
-                    assert!(is_named && why.contains("could not be applied"), "{why}");
+                    let reason = iteration["failure"].as_str().unwrap();
+                    let is_named = reason.contains(own) || reason.contains("`bad`");
+                    assert!(
+                        is_named && reason.contains("could not be applied"),
+                        "{reason}"
+                    );
                 }
             }
         }
@@ -725,10 +732,10 @@ mod alone {
             panic!("{document}")
         };
         assert_eq!(list(&good["figures"]).len(), 1, "{good}");
-        let why = failure(lost);
+        let reason = failure(lost);
         assert!(
-            why.starts_with("hook before: ") && why.contains("timed out after 1 s"),
-            "{why}"
+            reason.starts_with("hook before: ") && reason.contains("timed out after 1 s"),
+            "{reason}"
         );
         let directory = Path::new(document["directory"].as_str().unwrap());
         let records = json_lines(&directory.join("hooks.jsonl"));
@@ -748,8 +755,8 @@ mod alone {
             "{during}"
         );
         // the ports of the forwarding DUT: frames have arrived from its first reading on
-        let said = during["output"].as_str().unwrap().lines();
-        let looks: Vec<u64> = said
+        let output = during["output"].as_str().unwrap().lines();
+        let looks: Vec<u64> = output
             .filter(|line| line.trim_start().starts_with("eth0"))
             .filter_map(|line| line.split_whitespace().nth(2)?.parse().ok())
             .collect();
@@ -795,7 +802,7 @@ mod alone {
             return skipped(name, "this host is so busy that no trial was valid");
         };
         // the truth, by the clock of the DUT, which other processes may have stalled
-        let told: Vec<(&str, f64)> = list(&planted["moments"])
+        let reported: Vec<(&str, f64)> = list(&planted["moments"])
             .iter()
             .map(|moment| (moment["name"].as_str().unwrap(), number(&moment["at_s"])))
             .collect();
@@ -804,7 +811,7 @@ mod alone {
             ("deleted", from),
             ("adding", to),
             ("added", last),
-        ] = told[..]
+        ] = reported[..]
         else {
             panic!("{planted}");
         };
@@ -872,8 +879,8 @@ a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
         let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
         let outcome = &document["test_cases"][0]["outcomes"][0];
         if outcome["answered"] != true {
-            let why = "this host is so busy that no trial was valid, or a command had no answer within 3 s";
-            return skipped(THIS, why);
+            let reason = "this host is so busy that no trial was valid, or a command had no answer within 3 s";
+            return skipped(THIS, reason);
         }
         let loads = list(&outcome["found"]["loads"]);
         let names = [0, 1].map(|load| &loads[load]["name"]);
@@ -886,8 +893,11 @@ a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
         let of = |one: &Value, load: usize, key: &str| number(&one["at"][load][key]);
         for load in [0, 1] {
             // one in four, whatever the first one was
-            let (asked, lost) = (of(echo, load, "asked"), of(echo, load, "lost"));
-            assert!(lost >= 1.0 && (lost - asked / 4.0).abs() <= 2.0, "{echo}");
+            let (requested, lost) = (of(echo, load, "asked"), of(echo, load, "lost"));
+            assert!(
+                lost >= 1.0 && (lost - requested / 4.0).abs() <= 2.0,
+                "{echo}"
+            );
             for fine in [slow, nothing] {
                 assert_eq!(of(fine, load, "wrong"), 0.0, "{fine}");
             }
@@ -897,11 +907,11 @@ a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
         assert!(smallest(nothing) < smallest(slow), "{nothing}");
         // the last one at rest may end during the flood
         assert!(of(under, 0, "wrong") <= 1.0, "{under}");
-        let (asked, wrong) = (of(under, 1, "asked"), of(under, 1, "wrong"));
-        assert!(2.0 * wrong > asked, "{under}");
+        let (requested, wrong) = (of(under, 1, "asked"), of(under, 1, "wrong"));
+        assert!(2.0 * wrong > requested, "{under}");
         let warnings = outcome["warnings"].to_string();
         assert!(warnings.contains("exit status: 1"), "{warnings}");
-        tells(
+        stdout_contains(
             &lab.run(&["runs", "show", "@1"]),
             &[
                 "Management under load",
@@ -929,8 +939,8 @@ for = "200ms"
 
 /// `kill -9` in the middle, then `--resume`, then the failed test cases again, and nothing else.
 #[test]
-fn a_killed_campaign_goes_on() {
-    if !root("a_killed_campaign_goes_on") {
+fn a_killed_campaign_is_resumed() {
+    if !root("a_killed_campaign_is_resumed") {
         return;
     }
     let lab = Lab::new();

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Lab, NOT_REACHED, count, is_held_up, list, number, root, skipped};
+use crate::support::{Lab, NOT_REACHED, count, list, number, reports_stall, root, skipped};
 
 fn entries(lab: &Lab) -> Vec<Value> {
     let ended = lab.run(&["run", "--list", "--json"]);
@@ -87,7 +87,7 @@ fn an_entry_is_copied_and_measured() {
         .replace("500ms", "100ms");
     std::fs::write(&file, short).unwrap();
     let ended = lab.run(&["run", file.to_str().unwrap(), "--json"]);
-    if ended.code == 7 && is_held_up(&ended.out) {
+    if ended.code == 7 && reports_stall(&ended.out) {
         return skipped("an_entry_is_copied_and_measured", NOT_REACHED);
     }
     ended.measured();
@@ -123,8 +123,8 @@ fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
     let ended = lab.run(&["run", file.to_str().unwrap(), "--json"]);
     let document: Value = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
     let trials = list(&document["trials"]);
-    let came: u64 = trials.iter().map(|t| count(&t["frames_received"])).sum();
-    assert!(came > 0, "{ended:?}");
+    let returned: u64 = trials.iter().map(|t| count(&t["frames_received"])).sum();
+    assert!(returned > 0, "{ended:?}");
     let reasons = |flows: u64| -> Vec<String> {
         let is_two = |t: &&Value| t["test_case"].as_str().unwrap().starts_with("two");
         let of = trials.iter().filter(is_two).filter(|t| t["flows"] == flows);
@@ -134,11 +134,11 @@ fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
     let (many, one) = (reasons(50), reasons(1));
     assert!(!many.is_empty() && !one.is_empty(), "{ended:?}");
     assert!(
-        !many.iter().any(|said| said.contains("carried none")),
+        !many.iter().any(|output| output.contains("carried none")),
         "{many:?}"
     );
     let unused = "1 of 2 tunnels carried none (tun";
-    assert!(one.iter().all(|said| said.contains(unused)), "{one:?}");
+    assert!(one.iter().all(|output| output.contains(unused)), "{one:?}");
     let without = all.iter().find(|e| e["name"] == "gateways/esp-sizes");
     if list(&without.unwrap()["missing"]).contains(&"module esp4".into()) {
         assert!(
@@ -184,7 +184,7 @@ fn answers(lab: &Lab, matrix: &str, dut: &str) -> String {
 }
 
 #[test]
-fn a_campaign_ends_with_the_truth() {
+fn a_campaign_ends_with_the_planted_result() {
     let lab = Lab::new();
     // in overload, two cores forward twice as much as the one core of a single flow
     let dut = "capacity=1e6,cores=2,noise=0.003,link=10Gbps";
@@ -281,9 +281,9 @@ mod alone {
             return skipped(name, "this host is so busy that no trial was valid");
         };
         let at = |moment: &str| {
-            let is = |told: &&Value| told["name"].as_str().unwrap().contains(moment);
-            let told = list(&learned["moments"]).iter().find(is);
-            number(&told.unwrap_or_else(|| panic!("no {moment}: {learned}"))["at_s"])
+            let is = |reported: &&Value| reported["name"].as_str().unwrap().contains(moment);
+            let reported = list(&learned["moments"]).iter().find(is);
+            number(&reported.unwrap_or_else(|| panic!("no {moment}: {learned}"))["at_s"])
         };
         let (stop, down, up, again) = (at(": stop"), at(": down"), at(": up"), at("all 2000"));
         assert!(
@@ -325,8 +325,8 @@ mod alone {
         for (configuration, routes) in [("learned-again", 4000), ("taken-over", 2000)] {
             let shown = format!("inputs/in-force/{configuration}/bgp.txt");
             let shown = std::fs::read_to_string(lab.only_run().join(shown)).unwrap();
-            let said = format!("routes in the kernel: {routes}");
-            assert!(shown.contains(&said), "{shown}");
+            let output = format!("routes in the kernel: {routes}");
+            assert!(shown.contains(&output), "{shown}");
         }
         lab.assert_clean("daemons of a DUT");
     }
@@ -399,15 +399,15 @@ mod alone {
         let hooks = std::fs::read_to_string(kept.join("hooks.jsonl")).unwrap();
         assert!(hooks.contains("2000 connections of 2000 flows"), "{hooks}");
         let trials = list(&document["trials"]);
-        let told = trials.iter().find_map(|trial| {
+        let reported = trials.iter().find_map(|trial| {
             let sizes = &trial["telemetry"]["sizes"];
             (sizes["conntrack entries"]["value"] == 2000).then(|| sizes.clone())
         });
-        let told = told.unwrap_or_else(|| panic!("{document}"));
-        assert_eq!(count(&told["conntrack entries"]["limit"]), 50_000);
-        assert_eq!(count(&told["conntrack buckets"]["value"]), 131_584);
-        let bytes = count(&told["conntrack memory bytes"]["value"]);
-        assert!(bytes >= 2000 * 200, "{told}");
+        let reported = reported.unwrap_or_else(|| panic!("{document}"));
+        assert_eq!(count(&reported["conntrack entries"]["limit"]), 50_000);
+        assert_eq!(count(&reported["conntrack buckets"]["value"]), 131_584);
+        let bytes = count(&reported["conntrack memory bytes"]["value"]);
+        assert!(bytes >= 2000 * 200, "{reported}");
         lab.assert_clean("room for connections");
     }
 }

@@ -1,14 +1,14 @@
 //! `compare` with files of numbers and with stored runs, from outside: output and exit code.
 //!
 //! The conclusions are tested in `report` and `stats`, the values of a run in `store`. Start with
-//! [`what_procedures_found_is_compared`].
+//! [`results_of_procedures_are_compared`].
 
 use std::fs;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Ended, Lab, ended, list, number, skipped};
+use crate::support::{CommandResult, Lab, ended, list, number, skipped};
 
 /// machdep.hyperthreading_allowed of the netbenches archive, one number per run.
 const HT_8: &str = "4648451\n4735822\n4724896\n4632222\n4500078\n";
@@ -18,11 +18,11 @@ const UNBOUND: &str = "4059502\n4149250\n4232479\n4066276\n4190823\n";
 const BOUND: &str = "4173030\n4112849.5\n4187634\n4118224\n4212811\n";
 
 /// A directory with files and runs.
-struct Desk(Lab);
+struct CompareFolder(Lab);
 
-impl Desk {
-    fn new() -> Desk {
-        let desk = Desk(Lab::new());
+impl CompareFolder {
+    fn new() -> CompareFolder {
+        let desk = CompareFolder(Lab::new());
         for (name, text) in [
             ("ht8.pps", HT_8),
             ("ht16.pps", HT_16),
@@ -38,7 +38,7 @@ impl Desk {
         fs::write(self.0.path().join(name), text).unwrap();
     }
 
-    fn compare(&self, arguments: &[&str]) -> Ended {
+    fn compare(&self, arguments: &[&str]) -> CommandResult {
         let mut command = self.0.program(&[&["compare"], arguments].concat());
         command.current_dir(self.0.path());
         ended(command)
@@ -53,7 +53,7 @@ impl Desk {
 /// Compares with Debian's own program, if it is installed.
 #[test]
 fn the_block_is_that_of_debian() {
-    let desk = Desk::new();
+    let desk = CompareFolder::new();
     let mut theirs = Command::new("ministat");
     theirs
         .args(["ht8.pps", "ht16.pps"])
@@ -70,7 +70,7 @@ fn the_block_is_that_of_debian() {
 
 #[test]
 fn every_format_and_every_test_can_be_asked_for() {
-    let desk = Desk::new();
+    let desk = CompareFolder::new();
     let files = ["unbound.pps", "bound.pps"];
     for (more, words) in [
         ("", "Welch's t, which assumes normal"),
@@ -105,7 +105,7 @@ fn every_format_and_every_test_can_be_asked_for() {
 
 #[test]
 fn a_broken_limit_is_code_6() {
-    let desk = Desk::new();
+    let desk = CompareFolder::new();
     let limited = |files: [&str; 2], limit: &str, more: &[&str]| {
         desk.compare(&[&files[..], &["--fail-if", limit], more].concat())
     };
@@ -143,8 +143,8 @@ fn a_broken_limit_is_code_6() {
 }
 
 #[test]
-fn wrong_input_is_code_2_and_says_where() {
-    let desk = Desk::new();
+fn wrong_input_is_code_2_with_its_position() {
+    let desk = CompareFolder::new();
     for (name, text) in [
         ("one", "1\n"),
         ("words", "1\n2\nmany\n"),
@@ -189,7 +189,7 @@ fn wrong_input_is_code_2_and_says_where() {
 /// appear more than once.
 #[test]
 fn change_points_over_files() {
-    let desk = Desk::new();
+    let desk = CompareFolder::new();
     desk.file("series", "100\n101\n99\n100\n70\n100\n101\n99\n100\n");
     let document = desk.json(&["--changes", "series"]);
     let groups = list(&document["rows"][0]["groups"]);
@@ -209,8 +209,8 @@ fn change_points_over_files() {
 
 /// Runs of procedures are compared by their figures: one value per iteration, none per trial.
 #[test]
-fn what_procedures_found_is_compared() {
-    let desk = Desk::new();
+fn results_of_procedures_are_compared() {
+    let desk = CompareFolder::new();
     let lab = &desk.0;
     for capacity in ["1e6", "1.1e6"] {
         let dut = format!("capacity={capacity},link=10Gbps");

@@ -28,8 +28,8 @@ mod alone {
     use super::*;
 
     #[test]
-    fn a_hundred_rules_cost_something_and_the_control_stands_beside() {
-        if !root("a_hundred_rules_cost_something_and_the_control_stands_beside") {
+    fn a_hundred_rules_have_a_cost_and_the_control_is_shown() {
+        if !root("a_hundred_rules_have_a_cost_and_the_control_is_shown") {
             return;
         }
         let lab = Lab::alone();
@@ -47,7 +47,7 @@ mod alone {
         }
         if ended.code == 5 || ended.err.contains("cannot overload") {
             skipped(
-                "a_hundred_rules_cost_something_and_the_control_stands_beside",
+                "a_hundred_rules_have_a_cost_and_the_control_is_shown",
                 "this machine is too noisy to tell, twice",
             );
             return;

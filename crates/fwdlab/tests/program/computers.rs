@@ -2,7 +2,7 @@
 //! boot their own disk.
 //!
 //! Needs QEMU, and no privileges. `disk.rs` describes the disk. Start with
-//! [`in_guests::whole_machines_are_treated_as_those_of_metal`].
+//! [`in_guests::whole_machines_are_treated_like_physical_ones`].
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -87,26 +87,30 @@ fn ssh(computer: &Computer, key: &Path, text: &str) -> String {
     let at = computer.management().unwrap();
     let (host, port) = (format!("root@{}", at.ip()), at.port().to_string());
     let known = "-F none -oBatchMode=yes -oStrictHostKeyChecking=no -oUserKnownHostsFile=/dev/null -oConnectTimeout=60";
-    let said = Command::new("ssh")
+    let printed = Command::new("ssh")
         .args(["-q", "-p", &port, "-i"])
         .arg(key)
         .args(known.split(' '))
         .args([&host, text])
         .output()
         .unwrap();
-    assert!(said.status.success(), "{said:?}\n{}", computer.console());
-    String::from_utf8(said.stdout).unwrap()
+    assert!(
+        printed.status.success(),
+        "{printed:?}\n{}",
+        computer.console()
+    );
+    String::from_utf8(printed.stdout).unwrap()
 }
 
 fn sum(path: &Path) -> String {
-    let said = Command::new("sha256sum").arg(path).output().unwrap();
-    String::from_utf8(said.stdout).unwrap()
+    let printed = Command::new("sha256sum").arg(path).output().unwrap();
+    String::from_utf8(printed.stdout).unwrap()
 }
 
 /// Nothing boots here.
 #[test]
-fn machines_that_cannot_start_say_why() {
-    let test = "machines_that_cannot_start_say_why";
+fn machines_that_cannot_start_have_a_reason() {
+    let test = "machines_that_cannot_start_have_a_reason";
     for program in ["qemu-system-x86_64", "qemu-img"] {
         if Command::new(program).arg("--version").output().is_err() {
             return skipped(test, &format!("no {program}"));
@@ -123,27 +127,32 @@ fn machines_that_cannot_start_say_why() {
     let mut large = setup(&lab, "large", system(), Vec::new());
     // more than an address space has
     large.memory_mib = 200_000_000;
-    let why = start(large).unwrap_err().to_string();
-    assert!(why.contains("give the machine less"), "{why}");
+    let reason = start(large).unwrap_err().to_string();
+    assert!(reason.contains("give the machine less"), "{reason}");
 
     let computer = start(setup(&lab, "empty", system(), Vec::new())).unwrap();
     let firmware = lab.path().join("empty/bios.log");
-    let began = Instant::now();
-    while !fs::read_to_string(&firmware).is_ok_and(|said| said.contains("Booting from Hard Disk")) {
-        assert!(began.elapsed() < BOOT.time, "the firmware does not start");
+    let started = Instant::now();
+    while !fs::read_to_string(&firmware)
+        .is_ok_and(|printed| printed.contains("Booting from Hard Disk"))
+    {
+        assert!(started.elapsed() < BOOT.time, "the firmware does not start");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let why = computer.wait_for("login:", within(0)).unwrap_err();
-    let why = why.to_string();
-    assert!(why.contains("empty: waited 0 s for `login:`"), "{why}");
-    assert!(why.contains("Booting from Hard Disk"), "{why}");
+    let reason = computer.wait_for("login:", within(0)).unwrap_err();
+    let reason = reason.to_string();
+    assert!(
+        reason.contains("empty: waited 0 s for `login:`"),
+        "{reason}"
+    );
+    assert!(reason.contains("Booting from Hard Disk"), "{reason}");
     // everything that a machine without power refuses
     let port = computer.management().unwrap();
     computer.pull();
     assert_eq!(computer.state(), State::Off);
     for refused in [computer.reset(), computer.nmi(), computer.type_line("x")] {
-        let why = refused.unwrap_err().to_string();
-        assert!(why.contains("it is off"), "{why}");
+        let reason = refused.unwrap_err().to_string();
+        assert!(reason.contains("it is off"), "{reason}");
     }
 
     assert!(computer.management().is_err());
@@ -156,10 +165,10 @@ fn machines_that_cannot_start_say_why() {
     // the disk of a machine that another process runs
     let used = lab.path().join("empty/overlay.qcow2");
     let cache = Cache::at(&lab.path().join("cache")).unwrap();
-    let why = Image::find(used.to_str().unwrap(), &cache, &mut |_| {}).unwrap_err();
+    let reason = Image::find(used.to_str().unwrap(), &cache, &mut |_| {}).unwrap_err();
     assert!(
-        why.to_string().contains("Another emulator uses it"),
-        "{why}"
+        reason.to_string().contains("Another emulator uses it"),
+        "{reason}"
     );
     drop(computer);
     assert!(!used.exists(), "what it wrote goes with it");
@@ -170,10 +179,10 @@ fn machines_that_cannot_start_say_why() {
 
     // deleted after it was found
     fs::remove_file(&raw.path).unwrap();
-    let why = start(setup(&lab, "gone", system(), Vec::new()))
+    let reason = start(setup(&lab, "gone", system(), Vec::new()))
         .unwrap_err()
         .to_string();
-    assert!(why.contains("qemu-img says"), "{why}");
+    assert!(reason.contains("qemu-img says"), "{reason}");
 }
 
 /// Guests keep a CPU busy each, which would stall the frames of other tests. Nothing here is judged
@@ -183,12 +192,12 @@ mod in_guests {
 
     /// Takes 35 s of CPU: three boots, one boot that must fail, and four as far as the boot loader.
     #[test]
-    fn whole_machines_are_treated_as_those_of_metal() {
-        let test = "whole_machines_are_treated_as_those_of_metal";
+    fn whole_machines_are_treated_like_physical_ones() {
+        let test = "whole_machines_are_treated_like_physical_ones";
         let lab = Lab::new();
         let of_test = match TestDisk::get() {
             Ok(disk) => disk,
-            Err(why) => return skipped(test, &why),
+            Err(reason) => return skipped(test, &reason),
         };
         let before = sum(&of_test.disk);
         let system = || System::Disk(disk(&lab, &of_test.disk));
@@ -201,7 +210,7 @@ mod in_guests {
             start(setup)
         });
         let [dut, second] = match machines {
-            [Err(LabError::Preflight(why)), _] => return skipped(test, &why),
+            [Err(LabError::Preflight(reason)), _] => return skipped(test, &reason),
             machines => machines.map(Result::unwrap),
         };
         // both boot, and are reached by console and by SSH
@@ -217,8 +226,8 @@ mod in_guests {
             }
         });
         command(&dut, "test $(hostname) = current");
-        let said = ssh(&dut, &of_test.key, "cat /sys/class/net/eth0/address");
-        assert_eq!(said.trim(), mac(&dut, 0));
+        let output = ssh(&dut, &of_test.key, "cat /sys/class/net/eth0/address");
+        assert_eq!(output.trim(), mac(&dut, 0));
         // an address that a system configures itself, and the one that it is given
         second
             .type_line("udhcpc -n -q -i eth0 -s /usr/bin/true")
@@ -245,8 +254,8 @@ mod in_guests {
         dut.reset().unwrap();
         dut.wait_for("boot:", BOOT).unwrap();
         kill(&lab.path().join("dut/qmp"));
-        let why = dut.wait_for("login:", BOOT).unwrap_err().to_string();
-        assert!(why.contains("no memory left"), "{why}");
+        let reason = dut.wait_for("login:", BOOT).unwrap_err().to_string();
+        assert!(reason.contains("no memory left"), "{reason}");
         assert!(matches!(dut.state(), State::Ended(_)));
         drop(dut);
         assert_eq!(sum(&of_test.disk), before);
@@ -271,8 +280,8 @@ mod in_guests {
         second.power_button().unwrap();
         second.wait_until_off(BOOT).unwrap();
         assert_eq!(second.state(), State::Off);
-        let why = second.check().unwrap_err().to_string();
-        assert!(why.contains("it is off"), "{why}");
+        let reason = second.check().unwrap_err().to_string();
+        assert!(reason.contains("it is off"), "{reason}");
         second.power_on(&|| false).unwrap();
         second.wait_for("boot:", BOOT).unwrap();
         // a cable whose other end has no power
@@ -292,9 +301,9 @@ mod in_guests {
         dut.type_line("reboot -f").unwrap();
         assert_eq!(dut.wait_for_restart(BOOT).unwrap(), Restart::Guest);
         // it does not boot
-        let why = dut.wait_for("login:", BOOT).unwrap_err().to_string();
-        assert!(why.contains("its kernel panicked"), "{why}");
-        assert!(why.contains("VFS: Unable to mount root fs"), "{why}");
+        let reason = dut.wait_for("login:", BOOT).unwrap_err().to_string();
+        assert!(reason.contains("its kernel panicked"), "{reason}");
+        assert!(reason.contains("VFS: Unable to mount root fs"), "{reason}");
         assert_eq!(dut.state(), State::Panicked);
 
         // the old system still boots, and the upgraded disk is unchanged
@@ -312,8 +321,8 @@ mod in_guests {
 
         // a panic of a running system
         dut.type_line("echo c > /proc/sysrq-trigger").unwrap();
-        let why = dut.wait_until_off(BOOT).unwrap_err().to_string();
-        assert!(why.contains("sysrq triggered crash"), "{why}");
+        let reason = dut.wait_until_off(BOOT).unwrap_err().to_string();
+        assert!(reason.contains("sysrq triggered crash"), "{reason}");
         assert!(dut.check().unwrap_err().to_string().contains("panicked"));
 
         // the boot loader of the restored disk has no new system
@@ -355,7 +364,7 @@ mod in_guests {
         let lab = Lab::new();
         let of_test = match TestDisk::get() {
             Ok(disk) => disk,
-            Err(why) => return skipped(test, &why),
+            Err(reason) => return skipped(test, &reason),
         };
         let disk = of_test.disk.to_str().unwrap();
         let boot = ["image", "boot", disk];
@@ -377,15 +386,15 @@ mod in_guests {
     /// accepts no SSH key. Two boots, because it is restarted once, and some hundred SSH sessions
     /// with an emulated machine: 40 s of CPU.
     #[test]
-    fn a_disk_needs_nothing_but_its_name() {
-        let test = "a_disk_needs_nothing_but_its_name";
+    fn a_disk_needs_only_its_name() {
+        let test = "a_disk_needs_only_its_name";
         if !root(test) {
             return;
         }
         let lab = Lab::new();
         let of_test = match TestDisk::get() {
             Ok(disk) => disk,
-            Err(why) => return skipped(test, &why),
+            Err(reason) => return skipped(test, &reason),
         };
         let disk = lab.path().join("router.raw");
         fs::copy(&of_test.disk, &disk).unwrap();
@@ -421,9 +430,9 @@ mod in_guests {
             return skipped(test, "no QEMU");
         }
         let found: serde_json::Value = serde_json::from_str(out).unwrap_or_default();
-        let held_up = "the generator did not reach the load";
-        if ended.code == 5 && out.contains(held_up) {
-            return skipped(test, &format!("the host is busy: {held_up}"));
+        let stalled = "the generator did not reach the load";
+        if ended.code == 5 && out.contains(stalled) {
+            return skipped(test, &format!("the host is busy: {stalled}"));
         }
         ended.code(0);
         for trial in found["trials"].as_array().unwrap() {

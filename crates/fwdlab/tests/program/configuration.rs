@@ -89,8 +89,8 @@ impl Host {
 }
 
 #[test]
-fn a_configuration_that_fails_ends_the_run_and_says_why() {
-    if !root("a_configuration_that_fails_ends_the_run_and_says_why") {
+fn a_configuration_that_fails_ends_the_run_with_a_reason() {
+    if !root("a_configuration_that_fails_ends_the_run_with_a_reason") {
         return;
     }
     let lab = Lab::new();
@@ -129,12 +129,12 @@ fn a_configuration_that_fails_ends_the_run_and_says_why() {
         assert_eq!(list(&run["trials"]).len(), 0, "{set}: nothing was measured");
         let cases = run["test_cases"].as_array();
         assert!(cases.is_none_or(Vec::is_empty), "{set}");
-        let why = run["info"]["error"].as_str().unwrap();
+        let reason = run["info"]["error"].as_str().unwrap();
         // further lines are indented
-        let first = why.lines().next().unwrap();
+        let first = reason.lines().next().unwrap();
         assert!(
             ended.err.contains(first),
-            "kept: {why}; told: {}",
+            "kept: {reason}; told: {}",
             ended.err
         );
         lab.assert_clean(set);
@@ -152,10 +152,10 @@ fn a_configuration_that_hangs_can_be_interrupted() {
         return;
     }
     let lab = Lab::new();
-    let begun = lab.path().join("begun");
-    let set = format!("touch {}; sleep 1000", begun.display());
+    let started = lab.path().join("begun");
+    let set = format!("touch {}; sleep 1000", started.display());
     let mut quick = lab.start(&[TINY, &["--set", &set]].concat());
-    quick.wait_until("the configuration", |_| begun.exists());
+    quick.wait_until("the configuration", |_| started.exists());
     quick.signal(Signal::INT);
     quick.wait(Duration::from_secs(10)).code(130);
     lab.assert_clean("a hanging configuration");
@@ -165,8 +165,8 @@ fn a_configuration_that_hangs_can_be_interrupted() {
 /// the run. A process that another program started in the DUT's namespace is reported and left
 /// alone, whether the run ends or is killed.
 #[test]
-fn what_others_run_in_a_bed_is_left_alone() {
-    if !root("what_others_run_in_a_bed_is_left_alone") {
+fn foreign_processes_in_a_bed_are_left_alone() {
+    if !root("foreign_processes_in_a_bed_are_left_alone") {
         return;
     }
     let lab = Lab::new();
@@ -190,7 +190,7 @@ fn what_others_run_in_a_bed_is_left_alone() {
         while !entered() {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let said = if is_killed {
+        let output = if is_killed {
             quick.signal(Signal::KILL);
             quick.wait(PATIENCE);
             // the next run finds what it left
@@ -216,7 +216,7 @@ fn what_others_run_in_a_bed_is_left_alone() {
         let words = format!("process {} (sleep) runs in {dut}", theirs.id());
         theirs.kill().unwrap();
         theirs.wait().unwrap();
-        assert!(said.contains(&words), "{words}: {said}");
+        assert!(output.contains(&words), "{words}: {output}");
         lab.assert_clean("what others run");
     }
     let written = fs::read_to_string("/run/fwdlab-test").unwrap();

@@ -25,15 +25,15 @@ const PROOF: u64 = 200;
 const PROOF_TRIES: u64 = 3;
 
 /// A namespace that is kept alive until this is dropped.
-struct Held(File);
+struct HeldNamespace(File);
 
 /// Counters of every interface in a namespace.
 type Links = BTreeMap<String, Value>;
 
-impl Held {
+impl HeldNamespace {
     /// Opens a namespace; `None` if it does not exist yet.
-    fn open(name: &str) -> Option<Held> {
-        let held = Held(File::open(Path::new("/run/netns").join(name)).ok()?);
+    fn open(name: &str) -> Option<HeldNamespace> {
+        let held = HeldNamespace(File::open(Path::new("/run/netns").join(name)).ok()?);
         held.links().ok().map(|_| held)
     }
 
@@ -57,7 +57,7 @@ impl Held {
 
     /// Returns the number of frames that the kernel sent itself, such as reports of multicast
     /// listeners.
-    fn said_by_itself(&self, interface: &str) -> u64 {
+    fn sent_by_kernel(&self, interface: &str) -> u64 {
         let path = format!("/proc/net/dev_snmp6/{interface}");
         // a kernel without IPv6 sends none
         let text = self.tool(&["cat", &path]).unwrap_or_default();
@@ -68,11 +68,11 @@ impl Held {
 
 /// Returns the counters of both namespaces at the same moment: the kernel sent no frames of its own
 /// while they were read.
-fn at_rest(generator: &Held, dut: &Held) -> (Links, Links, u64) {
+fn at_rest(generator: &HeldNamespace, dut: &HeldNamespace) -> (Links, Links, u64) {
     loop {
-        let own = dut.said_by_itself("eth1");
+        let own = dut.sent_by_kernel("eth1");
         let links = (generator.links().unwrap(), dut.links().unwrap());
-        if dut.said_by_itself("eth1") == own {
+        if dut.sent_by_kernel("eth1") == own {
             return (links.0, links.1, own);
         }
     }
@@ -93,13 +93,13 @@ fn counters_read_from_outside_agree_to_the_frame() {
     let mut quick = lab.start(&line.split(' ').collect::<Vec<_>>());
 
     // one bed per iteration; each is held as soon as it exists
-    let mut beds: Vec<(String, Held, Held)> = Vec::new();
-    let began = Instant::now();
+    let mut beds: Vec<(String, HeldNamespace, HeldNamespace)> = Vec::new();
+    let started = Instant::now();
     while !quick.has_ended() {
-        assert!(began.elapsed() < PATIENCE, "{}", quick.err());
+        assert!(started.elapsed() < PATIENCE, "{}", quick.err());
         if let [generator, dut, ..] = &bed_of(quick.pid())[..]
             && beds.iter().all(|(name, ..)| name != generator)
-            && let (Some(g), Some(d)) = (Held::open(generator), Held::open(dut))
+            && let (Some(g), Some(d)) = (HeldNamespace::open(generator), HeldNamespace::open(dut))
         {
             beds.push((generator.clone(), g, d));
         }
@@ -221,11 +221,11 @@ pub fn conserved(record: &Value) {
         ("receiver", receiver - c("receiver_received") - others),
     ];
     for (place, frames) in expected {
-        let told = losses
+        let reported = losses
             .iter()
             .find(|loss| loss["place"] == place)
             .map_or(0, |loss| count(&loss["frames"]));
-        assert_eq!(told, frames, "{place}: {record}");
+        assert_eq!(reported, frames, "{place}: {record}");
     }
     for loss in losses {
         let reasons: u64 = loss["reasons"]
@@ -291,10 +291,10 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     rates.sort_by(f64::total_cmp);
     let middle = rates.len() / 2;
     let median = (rates[(rates.len() - 1) / 2] + rates[middle]) / 2.0;
-    let told = number(&record["forwarding_rate_ungated_pps"]);
+    let reported = number(&record["forwarding_rate_ungated_pps"]);
     assert!(
-        (told / median - 1.0).abs() < 1e-6,
-        "{told} is told, {median} is the median of the windows"
+        (reported / median - 1.0).abs() < 1e-6,
+        "{reported} is told, {median} is the median of the windows"
     );
     if let Some(gated) = record["forwarding_rate_pps"].as_f64() {
         assert!(rates[0] <= gated && gated <= rates[rates.len() - 1]);
@@ -304,8 +304,8 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
 /// A rule drops one frame in ten: a trial of a procedure reports it exactly, like `quick`; in both
 /// directions, with delays and samples.
 #[test]
-fn procedures_say_why_the_dut_drops() {
-    let test = "procedures_say_why_the_dut_drops";
+fn procedures_report_why_the_dut_drops() {
+    let test = "procedures_report_why_the_dut_drops";
     if !root(test) {
         return;
     }
@@ -341,7 +341,7 @@ mod alone {
             return;
         }
         let lab = Lab::alone();
-        let mut held_up = 0;
+        let mut stalled = 0;
         let overloaded = (0..3).any(|_| {
             let document = lab.json(&[
                 "quick", "--size", "64", "--flows", "2000", "-n", "1", "--trial", "500ms",
@@ -351,14 +351,14 @@ mod alone {
             trials.iter().all(|trial| {
                 let offered = number(&trial["offered_load_pps"]);
                 let Some(forwarded) = trial["forwarding_rate_ungated_pps"].as_f64() else {
-                    held_up += 1;
+                    stalled += 1;
                     return false;
                 };
                 eprintln!("offered {offered}, forwarded {forwarded}");
                 offered >= 1.5 * forwarded
             })
         });
-        if !overloaded && held_up > 0 {
+        if !overloaded && stalled > 0 {
             return skipped(this, "the sender was held up in every window of a trial");
         }
         assert!(overloaded, "not once in three runs");

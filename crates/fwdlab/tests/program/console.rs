@@ -6,17 +6,17 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::support::{Ended, Lab, root};
+use crate::support::{CommandResult, Lab, root};
 use crate::tty::Tty;
 use crate::wire::{MAC_A, MAC_B, Wire};
 
 /// Runs a console with these lines until it ends.
-fn console(lab: &Lab, wire: &Wire, more: &str, lines: &str) -> Ended {
+fn console(lab: &Lab, wire: &Wire, more: &str, lines: &str) -> CommandResult {
     let words = format!("console --port pa --port pb --dst-mac {MAC_B},{MAC_A} {more}");
     let mut command = assert_cmd::Command::from_std(lab.program(&wire.arguments(&words)));
     let output = command.write_stdin(lines).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ended {
+    CommandResult {
         code: output.status.code().unwrap_or(-1),
         out: text(&output.stdout),
         err: text(&output.stderr),
@@ -34,8 +34,8 @@ fn row(text: &str, name: &str) -> Vec<u64> {
 }
 
 #[test]
-fn what_a_console_says_it_sent_is_what_the_kernel_counted() {
-    if !root("what_a_console_says_it_sent_is_what_the_kernel_counted") {
+fn sent_frames_of_a_console_equal_the_kernel_counters() {
+    if !root("sent_frames_of_a_console_equal_the_kernel_counters") {
         return;
     }
     let lab = Lab::new();
@@ -82,7 +82,7 @@ fn a_wrong_command_ends_a_script_and_its_traffic() {
     }
     let lab = Lab::new();
     let wire = Wire::new();
-    for (lines, code, why) in [
+    for (lines, code, reason) in [
         (
             "start -m 1kpps\nstart -m 1kpps\nports\n",
             2,
@@ -91,7 +91,7 @@ fn a_wrong_command_ends_a_script_and_its_traffic() {
         ("start -m 1kpps --to 8.8.8.8 -p 0\nports\n", 3, "8.8.8.8"),
     ] {
         let ended = console(&lab, &wire, "--engine af-packet", lines);
-        ended.code(code).says(&[why]);
+        ended.code(code).says(&[reason]);
         assert!(!ended.out.contains("interface"), "it went on: {ended:?}");
         assert_eq!(wire.attached(), "", "{lines}");
     }
@@ -115,7 +115,7 @@ fn on_terminal(lab: &Lab, wire: &Wire, size: (u16, u16)) -> Tty {
 /// Waits until the last line that is not empty is this one.
 #[track_caller]
 fn at_prompt<'a>(tty: &'a mut Tty, line: &str) -> &'a mut Tty {
-    tty.until_it(&format!("line `{line}` at the end"), |text| {
+    tty.wait_for(&format!("line `{line}` at the end"), |text| {
         text.trim_end().lines().last() == Some(line)
     })
 }
@@ -134,32 +134,34 @@ fn lines_are_completed_and_remembered() {
     // pasted
     tty.keys("stats\rports\rpor");
     at_prompt(&mut tty, "fwdlab> por").keys("\x15");
-    tty.until("frames sent").until("MTU");
-    tty.keys("s\t\t").until("start  stats  stop");
+    tty.wait_for_text("frames sent").wait_for_text("MTU");
+    tty.keys("s\t\t").wait_for_text("start  stats  stop");
     at_prompt(&mut tty, "fwdlab> st").keys("ar\t--du\t");
     at_prompt(&mut tty, "fwdlab> start --duration")
         .keys("1 -f imix5\t\t")
-        .until("imix512  imix570");
-    tty.keys("70\t-p 1 p\t\t").until("pa  pb");
+        .wait_for_text("imix512  imix570");
+    tty.keys("70\t-p 1 p\t\t").wait_for_text("pa  pb");
     at_prompt(&mut tty, "fwdlab> start --duration 1 -f imix570 -p 1 p");
     // Ctrl-U: deletes the line
     tty.keys("\x15");
     at_prompt(&mut tty, "fwdlab>").keys("por\t\r");
-    tty.until_it("the ports twice", |text| text.matches(MAC_A).count() == 3);
+    tty.wait_for("the ports twice", |text| text.matches(MAC_A).count() == 3);
     at_prompt(&mut tty, "fwdlab>").keys(UP);
     at_prompt(&mut tty, "fwdlab> ports").keys("\r");
-    tty.until_it("ports again", |text| text.matches(MAC_A).count() == 4);
+    tty.wait_for("ports again", |text| text.matches(MAC_A).count() == 4);
     // on a terminal, an error does not end the console
-    for (line, why) in [
+    for (line, reason) in [
         ("fly\r", "unrecognized subcommand 'fly'"),
         ("update -m 1kpps\r", "nothing is being sent"),
         ("stop -p 7\r", "0 (pa), 1 (pb)"),
     ] {
-        at_prompt(&mut tty, "fwdlab>").keys(line).until(why);
+        at_prompt(&mut tty, "fwdlab>")
+            .keys(line)
+            .wait_for_text(reason);
     }
     at_prompt(&mut tty, "fwdlab>").keys("quit\r");
     assert_eq!(tty.end(), 0);
-    assert!(tty.is_given_back());
+    assert!(tty.is_restored());
     // the history is available in the next console, and to no other user
     let mut tty = on_terminal(&lab, &wire, (80, 24));
     for line in ["quit", "stop -p 7", "update -m 1kpps"] {
@@ -169,7 +171,7 @@ fn lines_are_completed_and_remembered() {
     // Ctrl-D on an empty line
     tty.keys("\x15\x04");
     assert_eq!(tty.end(), 0);
-    assert!(tty.is_given_back());
+    assert!(tty.is_restored());
     use std::os::unix::fs::PermissionsExt;
     let file = std::fs::metadata(lab.path().join("state/fwdlab/console_history")).unwrap();
     assert_eq!(file.permissions().mode() & 0o077, 0);
@@ -183,85 +185,87 @@ fn traffic_is_watched_from_the_prompt_and_back() {
     let lab = Lab::new();
     let wire = Wire::new();
     let mut tty = on_terminal(&lab, &wire, (80, 24));
-    tty.keys("start -m 200pps -p 0\r").until("until stop");
+    tty.keys("start -m 200pps -p 0\r")
+        .wait_for_text("until stop");
     at_prompt(&mut tty, "fwdlab>")
         .keys("tui\r")
-        .until("back to the prompt");
+        .wait_for_text("back to the prompt");
     assert!(tty.screen().alternate_screen());
     let counted = |text: &str| {
         let line = text.lines().find(|line| line.contains("frames sent"))?;
         let cell = line.split_whitespace().nth(2)?;
         cell.replace(',', "").parse::<u64>().ok()
     };
-    tty.until_it("100 frames", |text| counted(text) > Some(100));
+    tty.wait_for("100 frames", |text| counted(text) > Some(100));
     // c resets the counters, which then continue
     tty.keys("c");
-    tty.until_it("few frames", |text| counted(text) < Some(100));
+    tty.wait_for("few frames", |text| counted(text) < Some(100));
     for key in ["q", "\x1b", "\x03"] {
         tty.keys(key);
         at_prompt(&mut tty, "fwdlab>");
         assert!(!tty.screen().alternate_screen());
-        tty.keys("tui\r").until("sending");
+        tty.keys("tui\r").wait_for_text("sending");
     }
     tty.keys("q");
     // leaving the screen does not change the traffic; Ctrl-C at the prompt stops it
     at_prompt(&mut tty, "fwdlab>")
         .keys("\x03")
-        .until("all traffic stopped");
-    tty.keys("\x03").until("nothing is being sent; quit ends");
+        .wait_for_text("all traffic stopped");
+    tty.keys("\x03")
+        .wait_for_text("nothing is being sent; quit ends");
     // traffic that ends by itself prints a message above the line being typed
     at_prompt(&mut tty, "fwdlab>")
         .keys("start -m 1kpps -p 1 -d 1\r")
-        .until("for 1.00 s");
+        .wait_for_text("for 1.00 s");
     at_prompt(&mut tty, "fwdlab>")
         .keys("sta")
-        .until("port 1 pb  ended");
+        .wait_for_text("port 1 pb  ended");
     at_prompt(&mut tty, "fwdlab> sta").keys("\x15");
     // Ctrl-C ends a wait, not the console
     tty.keys("start -m 1kpps -p 0\r")
-        .until("kpps = 672.0 kbit/s L1  until stop");
+        .wait_for_text("kpps = 672.0 kbit/s L1  until stop");
     let stops = |text: &str| text.matches("all traffic stopped").count();
     let before = stops(&tty.text());
     tty.keys("wait 10m\r");
     tty.settle(std::time::Duration::from_millis(200));
     tty.keys("\x03");
-    tty.until_it("an end", |text| stops(text) > before);
+    tty.wait_for("an end", |text| stops(text) > before);
     // the traffic has stopped, or this would be refused; Ctrl-D ends the console and its traffic
     at_prompt(&mut tty, "fwdlab>")
         .keys("start -m 2kpps\r")
-        .until("port 1 pb  UDP, 64 B  2.000 kpps");
+        .wait_for_text("port 1 pb  UDP, 64 B  2.000 kpps");
     at_prompt(&mut tty, "fwdlab>").keys("\x04");
     assert_eq!(tty.end(), 0);
-    assert!(tty.is_given_back());
+    assert!(tty.is_restored());
     assert_eq!(wire.attached(), "");
     lab.assert_clean("a console on a terminal");
 }
 
 #[test]
-fn a_console_that_is_ended_gives_the_terminal_back() {
-    if !root("a_console_that_is_ended_gives_the_terminal_back") {
+fn a_console_that_ends_restores_the_terminal() {
+    if !root("a_console_that_ends_restores_the_terminal") {
         return;
     }
     let lab = Lab::new();
     let wire = Wire::new();
     let foot = "q back to the prompt  c clear counters";
-    for (begun, last, signal, code) in [
+    for (started, last, signal, code) in [
         ("start -m 1kpps\rtui\r", foot, Signal::TERM, 143),
         ("start -m 1kpps\rsta", "fwdlab> sta", Signal::HUP, 130),
     ] {
         let mut tty = on_terminal(&lab, &wire, (80, 24));
-        at_prompt(tty.keys(begun), last);
-        assert!(!tty.is_given_back());
+        at_prompt(tty.keys(started), last);
+        assert!(!tty.is_restored());
         tty.signal(signal);
-        assert_eq!(tty.end(), code, "{begun:?}: {}", tty.text());
-        assert!(tty.is_given_back(), "{begun:?}: {}", tty.text());
+        assert_eq!(tty.end(), code, "{started:?}: {}", tty.text());
+        assert!(tty.is_restored(), "{started:?}: {}", tty.text());
         // the next output starts on a new line
         assert_eq!(tty.screen().cursor_position().1, 0, "{}", tty.text());
-        assert_eq!(wire.attached(), "", "{begun:?}");
+        assert_eq!(wire.attached(), "", "{started:?}");
     }
     let mut tty = on_terminal(&lab, &wire, (80, 24));
-    tty.keys("start -m 1kpps\r").until("until stop");
-    tty.hang_up();
+    tty.keys("start -m 1kpps\r").wait_for_text("until stop");
+    tty.close_terminal();
     assert_eq!(wire.attached(), "");
     lab.assert_clean("a console whose terminal went");
 }

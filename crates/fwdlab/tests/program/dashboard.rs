@@ -41,9 +41,9 @@ fn node() -> Result<(), String> {
 }
 
 #[test]
-fn what_is_embedded_is_what_the_sources_say() {
-    if let Err(why) = node() {
-        return skipped("what_is_embedded_is_what_the_sources_say", &why);
+fn embedded_files_match_their_sources() {
+    if let Err(reason) = node() {
+        return skipped("embedded_files_match_their_sources", &reason);
     }
     for words in [
         ["build.mjs", "--check"],
@@ -54,9 +54,9 @@ fn what_is_embedded_is_what_the_sources_say() {
             .current_dir(web())
             .output()
             .unwrap();
-        let told =
+        let reported =
             String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{told}");
+        assert!(output.status.success(), "{reported}");
     }
 }
 
@@ -75,9 +75,9 @@ fn serve(lab: &Lab, listen: &str, more: &[&str]) -> (Started, String) {
     let mut server = lab.start(&[&line[..], more].concat());
     let mut url = String::new();
     server.wait_until("an address", |this| {
-        let said: Option<Value> = serde_json::from_str(&this.out()).ok();
-        url = said
-            .map(|said| said["url"].as_str().unwrap().to_owned())
+        let output: Option<Value> = serde_json::from_str(&this.out()).ok();
+        url = output
+            .map(|output| output["url"].as_str().unwrap().to_owned())
             .unwrap_or_default();
         !url.is_empty()
     });
@@ -101,18 +101,18 @@ fn short_trials(lab: &Lab) -> String {
 /// Executes the requests of the browser's script.
 struct Script {
     child: Child,
-    said: BufReader<std::process::ChildStdout>,
+    stdout: BufReader<std::process::ChildStdout>,
 }
 
 impl Script {
     fn next(&mut self) -> String {
         let mut line = String::new();
-        self.said.read_line(&mut line).unwrap();
+        self.stdout.read_line(&mut line).unwrap();
         if line.is_empty() {
-            let mut why = String::new();
+            let mut reason = String::new();
             let mut stderr = self.child.stderr.take().unwrap();
-            std::io::Read::read_to_string(&mut stderr, &mut why).unwrap();
-            panic!("the browser's script ended: {why}");
+            std::io::Read::read_to_string(&mut stderr, &mut reason).unwrap();
+            panic!("the browser's script ended: {reason}");
         }
         line.trim().to_owned()
     }
@@ -136,11 +136,11 @@ mod slow {
     use super::*;
 
     #[test]
-    fn pages_are_looked_at_in_a_browser() {
-        let this = "pages_are_looked_at_in_a_browser";
+    fn pages_are_rendered_in_a_browser() {
+        let this = "pages_are_rendered_in_a_browser";
         let lab = Lab::new();
-        if let Err(why) = node() {
-            return skipped(this, &why);
+        if let Err(reason) = node() {
+            return skipped(this, &reason);
         }
         let browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser"];
         let Some(browser) = browsers.into_iter().find(|path| Path::new(path).exists()) else {
@@ -173,8 +173,11 @@ mod slow {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        let mut script = Script { child, said };
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut script = Script {
+            child,
+            stdout: output,
+        };
         loop {
             match script.next().as_str() {
                 "run" => {
@@ -221,8 +224,8 @@ fn curl_reads_through_tls_with_the_token_only() {
     let curl = |more: &[&str], path: &str| {
         let address = format!("{at}{path}");
         let line = ["curl", "-sk", "--max-time", "20", "-w", "\n%{http_code}"];
-        let said = try_tool(&[&line[..], more, &[&address]].concat()).unwrap();
-        let (body, code) = said.rsplit_once('\n').unwrap();
+        let output = try_tool(&[&line[..], more, &[&address]].concat()).unwrap();
+        let (body, code) = output.rsplit_once('\n').unwrap();
         (code.parse::<u32>().unwrap(), body.to_owned())
     };
     let bearer = format!("Authorization: Bearer {TOKEN}");
@@ -246,8 +249,8 @@ fn curl_reads_through_tls_with_the_token_only() {
     assert!(curl(&["-b", &jar], "/api/runs").1.contains(&run));
     let steer = format!("/api/runs/{run}/steer");
     for (by, code) in [(["-b", &jar], 401), (["-H", &bearer], 409)] {
-        let asked = ["-X", "POST", "-d", "{\"request\": \"stop\"}"];
-        let answer = curl(&[&asked[..], &by].concat(), &steer);
+        let requested = ["-X", "POST", "-d", "{\"request\": \"stop\"}"];
+        let answer = curl(&[&requested[..], &by].concat(), &steer);
         assert_eq!(answer.0, code, "{answer:?}");
     }
 }
@@ -313,24 +316,29 @@ fn the_terminal_shows_a_run_of_a_dashboard() {
         (80, 24),
         &here,
     );
-    tty.until("short-trials").until("running").until("trial 2");
+    tty.wait_for_text("short-trials")
+        .wait_for_text("running")
+        .wait_for_text("trial 2");
     server.signal(rustix::process::Signal::KILL);
     server.wait_until("its end", |this| this.has_ended());
     server = serve(&lab, url.trim_start_matches("http://"), &[]).0;
-    tty.keys("p").until("PAUSED").keys("p").until(" running ");
+    tty.keys("p")
+        .wait_for_text("PAUSED")
+        .keys("p")
+        .wait_for_text(" running ");
     tty.keys("qs");
     going.wait_until("its end", |this| this.has_ended());
-    tty.until("interrupted");
+    tty.wait_for_text("interrupted");
     tty.keys("q");
     assert_eq!(tty.end(), 0);
-    assert!(tty.is_given_back());
+    assert!(tty.is_restored());
     let mut tty = Tty::start(
         &elsewhere,
         &["top", &format!("{url}/runs/{old}")],
         (80, 24),
         &here,
     );
-    tty.until("REPLAY").keys("q");
+    tty.wait_for_text("REPLAY").keys("q");
     assert_eq!(tty.end(), 0);
     let copies = fs::read_dir(elsewhere.path()).unwrap();
     let mut copies = copies.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -83,8 +83,8 @@ impl TestDisk {
                 .args([&initramfs, &new])
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&made.stderr);
-            assert!(made.status.success(), "{said}");
+            let printed = String::from_utf8_lossy(&made.stderr);
+            assert!(made.status.success(), "{printed}");
             // another test has made the same disk first
             if fs::rename(&new, &folder).is_err() {
                 fs::remove_dir_all(&new).unwrap();

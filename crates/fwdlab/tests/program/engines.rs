@@ -30,8 +30,8 @@ fn the_engine_that_is_asked_for_sends_both_versions_of_ip_and_the_sizes_at_the_e
         "--load",
         "max",
     ]);
-    let told = document["info"]["facts"]["engine"].as_str().unwrap();
-    assert!(told.starts_with("af-packet"), "{told}");
+    let reported = document["info"]["facts"]["engine"].as_str().unwrap();
+    assert!(reported.starts_with("af-packet"), "{reported}");
     let cases: Vec<&str> = list(&document["test_cases"])
         .iter()
         .map(|case| case["test_case"].as_str().unwrap())

@@ -2,7 +2,7 @@
 //! functions, and guests that fail.
 //!
 //! Needs QEMU and a kernel from the archive, and no privileges. The kernel is kept between test
-//! runs, next to the build output. Start with [`in_guests::a_rule_costs_what_its_functions_take`].
+//! runs, next to the build output. Start with [`in_guests::the_cost_of_a_rule_is_that_of_its_functions`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::disk::TestDisk;
-use crate::support::{Ended, Lab, PATIENCE, ended, skipped};
+use crate::support::{CommandResult, Lab, PATIENCE, ended, skipped};
 
 /// The kernel of Debian's current cloud images.
 const IMAGE: &str = "debian:linux-image-cloud-amd64";
@@ -40,7 +40,7 @@ fn command(test: &str, lab: &Lab, image: &str, arguments: &[&str]) -> Option<Com
 }
 
 /// Returns true if the archive did not answer.
-fn is_unreachable(test: &str, ended: &Ended) -> bool {
+fn is_unreachable(test: &str, ended: &CommandResult) -> bool {
     let words = ["cannot get", "there is no image"];
     let is = ended.code == 3 && words.iter().any(|words| ended.err.contains(words));
     if is {
@@ -72,7 +72,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn wrong_use_is_told() {
+fn usage_errors_are_reported() {
     let lab = Lab::new();
     for (arguments, code, words) in [
         (&["--vm", "/no/such/kernel"][..], 3, "no such file"),
@@ -116,8 +116,8 @@ mod in_guests {
     /// no change costs nothing. The kernel comes from a whole disk, which is booted to get it;
     /// without a disk, from its package.
     #[test]
-    fn a_rule_costs_what_its_functions_take() {
-        let test = "a_rule_costs_what_its_functions_take";
+    fn the_cost_of_a_rule_is_that_of_its_functions() {
+        let test = "the_cost_of_a_rule_is_that_of_its_functions";
         let lab = Lab::new();
         let more = (2..=11).map(|n| format!("; nft add rule ip t f ip saddr 10.0.0.{n} drop"));
         let eleven = format!("{RULE}{}", more.collect::<String>());
@@ -225,8 +225,8 @@ mod in_guests {
 
     /// The last lines of its console show the cause.
     #[test]
-    fn a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing() {
-        let test = "a_guest_that_panics_is_told_with_its_last_words_and_leaves_nothing";
+    fn a_guest_that_panics_is_reported_with_its_last_output() {
+        let test = "a_guest_that_panics_is_reported_with_its_last_output";
         let lab = Lab::new();
         let Some(command) = command(
             test,
@@ -254,18 +254,18 @@ mod in_guests {
         };
         let mut program = lab.start_command(command);
         let has_machines = || lab.processes().iter().any(|line| line.contains("qemu"));
-        let began = Instant::now();
+        let started = Instant::now();
         while !has_machines() {
-            if program.has_ended() || began.elapsed() > Duration::from_secs(60) {
+            if program.has_ended() || started.elapsed() > Duration::from_secs(60) {
                 return skipped(test, "no machine was started: the archive does not answer");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         program.signal(Signal::KILL);
         program.wait(PATIENCE);
-        let began = Instant::now();
+        let started = Instant::now();
         while has_machines() {
-            assert!(began.elapsed() < Duration::from_secs(10), "it lives on");
+            assert!(started.elapsed() < Duration::from_secs(10), "it lives on");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::conservation::conserved;
 use crate::support::{
-    Ended, Lab, PROGRAM, Started, TINY, count, ended, list, number, root, skipped,
+    CommandResult, Lab, PROGRAM, Started, TINY, count, ended, list, number, root, skipped,
 };
 
 const NOBODY: u32 = 65534;
 
 /// Runs the program with its runs directory on a small or read-only file system, then lists the
 /// runs there.
-fn on_a_file_system(lab: &Lab, options: &str, arguments: &[&str]) -> Ended {
+fn on_a_file_system(lab: &Lab, options: &str, arguments: &[&str]) -> CommandResult {
     let runs = lab.runs();
     fs::create_dir_all(&runs).unwrap();
     let script = format!(
@@ -56,8 +56,8 @@ fn runs_that_cannot_be_kept_are_not_measured() {
 /// The disk fills up in the middle of a run: the run is recorded as failed, with the reason, and
 /// not taken for a killed one.
 #[test]
-fn a_run_on_a_disk_that_gets_full_says_so() {
-    if !root("a_run_on_a_disk_that_gets_full_says_so") {
+fn a_disk_that_gets_full_is_reported() {
+    if !root("a_disk_that_gets_full_is_reported") {
         return;
     }
     let lab = Lab::new();
@@ -84,8 +84,8 @@ fn a_missing_program_is_named_with_its_package() {
 }
 
 #[test]
-fn one_cpu_is_enough_and_is_said() {
-    if !root("one_cpu_is_enough_and_is_said") {
+fn one_cpu_is_enough_and_reported() {
+    if !root("one_cpu_is_enough_and_reported") {
         return;
     }
     let lab = Lab::new();
@@ -104,7 +104,7 @@ fn one_cpu_is_enough_and_is_said() {
 
 /// Without a home and without --runs, there is no place for runs.
 #[test]
-fn a_home_that_is_missing_is_told() {
+fn a_missing_home_directory_is_reported() {
     let mut command = std::process::Command::new(PROGRAM);
     command.args(["runs", "ls"]).env_clear().current_dir("/");
     ended(command).code(2).says(&["HOME", "--runs DIR"]);
@@ -116,8 +116,8 @@ mod alone {
     /// As an ordinary user with nothing but a home: it measures in a user namespace, or explains
     /// why not.
     #[test]
-    fn without_root_it_works_or_says_why_not() {
-        if !root("without_root_it_works_or_says_why_not") {
+    fn without_root_it_works_or_gives_the_reason() {
+        if !root("without_root_it_works_or_gives_the_reason") {
             return;
         }
         let lab = Lab::alone();

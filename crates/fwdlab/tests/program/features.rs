@@ -97,7 +97,7 @@ impl Guest {
         let host = self.machine.host();
         let clean =
             "for namespace in far dut0 gen; do ip netns del $namespace 2>/dev/null; done; true";
-        host.ask("sh", &["-c", clean]).unwrap();
+        host.query("sh", &["-c", clean]).unwrap();
         let bed = Bed::in_guest(&self.machine).unwrap();
         let folder =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/config-sets/features");
@@ -133,7 +133,7 @@ impl Guest {
         self.bursts += 2;
         assert_eq!(Spread::unused(&before, &spread()), None, "{sets}");
         if sets.starts_with(PREFIX) {
-            Guest::is_taken_back(&bed, sets, &host);
+            Guest::assert_undone(&bed, sets, &host);
         }
         let counted = plugin::section(&self.folder, self.bursts - 1)
             .unwrap()
@@ -152,9 +152,9 @@ impl Guest {
 
     /// Checks that a gateway has counted the traffic of its tunnels, does not replace another one,
     /// and is removed completely.
-    fn is_taken_back(bed: &Bed, family: &str, host: &Remote) {
+    fn assert_undone(bed: &Bed, family: &str, host: &Remote) {
         let counted = bed.dut(0).spread().unwrap().unwrap();
-        assert!(counted.came >= u64::from(FEW), "{counted:?}");
+        assert!(counted.arrived >= u64::from(FEW), "{counted:?}");
         assert_eq!(counted.carried.len(), 3);
         let again = Configuration::parse(family).unwrap();
         let again = bed.dut(0).apply(&again, &Control::default());
@@ -164,7 +164,7 @@ impl Guest {
         }
         let left = "ip rule; ip -6 rule; ip route show table all; ip -br link; ip xfrm state; ip xfrm policy; ip netns; sysctl -n net.ipv4.fib_multipath_hash_policy";
         let dut = host.within("dut0");
-        let look = || dut.ask("sh", &["-c", left]).unwrap();
+        let look = || dut.query("sh", &["-c", left]).unwrap();
         let with = look();
         assert_eq!(bed.dut(0).undo(), [""; 0]);
         let without = look();
@@ -254,7 +254,7 @@ impl Guest {
             let injected = |ms| (10.0..10.5).contains(&ms);
             assert!(injected(median) && injected(longest), "{median}, {longest}");
             let dut = self.machine.host().within("dut0");
-            dut.ask("tc", &["qdisc", "del", "dev", "eth1", "root"])
+            dut.query("tc", &["qdisc", "del", "dev", "eth1", "root"])
                 .unwrap();
             let (median, longest) = self.delay_ms();
             assert!(longest < 0.5, "{median}, {longest}");
@@ -272,7 +272,7 @@ mod in_guests {
     #[test]
     fn features_of_stock_kernels_are_in_the_path() {
         let lab = Lab::new();
-        let skipped = |why: &str| skipped(NAME, why);
+        let skipped = |reason: &str| skipped(NAME, reason);
         // kept between test runs, like the images of the lab's tests
         let own = std::env::current_exe().unwrap();
         let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();
@@ -341,9 +341,9 @@ mod in_guests {
                 .filter_map(|guest| guest.join().unwrap())
                 .collect()
         });
-        if let Some(why) = missing.first() {
-            assert!(why.contains("there is no such program"), "{why}");
-            skipped(why);
+        if let Some(reason) = missing.first() {
+            assert!(reason.contains("there is no such program"), "{reason}");
+            skipped(reason);
         }
     }
 }

@@ -54,16 +54,16 @@ fn the_program_prints_the_committed_schemas_which_refuse_what_is_wrong() {
 
 /// The stream, the document and the files of a run contain the same records, ordered by time.
 #[test]
-fn what_is_told_and_kept_of_a_run_follows_the_schemas() {
-    if !root("what_is_told_and_kept_of_a_run_follows_the_schemas") {
+fn output_and_files_of_a_run_follow_the_schemas() {
+    if !root("output_and_files_of_a_run_follow_the_schemas") {
         return;
     }
     let lab = Lab::new();
     let ended = lab.run(&[TINY, &["--json-stream"]].concat());
     ended.measured();
     assert_eq!(ended.err, "", "a stream is all that is said");
-    let told: Result<Vec<Value>, _> = ended.out.lines().map(serde_json::from_str).collect();
-    let events = told.unwrap();
+    let reported: Result<Vec<Value>, _> = ended.out.lines().map(serde_json::from_str).collect();
+    let events = reported.unwrap();
     all_follow("event", &events);
     assert_eq!(events[0]["event"], "run_started");
     assert_eq!(events[0]["format"], fwdlab_model::version::EVENT_FORMAT);
@@ -83,10 +83,10 @@ fn what_is_told_and_kept_of_a_run_follows_the_schemas() {
     };
     assert_eq!(lasting(&events), lasting(&kept));
     assert!(kept.iter().all(|event| events.contains(event)));
-    let told = events.iter().filter(is_progress).count();
+    let reported = events.iter().filter(is_progress).count();
     assert!(
-        told > kept.iter().filter(is_progress).count(),
-        "{told} of progress"
+        reported > kept.iter().filter(is_progress).count(),
+        "{reported} of progress"
     );
 
     // the document consists of the stored header, summary and trials
@@ -138,7 +138,7 @@ fn what_is_told_and_kept_of_a_run_follows_the_schemas() {
 
 /// Results go to standard output, everything else to standard error.
 #[test]
-fn results_and_chatter_are_apart() {
+fn results_go_to_stdout_and_messages_to_stderr() {
     let lab = Lab::new();
     let trial = ["trial", "--engine", "sim", "--load", "1Mpps", "--for", "1s"];
     let ended = lab.run(&trial);

@@ -141,7 +141,7 @@ fn an_audit_is_one_document() {
 }
 
 #[test]
-fn wrong_use_of_import_is_told() {
+fn usage_errors_of_import_are_reported() {
     let (archive, lab) = (archive(), Lab::new());
     let path = archive.path().to_str().unwrap();
     for (arguments, words) in [

@@ -1,5 +1,5 @@
 //! Signals and sudden death: what is undone, what is kept, and that the next start cleans up. Start
-//! with [`a_killed_run_is_told_and_swept_by_the_next`].
+//! with [`a_killed_run_is_reported_and_swept_by_the_next`].
 
 use std::fs;
 use std::path::Path;
@@ -88,8 +88,8 @@ fn signals_undo_everything_and_keep_what_was_measured() {
 
 /// Two labs in parallel do not interfere; killed runs leave theirs intact.
 #[test]
-fn a_killed_run_is_told_and_swept_by_the_next() {
-    if !root("a_killed_run_is_told_and_swept_by_the_next") {
+fn a_killed_run_is_reported_and_swept_by_the_next() {
+    if !root("a_killed_run_is_reported_and_swept_by_the_next") {
         return;
     }
     let lab = Lab::new();
@@ -166,8 +166,8 @@ fn a_killed_run_is_told_and_swept_by_the_next() {
 /// `bed up`, a killed run, `bed down`: in a /run of their own, because they affect all beds of a
 /// host.
 #[test]
-fn beds_by_hand_stand_until_they_are_taken_down() {
-    if !root("beds_by_hand_stand_until_they_are_taken_down") {
+fn beds_by_hand_exist_until_they_are_removed() {
+    if !root("beds_by_hand_exist_until_they_are_removed") {
         return;
     }
     let lab = Lab::new();

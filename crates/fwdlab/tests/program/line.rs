@@ -41,8 +41,8 @@ fn tables_of_rfc2544_have_the_theoretical_maximum() {
         "rfc2544 --sizes 64,512,1518 --tests throughput,frame-loss --resolution 0.1 --link 1G";
     let line = format!("{suite} --dut capacity=744047,link=1G");
     let text = lab.run(&sim(&line));
-    let said = text.code(0).out.split_whitespace();
-    let said = said.collect::<Vec<_>>().join(" ");
+    let output = text.code(0).out.split_whitespace();
+    let output = output.collect::<Vec<_>>().join(" ");
     for words in [
         "64 B 1.488 Mpps",
         "512 B 235.0 kpps 235.0 kpps 100 %",
@@ -50,7 +50,7 @@ fn tables_of_rfc2544_have_the_theoretical_maximum() {
         "no loss at line rate",
         "link simulated link 1 Gbit/s",
     ] {
-        assert!(said.contains(words), "`{words}` is not in:\n{}", text.out);
+        assert!(output.contains(words), "`{words}` is not in:\n{}", text.out);
     }
     let one = lab.json(&sim(&line));
     // 744,047 is half of 1,488,095
@@ -162,8 +162,11 @@ fn campaigns_have_the_same_link() {
     ] {
         write(&text);
         let ended = lab.run(&["check", file]);
-        let said = format!("{}{}", ended.out, ended.err);
-        assert!(ended.code == 2 && said.contains(words), "{text}: {said}");
+        let output = format!("{}{}", ended.out, ended.err);
+        assert!(
+            ended.code == 2 && output.contains(words),
+            "{text}: {output}"
+        );
     }
 }
 

@@ -1,5 +1,5 @@
 //! Changes to the bed while it measures: a link that goes down, a DUT that vanishes. Start with
-//! [`a_trial_with_a_port_down_or_away_is_invalid_and_repeated`].
+//! [`a_trial_with_a_port_down_or_removed_is_invalid_and_repeated`].
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::conservation::conserved;
 use crate::support::{
-    Lab, NOT_REACHED, PATIENCE, count, is_held_up, json_lines, list, root, skipped, tool, try_tool,
+    Lab, NOT_REACHED, PATIENCE, count, json_lines, list, reports_stall, root, skipped, tool,
+    try_tool,
 };
 
 const LONG: [&str; 12] = [
@@ -27,7 +28,7 @@ const LONG: [&str; 12] = [
 ];
 
 /// Changes a port of the bed from outside. Returns the time of the first change.
-fn mishap(namespace: &str, port: &str, steps: &str) -> Timestamp {
+fn change_port(namespace: &str, port: &str, steps: &str) -> Timestamp {
     let mut done = None;
     for step in steps.split(' ') {
         match step {
@@ -46,11 +47,13 @@ fn mishap(namespace: &str, port: &str, steps: &str) -> Timestamp {
 
 /// Returns true if the reasons of an invalid trial name the port: it went down, is still down, or
 /// is gone.
-fn blamed(trial: &Value, port: &str) -> bool {
+fn names_port(trial: &Value, port: &str) -> bool {
     let reasons = list(&trial["validity"]["reasons"]);
     let mut reasons = reasons.iter().filter_map(Value::as_str);
     let what = ["went down", "is down", "is gone"];
-    reasons.any(|why| why.contains(&format!("{port} in")) && what.iter().any(|w| why.contains(w)))
+    reasons.any(|reason| {
+        reason.contains(&format!("{port} in")) && what.iter().any(|w| reason.contains(w))
+    })
 }
 
 /// Asserts that the trial at the time of the change is invalid because of the port, and repeated,
@@ -61,15 +64,15 @@ fn only_one_is_blamed(lab: &Lab, port: &str, done: Timestamp) -> Option<[Value; 
     let trials = json_lines(&lab.only_run().join("trials.jsonl"));
     lab.assert_clean("a port down or away");
     let ran = |trial: &&Value| {
-        let began: Timestamp = trial["started_at"].as_str().unwrap().parse().unwrap();
-        let into = done.duration_since(began).as_secs_f64();
+        let started: Timestamp = trial["started_at"].as_str().unwrap().parse().unwrap();
+        let into = done.duration_since(started).as_secs_f64();
         (0.0..trial["duration_s"].as_f64().unwrap()).contains(&into)
     };
-    let at = trials.iter().position(|trial| blamed(trial, port));
+    let at = trials.iter().position(|trial| names_port(trial, port));
     let Some(at) = at else {
         assert!(trials.iter().find(ran).is_none(), "{done} {trials:?}");
-        let why = "this host is so busy that no trial ran while the port was down";
-        skipped("only_one_is_blamed", why);
+        let reason = "this host is so busy that no trial ran while the port was down";
+        skipped("only_one_is_blamed", reason);
         return None;
     };
     let first = &trials[at];
@@ -77,7 +80,7 @@ fn only_one_is_blamed(lab: &Lab, port: &str, done: Timestamp) -> Option<[Value; 
     let again = again.find(|trial| trial["test_case"] == first["test_case"]);
     let again = again.unwrap_or_else(|| panic!("{trials:?}"));
     for trial in &trials[at + 1..] {
-        assert!(!blamed(trial, port), "{trial}");
+        assert!(!names_port(trial, port), "{trial}");
         assert!(count(&trial["frames_received"]) > 0, "{trial}");
         conserved(trial);
     }
@@ -87,8 +90,8 @@ fn only_one_is_blamed(lab: &Lab, port: &str, done: Timestamp) -> Option<[Value; 
 /// All trials of a procedure use one bed: it is rebuilt, with its configuration. The engine itself
 /// sees that its port is down.
 #[test]
-fn a_procedure_goes_on_when_the_senders_port_went_down() {
-    if !root("a_procedure_goes_on_when_the_senders_port_went_down") {
+fn a_procedure_continues_after_the_senders_port_went_down() {
+    if !root("a_procedure_continues_after_the_senders_port_went_down") {
         return;
     }
     let lab = Lab::new();
@@ -104,7 +107,7 @@ fn a_procedure_goes_on_when_the_senders_port_went_down() {
     trial.event("progress");
     let at = sent();
     trial.wait_until("traffic", |_| sent() > at + 200);
-    let done = mishap(&bed[0], "tx0", "down up");
+    let done = change_port(&bed[0], "tx0", "down up");
     trial.wait(PATIENCE).measured();
     // on a busy host the generator may fall short in the next trial, which is then repeated, too
     only_one_is_blamed(&lab, "tx0", done);
@@ -133,15 +136,15 @@ mod slow {
     /// The DUT's port is down for a moment, the receiver's is deleted. Scripted hosts in `lab` test
     /// every moment of a run.
     #[test]
-    fn a_trial_with_a_port_down_or_away_is_invalid_and_repeated() {
-        if !root("a_trial_with_a_port_down_or_away_is_invalid_and_repeated") {
+    fn a_trial_with_a_port_down_or_removed_is_invalid_and_repeated() {
+        if !root("a_trial_with_a_port_down_or_removed_is_invalid_and_repeated") {
             return;
         }
         for (namespace, port, steps) in [(1, "eth0", "down up"), (0, "rx0", "delete")] {
             let lab = Lab::new();
             let mut quick = lab.start(&LONG);
             quick.event("progress");
-            let done = mishap(&quick.bed()[namespace], port, steps);
+            let done = change_port(&quick.bed()[namespace], port, steps);
             quick.wait(PATIENCE).measured();
             if let Some([first, again]) = only_one_is_blamed(&lab, port, done) {
                 assert_eq!(again["iteration"], first["iteration"]);
@@ -173,7 +176,7 @@ mod slow {
     ";
         std::fs::write(&file, text).unwrap();
         let ended = lab.run(&["run", file.to_str().unwrap(), "--json"]);
-        if is_held_up(&ended.err) {
+        if reports_stall(&ended.err) {
             return skipped(
                 "a_port_that_does_not_come_back_ends_the_test_case_only",
                 NOT_REACHED,
@@ -188,11 +191,14 @@ mod slow {
         };
         // three, unless a busy host failed to build one of the beds
         assert!((1..=3).contains(&of("loses").len()), "{trials:?}");
-        assert!(of("loses").iter().all(|t| blamed(t, "eth1")), "{trials:?}");
+        assert!(
+            of("loses").iter().all(|t| names_port(t, "eth1")),
+            "{trials:?}"
+        );
         let plain = of("plain");
         assert!(!plain.is_empty());
         for trial in plain {
-            assert!(!blamed(trial, "eth1"), "{trial}");
+            assert!(!names_port(trial, "eth1"), "{trial}");
             assert!(count(&trial["frames_received"]) > 0, "{trial}");
         }
         lab.assert_clean("a port that does not come back");

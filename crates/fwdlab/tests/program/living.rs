@@ -16,7 +16,7 @@ fn run(lab: &Lab) -> String {
 }
 
 #[test]
-fn runs_are_named_told_about_and_let_go() {
+fn runs_are_labelled_shown_and_pruned() {
     let lab = Lab::new();
     let ids = [(); 3].map(|()| run(&lab));
     lab.run(&["runs", "tag", &ids[0], "baseline", "v1"])
@@ -70,7 +70,7 @@ fn runs_are_named_told_about_and_let_go() {
 }
 
 #[test]
-fn files_say_what_would_be_typed() {
+fn files_contain_the_options_of_the_command_line() {
     let lab = Lab::new();
     let here = lab.path().join("here");
     fs::create_dir(&here).unwrap();
@@ -115,8 +115,11 @@ fn completed(words: &[&str]) -> String {
 
 #[test]
 fn shells_complete_commands_and_options() {
-    let said = completed(&["qu"]);
-    assert!(said.contains("quick") && !said.contains("queues"), "{said}");
+    let output = completed(&["qu"]);
+    assert!(
+        output.contains("quick") && !output.contains("queues"),
+        "{output}"
+    );
     assert_eq!(completed(&["traffic", "qu"]).trim(), "queues");
     assert_eq!(completed(&["runs", "ta"]).trim(), "tag");
     assert_eq!(completed(&["quick", "--iter"]).trim(), "--iterations");
@@ -144,8 +147,11 @@ fn manual_pages_are_read_by_groff() {
             .arg(dir.join(page))
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && told.is_empty(), "{page}: {told}");
+        let reported = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && reported.is_empty(),
+            "{page}: {reported}"
+        );
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains("quick"), "{text}");
         // the bottom line has the program and its version

@@ -18,7 +18,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::support::{Ended, Lab, PROGRAM, ended, root, shell_words, skipped};
+use crate::support::{CommandResult, Lab, PROGRAM, ended, root, shell_words, skipped};
 use crate::wire::Wire;
 
 /// A command of the manual, and the output below it.
@@ -27,16 +27,19 @@ struct Example {
     program: String,
     arguments: Vec<String>,
     /// True if it needs the results of the example before it.
-    goes_on: bool,
+    continues: bool,
     /// The notes above it.
-    said: Vec<String>,
+    output: Vec<String>,
     shown: Vec<String>,
 }
 
 impl Example {
     /// Returns the rest of the note that starts with these words.
     fn says(&self, words: &str) -> Option<&str> {
-        let rest = self.said.iter().find_map(|said| said.strip_prefix(words))?;
+        let rest = self
+            .output
+            .iter()
+            .find_map(|printed| printed.strip_prefix(words))?;
         Some(rest.trim_start_matches(':').trim())
     }
 }
@@ -47,7 +50,7 @@ const SEQUENCES: [&str; 4] = ["ci.md", "firewall-rules.md", "gallery.md", "repor
 /// Returns all examples of a page, and the files on it.
 fn examples(name: &str, text: &str) -> (Vec<Example>, Vec<(String, String)>) {
     let (mut examples, mut files) = (Vec::<Example>::new(), Vec::<(String, String)>::new());
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     // indented text after a paragraph is not output
     let mut is_output = false;
     let mut code: Option<Vec<&str>> = None;
@@ -77,14 +80,14 @@ fn examples(name: &str, text: &str) -> (Vec<Example>, Vec<(String, String)>) {
                 at: format!("{name}:{number}"),
                 program,
                 arguments: words,
-                goes_on: SEQUENCES.contains(&name) && !examples.is_empty(),
-                said: said.clone(),
+                continues: SEQUENCES.contains(&name) && !examples.is_empty(),
+                output: printed.clone(),
                 shown: Vec::new(),
             });
         } else if let Some(comment) = line.strip_prefix("<!-- ") {
             let comment = comment.trim_end_matches(" -->");
             // a reason may have any words
-            said = match comment.starts_with("not run") {
+            printed = match comment.starts_with("not run") {
                 true => vec![comment.to_owned()],
                 false => comment.split("; ").map(str::to_owned).collect(),
             };
@@ -93,7 +96,7 @@ fn examples(name: &str, text: &str) -> (Vec<Example>, Vec<(String, String)>) {
                 example.shown.push(shown.to_owned());
             }
         } else if !line.is_empty() {
-            said.clear();
+            printed.clear();
             is_output = false;
         }
     }
@@ -115,12 +118,12 @@ fn archive() -> Option<PathBuf> {
 /// Runs an example. Returns `false`, after a message, if it cannot run here.
 fn run(lab: &Lab, example: &Example) -> bool {
     let Example { at, shown, .. } = example;
-    let not_run = |why: &str| {
-        skipped(&format!("manual, {at}"), why);
+    let not_run = |reason: &str| {
+        skipped(&format!("manual, {at}"), reason);
         false
     };
-    if let Some(why) = example.says("not run") {
-        return not_run(why);
+    if let Some(reason) = example.says("not run") {
+        return not_run(reason);
     }
     assert!(
         ["fwdlab", "echo"].contains(&example.program.as_str()),
@@ -182,7 +185,7 @@ fn run(lab: &Lab, example: &Example) -> bool {
         // notes and errors go to standard error
         let is_note = ended.err.lines().any(|line| line == shown);
         let is_there = is_note || printed.any(|line| line == shown);
-        let Ended { out, err, .. } = &ended;
+        let CommandResult { out, err, .. } = &ended;
         assert!(
             is_there,
             "{at}: {shown:?} is not, or not there, in:\n{err}{out}"
@@ -334,7 +337,7 @@ fn examples_of_the_manual_are_true() {
         let mut lab = Lab::new();
         let (examples, files) = examples(&name, &fs::read_to_string(&path).unwrap());
         for example in examples {
-            if !example.goes_on {
+            if !example.continues {
                 lab = Lab::new();
                 symlink(root.join("examples"), lab.path().join("examples")).unwrap();
                 for (file, text) in &files {

@@ -23,8 +23,8 @@ fn a_meter_that_is_off_by_a_factor_is_named() {
     assert_eq!(count(&third["frames_unexplained"]), 0, "{third}");
     assert_eq!(meter(third, "dut_output")["standing"], "approximate");
     assert_eq!(all_outcomes(&document)[0]["answered"], true);
-    let told = lab.run(&line);
-    let words: Vec<&str> = told.code(0).out.split_whitespace().collect();
+    let reported = lab.run(&line);
+    let words: Vec<&str> = reported.code(0).out.split_whitespace().collect();
     let named = "the DUT's output: approximate: it reports 976.6 frames for every 1000";
-    assert!(words.join(" ").contains(named), "{}", told.out);
+    assert!(words.join(" ").contains(named), "{}", reported.out);
 }

@@ -14,7 +14,7 @@ use fwdlab_stats::ministat::{Arguments, Model, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{Ended, PROGRAM, ended, skipped};
+use crate::support::{CommandResult, PROGRAM, ended, skipped};
 
 /// Debian's ministat.
 const ORIGINAL: &str = "/usr/bin/ministat";
@@ -32,7 +32,7 @@ fn folder() -> TempDir {
     folder
 }
 
-fn fwdlab(folder: &TempDir, line: &str) -> Ended {
+fn fwdlab(folder: &TempDir, line: &str) -> CommandResult {
     let mut command = Command::new(PROGRAM);
     command
         .args(line.split(' '))
@@ -76,13 +76,13 @@ fn options_of_the_program_and_of_the_original_keep_apart() {
     let quiet = fwdlab(&folder, "ministat -qA a");
     assert_eq!(quiet.code(0).out.lines().count(), 1);
     assert!(quiet.out.starts_with("x   5 "), "{quiet:?}");
-    for (line, why) in [
+    for (line, reason) in [
         ("--model debian -q a", "ministat: invalid option -- 'q'"),
         ("--model linux a", "debian, 2015, 2016, freebsd"),
     ] {
         fwdlab(&folder, &format!("ministat {line}"))
             .code(2)
-            .says(&[why]);
+            .says(&[reason]);
     }
 }
 

@@ -51,10 +51,10 @@ fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
         assert!((value - expect).abs() < 5e-4, "{key}: {value}");
     }
     assert_eq!(trials[0]["asked"]["question"]["purpose"], "warm_up");
-    let course = list(&found(&document)["course"]);
-    assert_eq!(course.len(), 35);
-    assert_eq!(count(&course[0]["load_index"]), 1479);
-    for (step, trial) in course.iter().zip(&trials[1..]) {
+    let progress = list(&found(&document)["course"]);
+    assert_eq!(progress.len(), 35);
+    assert_eq!(count(&progress[0]["load_index"]), 1479);
+    for (step, trial) in progress.iter().zip(&trials[1..]) {
         let (intended, lost) = (
             count(&trial["frames_intended"]),
             count(&trial["frames_lost"]),
@@ -62,9 +62,9 @@ fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
         assert_eq!(intended, number(&step["load_pps"]).round() as u64);
         assert_eq!(number(&step["loss_ratio"]), lost as f64 / intended as f64);
         conserved(trial);
-        let asked = &trial["asked"]["question"];
-        assert_eq!(number(&asked["stretches"][0]["duration_ns"]), 1e9);
-        assert!(!asked["reason"].as_str().unwrap().is_empty());
+        let requested = &trial["asked"]["question"];
+        assert_eq!(number(&requested["stretches"][0]["duration_ns"]), 1e9);
+        assert!(!requested["reason"].as_str().unwrap().is_empty());
     }
     // stored files match the output, and follow the schemas
     let run = lab.only_run();
@@ -122,13 +122,13 @@ fn an_early_end_saves_time_and_changes_nothing_else() {
         on(&lab, dut, &more)
     };
     let (whole, early) = (searched("no"), searched("yes"));
-    let course = |document: &Value| -> Vec<(u64, u64)> {
+    let progress = |document: &Value| -> Vec<(u64, u64)> {
         let steps = list(&found(document)["course"]).iter();
         steps
             .map(|step| (count(&step["load_index"]), count(&step["duration_ns"])))
             .collect()
     };
-    assert_eq!(course(&whole), course(&early));
+    assert_eq!(progress(&whole), progress(&early));
     assert_eq!(goals(&whole), goals(&early));
     let saved = number(&found(&whole)["traffic_s"]) - number(&found(&early)["traffic_s"]);
     assert!(saved > 1.0, "{saved} s");
@@ -139,26 +139,26 @@ fn an_early_end_saves_time_and_changes_nothing_else() {
     };
     assert!(ended(&whole).is_empty() && !ended(&early).is_empty());
     for trial in ended(&early) {
-        let asked = &trial["asked"]["question"]["stretches"][0];
-        let intended = number(&asked["duration_ns"]) / 1e9;
+        let requested = &trial["asked"]["question"]["stretches"][0];
+        let intended = number(&requested["duration_ns"]) / 1e9;
         assert!(number(&trial["duration_s"]) < intended, "{trial}");
         conserved(&trial);
     }
 }
 
 #[test]
-fn every_trial_is_explained_and_what_is_shortened_is_told() {
+fn every_trial_is_explained_and_shortcuts_are_reported() {
     let lab = Lab::new();
     let more = ["--goals", "rfc2544", "--early-end", "yes", "--explain"];
     let text = lab.run(&[SIM, &more].concat());
     let words: Vec<&str> = text.code(0).out.split_whitespace().collect();
     let words = words.join(" ");
-    for told in [
+    for reported in [
         "First look: the output at the largest load",
         "Ended early: its verdict could no longer change",
         "RFC 2544 §26.1 throughput procedure, shortened:",
     ] {
-        assert!(words.contains(told), "{told}: {}", text.out);
+        assert!(words.contains(reported), "{reported}: {}", text.out);
     }
 }
 

@@ -15,7 +15,7 @@ const HELD_UP: Duration = Duration::from_millis(20);
 /// Stops the process some time after its start, and continues it later. The time counts from when
 /// the last thread has stopped: a thread that waits for a CPU may be the one that takes the signal,
 /// and only then does the kernel stop the others.
-fn hold_up(sender: &mut Started, time: Duration) {
+fn stall_process(sender: &mut Started, time: Duration) {
     sender.event("started");
     sleep(Duration::from_millis(300));
     sender.signal(Signal::STOP);
@@ -44,7 +44,7 @@ fn sent(lab: &Lab, wire: &Wire, words: &str) -> Value {
     let before = wire.counter("pa", "tx", "packets") + wire.counter("pa", "tx", "dropped");
     let words = format!("send --port pa --dst-mac {MAC_B} --json-stream {words}");
     let mut sender = wire.start(lab, &words);
-    hold_up(&mut sender, HELD_UP);
+    stall_process(&mut sender, HELD_UP);
     let finished = sender.event("finished");
     sender.wait(PATIENCE);
     let after = wire.counter("pa", "tx", "packets") + wire.counter("pa", "tx", "dropped");
@@ -62,7 +62,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(sent: &Value) -> Figures {
+    fn parse(sent: &Value) -> Figures {
         Figures {
             sent: count(&sent["frames_sent"]),
             not_sent: count(&sent["frames_not_sent"]),
@@ -80,14 +80,14 @@ impl Figures {
 
     /// Returns true if the machine was so busy with other tests that they stalled it for longer
     /// than this test, which is 400 frames.
-    fn had_no_chance(&self) -> bool {
+    fn was_starved(&self) -> bool {
         self.made_up + self.not_sent >= 800 || self.latest_ns > 50_000_000
     }
 }
 
 #[test]
-fn a_number_of_frames_is_sent_whatever_happens() {
-    if !root("a_number_of_frames_is_sent_whatever_happens") {
+fn a_fixed_number_of_frames_is_sent_in_spite_of_stalls() {
+    if !root("a_fixed_number_of_frames_is_sent_in_spite_of_stalls") {
         return;
     }
     let lab = Lab::new();
@@ -110,8 +110,8 @@ mod alone {
     ];
 
     #[test]
-    fn a_sender_that_was_held_up_makes_up_for_it_or_says_what_is_missing() {
-        if !root("a_sender_that_was_held_up_makes_up_for_it_or_says_what_is_missing") {
+    fn a_sender_that_stalled_catches_up_or_reports_missing_frames() {
+        if !root("a_sender_that_stalled_catches_up_or_reports_missing_frames") {
             return;
         }
         let lab = Lab::alone();
@@ -120,17 +120,17 @@ mod alone {
             let words = format!("--load 20kpps --for 600ms --engine {engine} {frames}");
             let made_up = sent(&lab, &wire, &words);
             assert_eq!(made_up["hold_ups"], "make-up");
-            let figures = Figures::of(&made_up);
+            let figures = Figures::parse(&made_up);
             assert!(figures.is_complete(), "{words}: {figures:?}");
             if figures.not_sent > 0 {
-                assert!(figures.had_no_chance(), "{words}: {figures:?}");
+                assert!(figures.was_starved(), "{words}: {figures:?}");
             } else {
                 // 400 frames and no fewer, because no signal arrives early
                 assert!(figures.made_up >= 390, "{words}: {figures:?}");
             }
 
             let forgiven = sent(&lab, &wire, &format!("{words} --hold-ups forgive"));
-            let figures = Figures::of(&forgiven);
+            let figures = Figures::parse(&forgiven);
             assert!(figures.is_complete(), "{words}: {figures:?}");
             assert!(figures.not_sent >= 390, "{words}: {figures:?}");
             assert_eq!(count(&forgiven["frames_made_up"]), 0);
@@ -155,10 +155,10 @@ mod alone {
                 "send --port pa --rx-port pb --dst-mac {MAC_B} --load 10kpps --for 1s --analyse --json-stream {arguments}"
             );
             let mut sender = wire.start(&lab, &command);
-            hold_up(&mut sender, STOPPED);
+            stall_process(&mut sender, STOPPED);
             let finished = sender.event("finished");
             sender.wait(PATIENCE);
-            let figures = Figures::of(&finished["send"][0]);
+            let figures = Figures::parse(&finished["send"][0]);
             (
                 figures,
                 finished["receive"][0]["streams"][0]["latency"].clone(),
@@ -175,38 +175,45 @@ mod alone {
                 );
                 continue;
             }
-            let told = format!("{arguments}: {figures:?}, {latency}");
+            let reported = format!("{arguments}: {figures:?}, {latency}");
             // a lateness is rounded up to the end of its bucket, 1/64 wide
             let stopped_ns = figures.latest_ns - figures.latest_ns / 64;
-            assert!(stopped_ns >= 98_000_000, "{told}");
-            assert!(at("latency_max_ns") + 2 * GAP_NS >= stopped_ns, "{told}");
+            assert!(stopped_ns >= 98_000_000, "{reported}");
+            assert!(
+                at("latency_max_ns") + 2 * GAP_NS >= stopped_ns,
+                "{reported}"
+            );
             // 1000 of 10,000 frames became due during the stop, evenly: the 100 that waited longest
             // waited for at least nine tenths of it
-            assert!(at("latency_p99_ns") >= 88_000_000, "{told}");
-            assert!(at("latency_held_up_frames") >= 990, "{told}");
-            assert_eq!(at("latency_held_up_max_ns"), figures.latest_ns, "{told}");
+            assert!(at("latency_p99_ns") >= 88_000_000, "{reported}");
+            assert!(at("latency_held_up_frames") >= 990, "{reported}");
+            assert_eq!(
+                at("latency_held_up_max_ns"),
+                figures.latest_ns,
+                "{reported}"
+            );
             let marked = words(&latency["latency_of_sender"]);
-            assert!(marked.contains(&"latency_p99_ns".to_owned()), "{told}");
+            assert!(marked.contains(&"latency_p99_ns".to_owned()), "{reported}");
         }
         for engine in ["xdp-live", "af-packet"] {
             let arguments = format!("--engine {engine} --hold-ups forgive");
             let (figures, latency) = analysed(&arguments);
-            let told = format!("{arguments}: {figures:?}, {latency}");
-            assert!(figures.not_sent >= 990, "{told}");
+            let reported = format!("{arguments}: {figures:?}, {latency}");
+            assert!(figures.not_sent >= 990, "{reported}");
             assert_eq!(
                 count(&latency["latency_not_sent_frames"]),
                 figures.not_sent,
-                "{told}"
+                "{reported}"
             );
             assert!(
                 latency["latency_p99_ns"].is_u64() || figures.sent < 1000,
-                "{told}"
+                "{reported}"
             );
             // at least every tenth frame never left: the percentile is infinite
-            assert!(latency["latency_with_loss_p99_ns"].is_null(), "{told}");
+            assert!(latency["latency_with_loss_p99_ns"].is_null(), "{reported}");
             assert!(
                 words(&latency["latency_of_sender"]).contains(&"latency_max_ns".to_owned()),
-                "{told}"
+                "{reported}"
             );
         }
     }

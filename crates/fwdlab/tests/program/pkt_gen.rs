@@ -10,7 +10,7 @@ use std::time::Duration;
 use fwdlab_netbenches::log::Log;
 use rustix::process::Signal;
 
-use crate::support::{Ended, Lab, PATIENCE, PROGRAM, Started, root, skipped, tool};
+use crate::support::{CommandResult, Lab, PATIENCE, PROGRAM, Started, root, skipped, tool};
 use crate::wire::{Wire, tshark};
 
 /// Starts pkt-gen in the namespace of the ports, with both streams in one log, as in a lab's
@@ -24,7 +24,7 @@ fn pkt_gen(lab: &Lab, wire: &Wire, line: &str) -> Started {
     lab.start_command(command)
 }
 
-fn run(lab: &Lab, wire: &Wire, line: &str) -> Ended {
+fn run(lab: &Lab, wire: &Wire, line: &str) -> CommandResult {
     pkt_gen(lab, wire, line).wait(PATIENCE)
 }
 
@@ -103,8 +103,13 @@ fn a_labs_script_and_our_importer_read_its_logs() {
         std::fs::write(&file, format!("CMD: pkt-gen {line}\n{}", ended.out)).unwrap();
         let bytes = std::fs::read(&file).unwrap();
         let log = Log::read(&mut &bytes[..], &mut Vec::new()).unwrap();
-        let told = totals(&ended.out, what);
-        assert_eq!((told.0, told.1), (FRAMES, FRAMES * 60), "{}", ended.out);
+        let reported = totals(&ended.out, what);
+        assert_eq!(
+            (reported.0, reported.1),
+            (FRAMES, FRAMES * 60),
+            "{}",
+            ended.out
+        );
 
         assert_eq!(log.counts.unknown, 0, "{:?}", log.unknown);
         assert_eq!(log.counts.damaged, 0);
@@ -287,11 +292,11 @@ fn ping_is_answered_by_pong() {
     );
     // 1.5 s include one printed second, with its buckets, which add up
     let lines: Vec<&str> = ping.out.lines().collect();
-    let told: Vec<usize> = (0..lines.len())
+    let reported: Vec<usize> = (0..lines.len())
         .filter(|at| lines[*at].contains("] count "))
         .collect();
-    assert!(!told.is_empty(), "{}", ping.out);
-    for at in told {
+    assert!(!reported.is_empty(), "{}", ping.out);
+    for at in reported {
         let count: u64 = lines[at].split(' ').nth(4).unwrap().parse().unwrap();
         assert!(lines[at + 1].contains("] k: "), "{}", lines[at + 1]);
         let buckets = lines[at + 2].split_whitespace();
@@ -411,7 +416,7 @@ fn ports_are_safe_and_sizes_fit() {
     }
     let lab = Lab::new();
     let wire = Wire::new();
-    for (line, code, why) in [
+    for (line, code, reason) in [
         ("-f tx -i pa -d 8.8.8.8", 3, "--to-any-address"),
         ("-f tx -i pa -Z", 3, "0.0.0.0 to 255.255.255.255"),
         ("-f ping -i pa -d 8.8.8.8", 3, "--to-any-address"),
@@ -424,7 +429,7 @@ fn ports_are_safe_and_sizes_fit() {
         ),
     ] {
         let ended = run(&lab, &wire, &format!("{line} -w 0 -n 1"));
-        ended.code(code).prints(&[why]);
+        ended.code(code).prints(&[reason]);
     }
     assert_eq!(counted(&wire), (0, 0), "nothing was sent");
 

@@ -52,8 +52,8 @@ fn a_port_that_somebody_needs_is_refused_until_all_of_that_is_accepted() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = [0; 6];
-    std::io::Read::read_exact(python.stdout.as_mut().unwrap(), &mut said).unwrap();
+    let mut output = [0; 6];
+    std::io::Read::read_exact(python.stdout.as_mut().unwrap(), &mut output).unwrap();
     let dangers = [
         ("it carries the default route", "--allow-default-route"),
         ("it has the address 10.0.0.5", "--allow-address"),
@@ -209,8 +209,8 @@ fn frames_do_not_leave_by_another_port_that_somebody_needs() {
 }
 
 #[test]
-fn two_of_us_on_one_port_are_told_of_each_other() {
-    if !root("two_of_us_on_one_port_are_told_of_each_other") {
+fn two_processes_on_one_port_are_reported() {
+    if !root("two_processes_on_one_port_are_reported") {
         return;
     }
     let lab = Lab::new();

@@ -55,9 +55,12 @@ fn the_printed_campaign_gives_the_same_results() {
         assert!(!list(&own["trials"]).is_empty(), "{line:?}");
         // both results are derived from the trials, with the request that was stored
         let verified = lab.run(&["runs", "verify", "@1"]);
-        let said = &verified.code(0).out;
-        let is_derived = said.contains("follows from what was measured: test_cases");
-        assert!(is_derived && !said.contains("journal"), "{line:?}: {said}");
+        let output = &verified.code(0).out;
+        let is_derived = output.contains("follows from what was measured: test_cases");
+        assert!(
+            is_derived && !output.contains("journal"),
+            "{line:?}: {output}"
+        );
         for document in [&mut own, &mut of_file] {
             // the kind of a run, its command line, and the name and path of its file
             let info = document["info"].as_object_mut().unwrap();

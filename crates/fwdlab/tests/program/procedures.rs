@@ -1,7 +1,7 @@
 //! `fwdlab trial`, `ramp`, `rfc2544` and `soak` from outside: known truths of simulated DUTs,
 //! tables, stored files and output, and once this host's kernel. `lab/tests/procedures.rs` compares
 //! every procedure with the truth, over shapes and seeds. Start with
-//! [`the_suite_tells_the_truth_of_a_simulated_dut`].
+//! [`the_suite_finds_the_parameters_of_a_simulated_dut`].
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::{
-    Lab, PATIENCE, PROGRAM, all_outcomes, dropped, is_held_up, json_lines, list, namespaces,
-    number, passed, root, skipped, try_tool,
+    Lab, PATIENCE, PROGRAM, all_outcomes, dropped, json_lines, list, namespaces, number, passed,
+    reports_stall, root, skipped, try_tool,
 };
 
 /// Returns the words of a line, and a simulated DUT.
@@ -46,13 +46,13 @@ fn input_of_series(run: &Path, name: &str) -> String {
 /// Line rates of RFC 2544 at 10 Gbit/s (docs/methodology.md, "Units and line rates"); capacity,
 /// buffer, delay and times as simulated.
 #[test]
-fn the_suite_tells_the_truth_of_a_simulated_dut() {
+fn the_suite_finds_the_parameters_of_a_simulated_dut() {
     let lab = Lab::new();
     let dut = "capacity=1e6,link=10Gbps,buffer=800,latency=15us,recovery=30ms,reboot=8s";
     let line = sim("rfc2544 --sizes 64,1518 --full --repetitions 3", dut);
     let document = lab.json(&[&line[..], &["--reset", "OS reboot"]].concat());
     let found = outcomes(&document, "throughput");
-    for (outcome, (line, truth)) in found
+    for (outcome, (line, actual)) in found
         .iter()
         .zip([(14_880_952.0, 1e6), (812_743.0, 812_743.0)])
     {
@@ -64,7 +64,7 @@ fn the_suite_tells_the_truth_of_a_simulated_dut() {
             number(&found["resolution_pps"]),
         );
         assert!(
-            pps <= truth + 14.0 && truth - pps <= resolution,
+            pps <= actual + 14.0 && actual - pps <= resolution,
             "{outcome}"
         );
         let label = outcome["compliance"]["shortened"].to_string();
@@ -105,7 +105,7 @@ fn the_suite_tells_the_truth_of_a_simulated_dut() {
 /// The number of trials in a suite depends on the capacity of the DUT, by more than a factor of
 /// two.
 #[test]
-fn what_is_estimated_is_made() {
+fn the_estimated_trials_are_made() {
     let lab = Lab::new();
     for capacity in ["2e5", "8e6"] {
         let dut = format!("capacity={capacity},link=10Gbps,buffer=500,reboot=8s");
@@ -185,12 +185,12 @@ fn a_stored_run_shows_the_same_again() {
         }
         // delays are stored as a histogram, whose figures agree with the record
         if line.contains("--delays") {
-            let asked = &document["trials"][0]["asked"];
-            let log = asked["latency_log"].as_str().unwrap();
+            let requested = &document["trials"][0]["asked"];
+            let log = requested["latency_log"].as_str().unwrap();
             assert!(log.starts_with("raw/") && log.ends_with("/latency.hlog"));
             let log = fs::read_to_string(directory.join(log)).unwrap();
             let curve = fwdlab_store::hdr::percentiles(&log).unwrap();
-            let delays = &asked["answer"]["delays"];
+            let delays = &requested["answer"]["delays"];
             for (percent, field) in [(49.9, "p50_ns"), (99.999, "max_ns")] {
                 let (_, ns) = curve.iter().find(|(at, _)| *at >= percent).unwrap();
                 let ratio = *ns as f64 / number(&delays[field]);
@@ -238,7 +238,7 @@ fn the_suite_runs_on_the_kernel_of_this_host() {
         match number(&outcome["trials"]) > 0.0 {
             true => (),
             // a thread got no CPU for the duration of a trial
-            false if is_held_up(verdict) => {
+            false if reports_stall(verdict) => {
                 return skipped(TEST, &format!("this host held the sender up: {verdict}"));
             }
             false => panic!("{outcome}"),
@@ -266,12 +266,12 @@ fn series_of_a_simulated_dut_have_known_truths() {
         assert_eq!(variant["destinations"], destinations);
         assert_eq!(variant["modifiers"].is_array(), modified);
         // each direction has half of the DUT
-        let truth = if modified { 5e5 / 0.99 } else { 5e5 };
+        let actual = if modified { 5e5 / 0.99 } else { 5e5 };
         let pps = number(&outcome["found"]["throughput_pps"]);
         let resolution = number(&outcome["found"]["resolution_pps"]);
         assert!(
-            pps <= truth && truth - pps <= resolution,
-            "{pps} of {truth}: {outcome}"
+            pps <= actual && actual - pps <= resolution,
+            "{pps} of {actual}: {outcome}"
         );
         let label = outcome["compliance"]["shortened"].to_string();
         assert!(
@@ -312,7 +312,7 @@ fn a_profile_has_its_own_line_rate() {
 }
 
 #[test]
-fn what_cannot_be_is_told_before_anything_happens() {
+fn impossible_requests_are_reported_before_any_action() {
     let lab = Lab::new();
     for (line, words) in [
         ("rfc2544 --profile imix --sizes 64", "--sizes"),
@@ -370,9 +370,9 @@ fn series_on_the_kernel_of_this_host() {
         assert!((there - back).abs() <= 0.01 * there + 1.0, "{there} {back}");
         if trial["variant"]["modifiers"].is_array() {
             // one frame in a hundred per direction, even if the sender stalled and few frames left
-            let wanted = 0.01 * (sent + beside);
+            let requested = 0.01 * (sent + beside);
             assert!(
-                (beside - wanted).abs() <= 2.0 + 0.05 * wanted,
+                (beside - requested).abs() <= 2.0 + 0.05 * requested,
                 "{beside} of {sent}"
             );
             modified += 1;
@@ -442,7 +442,7 @@ fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
 /// inconclusive. This seed draws a ramp, an equilibrium, a sweep, a rate in overload and a search.
 /// For more runs: `scripts/judge --runs 200`.
 #[test]
-fn planted_truths_are_found_or_nothing_is_said() {
+fn planted_differences_are_found_or_nothing_is_claimed() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/judge");
     let judged = Command::new("python3")
         .args([script, "--runs", "5", "--seed", "27", "--program", PROGRAM])
@@ -516,7 +516,7 @@ while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 
         assert_ne!(name_of(agents.first().unwrap()).trim(), "snmpd");
 
         let run = lab.only_run();
-        let (mut asked, mut trials) = (0.0, 0);
+        let (mut requested, mut trials) = (0.0, 0);
         for trial in &json_lines(&run.join("trials.jsonl")) {
             assert!(number(&trial["frames_received"]) > 0.0, "{trial}");
             let queries = &trial["asked"]["answer"]["management"];
@@ -526,7 +526,7 @@ while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 
             }
             assert!(number(&queries["asked"]) >= 2.0, "{queries}");
             assert_eq!(queries["asked"], queries["answered"], "{queries}");
-            asked += number(&queries["asked"]);
+            requested += number(&queries["asked"]);
             trials += 1;
         }
         assert!(trials > 0);
@@ -534,7 +534,10 @@ while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 
         let [queries, answers] = datagrams[..] else {
             panic!("{datagrams:?}")
         };
-        assert_eq!((queries, answers), (asked as u64 + 1, asked as u64 + 1));
+        assert_eq!(
+            (queries, answers),
+            (requested as u64 + 1, requested as u64 + 1)
+        );
         let kept = input_of_series(&run, "management.txt");
         assert!(kept.contains("rocommunity=public 169.254.11.2"), "{kept}");
         lab.assert_clean("management");

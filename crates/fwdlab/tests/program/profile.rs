@@ -85,7 +85,7 @@ fn files_of_the_manual_and_shipped_ones_are_profiles() {
 }
 
 #[test]
-fn captures_are_what_the_frames_are() {
+fn captures_contain_the_frames() {
     let folder = tempfile::tempdir().unwrap();
     let words = ["profile", "frames", "vxlan", "-n", "40", "--link", "1G"];
     let (_, shown, _) = run(folder.path(), &[&words[..], &["--json"]].concat());
@@ -111,7 +111,7 @@ fn captures_are_what_the_frames_are() {
 
     let fields = "frame.time_epoch frame.len ip.src vxlan.vni";
     let Some(lines) = tshark(&pcap, fields, "") else {
-        return skipped("captures_are_what_the_frames_are", "needs tshark");
+        return skipped("captures_contain_the_frames", "needs tshark");
     };
     assert_eq!(lines.len(), 40);
     for (n, (line, frame)) in lines.iter().zip(shown).enumerate() {
@@ -161,7 +161,7 @@ fn extension_headers_are_current_ones() {
 }
 
 #[test]
-fn profiles_of_ones_own_come_first_and_errors_have_a_place() {
+fn own_profiles_come_first_and_errors_have_a_position() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("profiles")).unwrap();
     let put = |name: &str, text: &[u8]| fs::write(folder.path().join(name), text).unwrap();

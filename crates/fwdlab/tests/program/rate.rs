@@ -25,34 +25,34 @@ fn near(value: &Value, expect: f64, relative: f64) {
 #[test]
 fn one_rate_in_every_way() {
     let document = json("14.88Mpps --size 64 --link 10G --cycles 438 --clock 2.2GHz --watts 19");
-    let [said] = list(&document["rates"]) else {
+    let [output] = list(&document["rates"]) else {
         panic!("{document}");
     };
-    assert_eq!(said["rate_pps"], 14_880_000.0);
-    assert_eq!(said["l1_bps"], 14_880_000.0 * 84.0 * 8.0);
-    assert_eq!(said["l2_bps"], 14_880_000.0 * 64.0 * 8.0);
-    assert_eq!(said["l3_bps"], 14_880_000.0 * 46.0 * 8.0);
-    assert_eq!(said["buffer_bytes"], 60);
-    near(&said["line_rate_pps"], 1e10 / 672.0, 1e-12);
-    near(&said["line_share_percent"], 99.9936, 1e-9);
-    near(&said["line_interval_ns"], 67.2, 1e-9);
-    assert_eq!(said["imix_estimate"]["line_limited"], true);
-    near(&said["joules_per_frame"], 19.0 / 14.88e6, 1e-9);
-    near(&said["effective_clock_hz"], 14.88e6 * 438.0, 1e-9);
-    near(&said["cores"], 14.88e6 * 438.0 / 2.2e9, 1e-9);
-    let at_line_rate = &said["core_cycles_per_frame_at_line_rate"];
+    assert_eq!(output["rate_pps"], 14_880_000.0);
+    assert_eq!(output["l1_bps"], 14_880_000.0 * 84.0 * 8.0);
+    assert_eq!(output["l2_bps"], 14_880_000.0 * 64.0 * 8.0);
+    assert_eq!(output["l3_bps"], 14_880_000.0 * 46.0 * 8.0);
+    assert_eq!(output["buffer_bytes"], 60);
+    near(&output["line_rate_pps"], 1e10 / 672.0, 1e-12);
+    near(&output["line_share_percent"], 99.9936, 1e-9);
+    near(&output["line_interval_ns"], 67.2, 1e-9);
+    assert_eq!(output["imix_estimate"]["line_limited"], true);
+    near(&output["joules_per_frame"], 19.0 / 14.88e6, 1e-9);
+    near(&output["effective_clock_hz"], 14.88e6 * 438.0, 1e-9);
+    near(&output["cores"], 14.88e6 * 438.0 / 2.2e9, 1e-9);
+    let at_line_rate = &output["core_cycles_per_frame_at_line_rate"];
     near(at_line_rate, 2.2 * 67.2, 1e-9);
-    assert_eq!(list(&said["warnings"]).len(), 0);
+    assert_eq!(list(&output["warnings"]).len(), 0);
 
     // padded, and above line rate: the warnings are next to the figures
-    let said = &json("20Mpps --size 60")["rates"][0];
-    assert_eq!(list(&said["warnings"]).len(), 2, "{said}");
-    assert_eq!(said["mean_size_bytes"], 64.0);
+    let output = &json("20Mpps --size 60")["rates"][0];
+    assert_eq!(list(&output["warnings"]).len(), 2, "{output}");
+    assert_eq!(output["mean_size_bytes"], 64.0);
 }
 
 /// With given sizes and links, the tables have no other rows.
 #[test]
-fn tables_are_of_what_is_asked_for() {
+fn tables_contain_the_requested_sizes() {
     assert_eq!(list(&json("")["minimum_router"]).len(), 7);
     let document = json("--link 10M,1G --size 768");
     let rates = list(&document["line_rates"]);
@@ -83,7 +83,7 @@ fn keys_carry_units() {
 
 /// One error of each kind that `model` refuses, and those that only the command can find.
 #[test]
-fn wrong_values_are_code_2_and_say_what_is_right() {
+fn wrong_values_are_code_2_and_list_valid_ones() {
     for (line, words) in [
         ("5", "no unit"),
         ("max --size 7q", "character 2"),

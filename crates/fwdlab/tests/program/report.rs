@@ -137,9 +137,9 @@ fn gnuplot_draws(dir: &Path) {
             .current_dir(dir)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {said}", script.display());
-        assert_eq!(said, "", "{}", script.display());
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {printed}", script.display());
+        assert_eq!(printed, "", "{}", script.display());
         let picture = script.with_extension("png");
         assert!(picture.is_file(), "{}", script.display());
     }
@@ -148,7 +148,7 @@ fn gnuplot_draws(dir: &Path) {
 /// Debian's ministat prints the same blocks, to the byte, from the files next to them.
 fn ministat_agrees(text: &str, dir: &Path) {
     assert!(text.contains("$ ministat -w 74 "), "{text}");
-    if try_tool(&["ministat", "-h"]).is_err_and(|why| why.contains("No such file")) {
+    if try_tool(&["ministat", "-h"]).is_err_and(|reason| reason.contains("No such file")) {
         skipped(
             "report::ministat_agrees",
             "ministat is not installed; apt-get install ministat",
@@ -208,8 +208,8 @@ fn ramps_leave_as_load_tests_and_come_back_with_the_same_figures() {
         }
         let line_rate = 1e9 / 8.0 / 84.0;
         let share = after["max_forwarding_rate_pps"].as_f64().unwrap() / line_rate * 100.0;
-        let told = after["max_line_percent"].as_f64().unwrap();
-        assert!((told - share).abs() < 0.01, "{told} {share}");
+        let reported = after["max_line_percent"].as_f64().unwrap();
+        assert!((reported - share).abs() < 0.01, "{reported} {share}");
     }
     // the export equals the imported file
     let again = ending(&report(&lab, &[id], "loadtest", "again"), "json");
@@ -257,7 +257,7 @@ fn a_ramp_in_both_directions_is_a_load_test_of_two_channels() {
 }
 
 #[test]
-fn what_cannot_be_written_or_imported_is_refused() {
+fn impossible_exports_and_imports_are_refused() {
     let lab = Lab::new();
     let run = ramp(&lab, "1e6");
     lab.run(&["report", &run, "--format", "svg"])

@@ -58,15 +58,15 @@ fn every_kind_of_run_is_listed_with_its_figure() {
     let listed = lab.run(&["runs", "ls"]);
     // latest first
     let joined = listed.code(0).out.replace("\n     ", "  ");
-    let said: Vec<&str> = joined.lines().skip(1).collect();
-    assert_eq!(said.len(), KINDS.len(), "{}", listed.out);
-    for (line, (_, figure)) in said.iter().zip(KINDS.iter().rev()) {
+    let output: Vec<&str> = joined.lines().skip(1).collect();
+    assert_eq!(output.len(), KINDS.len(), "{}", listed.out);
+    for (line, (_, figure)) in output.iter().zip(KINDS.iter().rev()) {
         assert!(
             line.contains(figure) && line.contains("finished") && !line.contains("no result"),
             "{figure}: {line}"
         );
     }
-    let day = said[0].split_whitespace().nth(2).unwrap();
+    let day = output[0].split_whitespace().nth(2).unwrap();
     for (option, value, count) in [
         ("--kind", "ramp", 1),
         ("--kind", "import", 0),
@@ -97,7 +97,7 @@ fn every_kind_of_run_is_listed_with_its_figure() {
 }
 
 #[test]
-fn verify_shows_what_changed_and_rebuild_derives_from_what_is_whole() {
+fn verify_shows_changes_and_rebuild_uses_intact_files() {
     let lab = Lab::new();
     sim(&lab, "ndr --goals ndr");
     let run = lab.only_run();

@@ -6,7 +6,8 @@ use std::fs;
 use serde_json::Value;
 
 use crate::support::{
-    Lab, NOT_REACHED, PATIENCE, TINY, directories, example, is_held_up, list, root, skipped, tool,
+    Lab, NOT_REACHED, PATIENCE, TINY, directories, example, list, reports_stall, root, skipped,
+    tool,
 };
 
 /// A campaign measures generated configurations and shipped sets, on one bed each.
@@ -33,11 +34,11 @@ fn generated_configurations_are_measured_by_name() {
         "rules-7/64B",
         "generate:nft-rules,n=7,ip=ipv4",
     ] {
-        let said = plan.out.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains(words), "{words}: {}", plan.out);
+        let output = plan.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(output.contains(words), "{words}: {}", plan.out);
     }
     let ended = lab.run(&["run", file, "--json"]);
-    if is_held_up(&ended.err) {
+    if reports_stall(&ended.err) {
         return skipped(THIS, NOT_REACHED);
     }
     ended.measured();
@@ -101,8 +102,8 @@ fn a_set_is_applied_and_kept() {
         .says(&["of FreeBSD, and this DUT runs Linux"]);
     lab.run(&["check", &set, &bsd]).code(0);
     let checked = lab.run(&["check", &bsd, "--json"]);
-    let told: Value = serde_json::from_str(&checked.out).unwrap();
-    let what = &list(&told)[0]["what"];
+    let reported: Value = serde_json::from_str(&checked.out).unwrap();
+    let what = &list(&reported)[0]["what"];
     for words in [
         "configuration set for FreeBSD",
         "/boot/loader.conf.local: restart of the DUT",

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::{
-    Lab, NOT_REACHED, is_held_up, json_lines, list, number, root, skipped, tool, try_tool,
+    Lab, NOT_REACHED, json_lines, list, number, reports_stall, root, skipped, tool, try_tool,
 };
 
 /// Duration in `make test`; slow restarts need a longer one.
@@ -132,19 +132,19 @@ impl Server {
     }
 
     fn await_listening(&self) {
-        let began = Instant::now();
-        let wanted = self.boots as usize + 1;
+        let started = Instant::now();
+        let requested = self.boots as usize + 1;
         let log = || fs::read_to_string(self.folder.join("log")).unwrap();
-        while log().matches("Server listening").count() < wanted {
-            assert!(began.elapsed() < Duration::from_secs(30), "{}", log());
+        while log().matches("Server listening").count() < requested {
+            assert!(started.elapsed() < Duration::from_secs(30), "{}", log());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     /// Returns the processes in its namespace, with their command lines.
     fn processes(&self) -> Vec<(i32, String)> {
-        let said = try_tool(&["ip", "netns", "pids", &self.namespace]).unwrap_or_default();
-        let pids = said.split_whitespace().filter_map(|pid| pid.parse().ok());
+        let output = try_tool(&["ip", "netns", "pids", &self.namespace]).unwrap_or_default();
+        let pids = output.split_whitespace().filter_map(|pid| pid.parse().ok());
         pids.map(|pid: i32| {
             let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             (pid, line.replace('\0', " "))
@@ -230,8 +230,8 @@ impl Storm {
             &["busybox", "true"],
             &["/usr/sbin/sshd", "-V"],
         ] {
-            let said = Command::new(tool[0]).args(&tool[1..]).output();
-            if said.is_err() {
+            let printed = Command::new(tool[0]).args(&tool[1..]).output();
+            if printed.is_err() {
                 skipped(test, &format!("{} is not installed", tool[0]));
                 return None;
             }
@@ -299,8 +299,9 @@ impl Storm {
             { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | grep -v fe80::
             nft -s list ruleset";
         let of = |name: &String| {
-            let said = tool(&["ip", "netns", "exec", name, "sh", "-c", text]);
-            said.lines()
+            let output = tool(&["ip", "netns", "exec", name, "sh", "-c", text]);
+            output
+                .lines()
                 .map(|line| format!("{name}: {line}"))
                 .collect::<Vec<_>>()
         };
@@ -354,7 +355,7 @@ impl Storm {
             .collect();
         let mut run: Option<PathBuf> = None;
         let mut quiet_since = Instant::now();
-        let mut said = String::new();
+        let mut output = String::new();
         loop {
             let words = match &run {
                 Some(run) => format!("run --resume {}", run.file_name().unwrap().display()),
@@ -377,12 +378,12 @@ impl Storm {
                 }
                 assert!(
                     quiet_since.elapsed() < PATIENCE,
-                    "no end of it: {}\nbefore: {said}",
+                    "no end of it: {}\nbefore: {output}",
                     controller.err()
                 );
             }
             let ended = controller.wait(PATIENCE);
-            said = format!("{words} {ended:?}");
+            output = format!("{words} {ended:?}");
             let now = crate::support::directories(&self.lab.runs());
             let now = now.into_iter().filter(|dir| dir.join("run.json").exists());
             run = run.or_else(|| now.into_iter().find(|dir| !before.contains(dir)));
@@ -393,10 +394,10 @@ impl Storm {
                 _ => {}
             }
             // it exits with a message for people, or it was killed
-            assert!(ended.code != 1 && !said.contains("panicked"), "{said}");
+            assert!(ended.code != 1 && !output.contains("panicked"), "{output}");
             assert!(
                 quiet_since.elapsed() < PATIENCE,
-                "it does not go on: {said}"
+                "it does not go on: {output}"
             );
         }
     }
@@ -448,10 +449,10 @@ fn check(run: &Path, outcome: &mut Outcome) {
             outcome.all += 1;
             match iteration["failure"].as_str() {
                 None => outcome.good += 1,
-                Some(why) if is_held_up(why) => outcome.not_reached += 1,
-                Some(why) => {
-                    assert!(!why.is_empty() && why != "interrupted", "{iteration}");
-                    outcome.others.push(why.to_owned());
+                Some(reason) if reports_stall(reason) => outcome.not_reached += 1,
+                Some(reason) => {
+                    assert!(!reason.is_empty() && reason != "interrupted", "{iteration}");
+                    outcome.others.push(reason.to_owned());
                 }
             }
         }
@@ -471,8 +472,8 @@ mod slow {
     use super::*;
 
     #[test]
-    fn whatever_fails_in_campaigns_over_ssh_costs_no_more_than_it_must() {
-        let test = "whatever_fails_in_campaigns_over_ssh_costs_no_more_than_it_must";
+    fn failures_in_campaigns_over_ssh_cost_the_minimum() {
+        let test = "failures_in_campaigns_over_ssh_cost_the_minimum";
         if !root(test) {
             return;
         }
@@ -510,12 +511,12 @@ mod slow {
             assert!(ours.is_empty(), "{ours:?}");
         }
         // faults may cost results, but not all of them
-        let told = format!("{runs} campaigns; {outcome:?}; struck {struck:?}");
-        println!("{told}");
-        assert!(!struck.is_empty(), "{told}");
+        let reported = format!("{runs} campaigns; {outcome:?}; struck {struck:?}");
+        println!("{reported}");
+        assert!(!struck.is_empty(), "{reported}");
         if outcome.good == 0 && outcome.not_reached > 0 {
             return skipped(test, NOT_REACHED);
         }
-        assert!(outcome.good > 0, "{told}");
+        assert!(outcome.good > 0, "{reported}");
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::by_hand::last_line;
 use crate::formats::{committed, follows};
-use crate::support::{Ended, Lab, Started, count, list, root, skipped, try_tool, words};
+use crate::support::{CommandResult, Lab, Started, count, list, root, skipped, try_tool, words};
 use crate::wire::{MAC_A, Wire};
 
 const MAC_E0: &str = "02:00:00:00:00:e0";
@@ -77,7 +77,7 @@ impl Dut {
         path
     }
 
-    fn run(&self, words: &str) -> Ended {
+    fn run(&self, words: &str) -> CommandResult {
         self.ours.run(&self.lab, words)
     }
 
@@ -211,8 +211,8 @@ fn exactly_the_flows_that_a_dut_drops_are_named() {
 
 /// JSON in both directions, and text in one: only its 20 flows have a second source.
 #[test]
-fn two_ports_check_each_others_frames_and_people_read_what_never_arrived() {
-    const TEST: &str = "two_ports_check_each_others_frames_and_people_read_what_never_arrived";
+fn two_ports_check_each_others_frames_and_list_missing_flows() {
+    const TEST: &str = "two_ports_check_each_others_frames_and_list_missing_flows";
     if !root(TEST) {
         return;
     }
@@ -286,8 +286,8 @@ fn two_ports_check_each_others_frames_and_people_read_what_never_arrived() {
 /// A bridge drops one VLAN and one label. The kernel removes tags on the way; both receivers give
 /// the same results.
 #[test]
-fn flows_that_differ_only_by_vlan_or_label_are_told_apart() {
-    const TEST: &str = "flows_that_differ_only_by_vlan_or_label_are_told_apart";
+fn flows_that_differ_only_by_vlan_or_label_are_distinguished() {
+    const TEST: &str = "flows_that_differ_only_by_vlan_or_label_are_distinguished";
     if !root(TEST) {
         return;
     }

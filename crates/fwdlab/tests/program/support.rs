@@ -58,7 +58,7 @@ enum Threads {
 
 /// The result of a command.
 #[derive(Debug)]
-pub struct Ended {
+pub struct CommandResult {
     /// Exit code; 128 + n if signal n ended it.
     pub code: i32,
     pub out: String,
@@ -86,7 +86,7 @@ pub const NOT_REACHED: &str = "the generator did not reach the load";
 
 /// Returns true if a result says so about its trials. On a busy host, that is not an error of the
 /// program.
-pub fn is_held_up(said: &str) -> bool {
+pub fn reports_stall(output: &str) -> bool {
     [
         "the generator did not reach",
         "the generator reached none of the loads",
@@ -94,12 +94,12 @@ pub fn is_held_up(said: &str) -> bool {
         "nothing was sent",
     ]
     .iter()
-    .any(|words| said.contains(words))
+    .any(|words| output.contains(words))
 }
 
 /// Reports, past the harness's capture, that a test or a part of it could not run.
-pub fn skipped(test: &str, why: &str) {
-    let line = format!("SKIPPED: {test}: {why}\n");
+pub fn skipped(test: &str, reason: &str) {
+    let line = format!("SKIPPED: {test}: {reason}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
@@ -157,7 +157,7 @@ impl Lab {
     }
 
     /// Runs the program until it ends.
-    pub fn run(&self, arguments: &[&str]) -> Ended {
+    pub fn run(&self, arguments: &[&str]) -> CommandResult {
         ended(self.program(arguments))
     }
 
@@ -319,24 +319,24 @@ pub fn shell_words(line: &str) -> Vec<String> {
         .collect()
 }
 
-impl Ended {
+impl CommandResult {
     /// Asserts that the program measured: the result is valid, or gives a reason. A noisy machine
     /// is not an error of the program.
     #[track_caller]
-    pub fn measured(&self) -> &Ended {
+    pub fn measured(&self) -> &CommandResult {
         assert!(matches!(self.code, 0 | 5), "{self:?}");
         self
     }
 
     #[track_caller]
-    pub fn code(&self, code: i32) -> &Ended {
+    pub fn code(&self, code: i32) -> &CommandResult {
         assert_eq!(self.code, code, "{self:?}");
         self
     }
 
     /// Asserts that standard output contains all of these.
     #[track_caller]
-    pub fn prints(&self, words: &[&str]) -> &Ended {
+    pub fn prints(&self, words: &[&str]) -> &CommandResult {
         for word in words {
             assert!(self.out.contains(word), "`{word}` is not in:\n{}", self.out);
         }
@@ -345,7 +345,7 @@ impl Ended {
 
     /// Asserts that standard error contains all of these.
     #[track_caller]
-    pub fn says(&self, words: &[&str]) -> &Ended {
+    pub fn says(&self, words: &[&str]) -> &CommandResult {
         for word in words {
             assert!(self.err.contains(word), "`{word}` is not in:\n{}", self.err);
         }
@@ -379,20 +379,20 @@ impl Started {
 
     /// Waits for the end of the program, for a limited time.
     #[track_caller]
-    pub fn wait(mut self, limit: Duration) -> Ended {
-        let began = Instant::now();
+    pub fn wait(mut self, limit: Duration) -> CommandResult {
+        let started = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
             assert!(
-                began.elapsed() < limit,
+                started.elapsed() < limit,
                 "no end after {limit:?}; it said: {}",
                 self.err()
             );
             std::thread::sleep(Duration::from_millis(5));
         };
-        Ended {
+        CommandResult {
             code: status
                 .code()
                 .unwrap_or_else(|| 128 + status.signal().unwrap()),
@@ -435,7 +435,7 @@ impl Started {
 
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, mut done: impl FnMut(&mut Started) -> bool) {
-        let began = Instant::now();
+        let started = Instant::now();
         while !done(self) {
             assert!(
                 !self.has_ended() || done(self),
@@ -443,7 +443,7 @@ impl Started {
                 self.err()
             );
             assert!(
-                began.elapsed() < PATIENCE,
+                started.elapsed() < PATIENCE,
                 "{what} did not come: {}",
                 self.err()
             );
@@ -460,12 +460,12 @@ impl Drop for Started {
 }
 
 /// Runs a command until it ends, within [`PATIENCE`].
-pub fn ended(command: Command) -> Ended {
+pub fn ended(command: Command) -> CommandResult {
     let output = assert_cmd::Command::from_std(command)
         .timeout(PATIENCE)
         .output()
         .unwrap();
-    Ended {
+    CommandResult {
         code: output
             .status
             .code()

@@ -44,10 +44,10 @@ fn a_sampler_that_is_killed_or_interrupted() {
         let _ = kill_process(Pid::from_raw(sampler).unwrap(), Signal::KILL);
     }
     let finished = started.event("trial_finished");
-    let told = &finished["record"]["telemetry"];
-    let why = told["missing"]["samples"].as_str().unwrap_or_default();
-    assert!(why.contains("ended before the trial"), "{told}");
-    assert!(!list(&told["cpus"]).is_empty(), "the rest is read");
+    let reported = &finished["record"]["telemetry"];
+    let reason = reported["missing"]["samples"].as_str().unwrap_or_default();
+    assert!(reason.contains("ended before the trial"), "{reported}");
+    assert!(!list(&reported["cpus"]).is_empty(), "the rest is read");
     started.wait_until("another sampler", |_| !samplers(&lab).is_empty());
     started.signal(Signal::INT);
     assert_eq!(started.wait(PATIENCE).code, 130);
@@ -116,12 +116,17 @@ fn a_flame_graph_has_an_iteration_of_its_own() {
     lab.assert_clean("a flame graph");
     let case = &document["test_cases"][0];
     assert_eq!(list(&case["iterations"]).len(), 1);
-    let told = fs::read_to_string(lab.only_run().join("events.jsonl")).unwrap();
-    let why = told.lines().find(|line| line.contains("no flame graph of"));
-    if let Some(why) = why {
+    let reported = fs::read_to_string(lab.only_run().join("events.jsonl")).unwrap();
+    let reason = reported
+        .lines()
+        .find(|line| line.contains("no flame graph of"));
+    if let Some(reason) = reason {
         let known = "install the package linux-perf|perf took no sample|perf record|none of its trials is valid";
-        assert!(known.split('|').any(|words| why.contains(words)), "{why}");
-        return skipped(TEST, &format!("no samples here: {why}"));
+        assert!(
+            known.split('|').any(|words| reason.contains(words)),
+            "{reason}"
+        );
+        return skipped(TEST, &format!("no samples here: {reason}"));
     }
     let folded = directory_file(&lab.only_run(), "perf.folded").expect("samples are kept");
     let folded = fs::read_to_string(folded).unwrap();
@@ -154,8 +159,8 @@ fn directory_file(directory: &std::path::Path, name: &str) -> Option<std::path::
 /// A meter that shows 10 W plus 0.2 mW for every frame per second: a frame costs 0.2 mJ on top of
 /// idling.
 #[test]
-fn what_a_frame_costs_is_what_the_meter_was_told() {
-    const TEST: &str = "what_a_frame_costs_is_what_the_meter_was_told";
+fn the_cost_of_a_frame_matches_the_meter() {
+    const TEST: &str = "the_cost_of_a_frame_matches_the_meter";
     if !root(TEST) {
         return;
     }
@@ -186,8 +191,8 @@ fn what_a_frame_costs_is_what_the_meter_was_told() {
     let Some(watts) = watts.collect::<Option<Vec<f64>>>() else {
         let trials = list(&document["trials"]).iter();
         let samples: Vec<&Value> = trials.map(|t| &t["telemetry"]["samples"]).collect();
-        let why = format!("samplers got no CPU in time: {samples:?} samples");
-        return skipped(TEST, &why);
+        let reason = format!("samplers got no CPU in time: {samples:?} samples");
+        return skipped(TEST, &reason);
     };
     assert!((watts[0] - 10.0).abs() < 0.1, "{points:?}");
     for (watts, rate) in watts.iter().zip(&rates).skip(1) {
@@ -271,8 +276,8 @@ for = "600ms"
         let Some(trial) = trials.first() else {
             return skipped(TEST, "the sender was held up in every trial");
         };
-        let told = &trial["telemetry"];
-        let drops = told["drops"].as_object().unwrap();
+        let reported = &trial["telemetry"];
+        let drops = reported["drops"].as_object().unwrap();
         let rule = "nft ip t f: numgen inc mod 2 0 drop";
         let in_dut: u64 = list(&trial["losses"])
             .iter()
@@ -293,7 +298,7 @@ for = "600ms"
         for cause in others.split(' ') {
             assert!(found.iter().all(|one| one["cause"] != cause), "{found:?}");
         }
-        let cpus = list(&told["cpus"]);
+        let cpus = list(&reported["cpus"]);
         assert!(cpus.iter().any(|cpu| cpu["forwards"] == true), "{cpus:?}");
         for cpu in cpus {
             let parts = ["user", "system", "irq", "softirq", "idle", "steal"];
@@ -306,15 +311,15 @@ for = "600ms"
             );
         }
         // all frames that reached the DUT came through the queue of its input
-        let mut queues = list(&told["queues"]).iter();
+        let mut queues = list(&reported["queues"]).iter();
         let queue = queues.find(|queue| queue["port"] == "eth0").unwrap();
-        let port = &told["ports"]["eth0"];
-        assert_eq!(queue["packets"], port["rx_packets"], "{told}");
+        let port = &reported["ports"]["eth0"];
+        assert_eq!(queue["packets"], port["rx_packets"], "{reported}");
         let of_trial = kept.iter().filter(|one| one["trial"] == trial["trial"]);
         let when: Vec<&str> = of_trial.map(|one| one["when"].as_str().unwrap()).collect();
         let ends = (when[0], when[when.len() - 1]);
         assert_eq!(ends, ("before", "after"), "{when:?}");
-        assert_eq!(count(&told["samples"]), when.len() as u64 - 2);
+        assert_eq!(count(&reported["samples"]), when.len() as u64 - 2);
         let shown = lab.run(&["runs", "show", "@1"]).out;
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(shown.contains("dropped on purpose: nft ip t f"), "{shown}");

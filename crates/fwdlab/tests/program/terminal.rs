@@ -32,14 +32,14 @@ fn with_journal() -> Lab {
 /// Starts `top` on the fixed journal.
 fn replay(lab: &Lab, size: (u16, u16), more: &[(&str, &str)]) -> Tty {
     let mut tty = Tty::start(lab, &["top", "@1"], size, more);
-    tty.until("REPLAY");
+    tty.wait_for_text("REPLAY");
     tty
 }
 
 /// Starts `top` on the fixed journal, and goes to its end.
 fn replayed(lab: &Lab, size: (u16, u16), more: &[(&str, &str)]) -> Tty {
     let mut tty = replay(lab, size, more);
-    tty.keys(END).until("REPLAY end").settle(HELD);
+    tty.keys(END).wait_for_text("REPLAY end").settle(HELD);
     tty
 }
 
@@ -62,7 +62,7 @@ fn a_finished_run_its_panes_and_explanations_at_80x24() {
         ("q?", "Esc back", "screen_help"),
         ("q\t\t", "[dut]", "screen_dut"),
     ] {
-        tty.keys(keys).until(waits_for).settle(HELD);
+        tty.keys(keys).wait_for_text(waits_for).settle(HELD);
         insta::assert_snapshot!(name, tty.text());
     }
 }
@@ -79,7 +79,7 @@ fn a_finished_run_at_120x40_and_only_differences_are_sent() {
     tty.settle(HELD);
     assert_eq!(tty.bytes, whole);
     tty.keys("\t\t").settle(HELD);
-    tty.keys(LEFT).until("REPLAY held").settle(HELD);
+    tty.keys(LEFT).wait_for_text("REPLAY held").settle(HELD);
     let moved = tty.bytes - whole;
     assert!(0 < moved && moved < whole / 2, "{moved} of {whole}");
 }
@@ -96,14 +96,14 @@ fn without_colour_and_in_ascii_nothing_is_missing() {
 /// Latencies of a search that measured them, the functions in a boot's profile, and a screen whose
 /// text remains at the end.
 #[test]
-fn latencies_profiles_and_last_words() {
+fn latencies_profiles_and_final_messages() {
     let lab = Lab::new();
     let line = "rfc2544 --size 64 --tests throughput,latency --engine sim --dut capacity=1e6,latency=20us --max 3Mpps";
     lab.run(&line.split(' ').collect::<Vec<_>>()).code(0);
     let mut tty = replayed(&lab, (80, 24), &[]);
     tty.keys("l")
-        .until("p99.9")
-        .until("other trials")
+        .wait_for_text("p99.9")
+        .wait_for_text("other trials")
         .settle(HELD);
     assert!(
         tty.text().contains("20.0 us") || tty.text().contains("20.0 µs"),
@@ -111,12 +111,13 @@ fn latencies_profiles_and_last_words() {
         tty.text()
     );
     // without a profile, there is a message
-    tty.keys("lf").until("no profile of this test case is kept");
+    tty.keys("lf")
+        .wait_for_text("no profile of this test case is kept");
     let case = lab.only_run().join("raw/64B-2000flows-ipv4/0");
     fs::create_dir_all(&case).unwrap();
     let folded = "irq;net_rx;ip_rcv 30\nirq;net_rx;fib_lookup 60\nidle 10\n";
     fs::write(case.join("perf.folded"), folded).unwrap();
-    tty.keys("f").until("where it went").settle(HELD);
+    tty.keys("f").wait_for_text("where it went").settle(HELD);
     let screen = tty.text();
     let at = |words: &str| {
         let mut lines = screen.lines();
@@ -129,8 +130,9 @@ fn latencies_profiles_and_last_words() {
     );
     tty.keys("fQ");
     assert_eq!(tty.end(), 0);
-    assert!(tty.is_given_back());
-    tty.until("rfc2544 on a simulated DUT").until("trial 15");
+    assert!(tty.is_restored());
+    tty.wait_for_text("rfc2544 on a simulated DUT")
+        .wait_for_text("trial 15");
 }
 
 /// Keys and columns in a file apply to the screen, its last line and the help of `?`.
@@ -142,18 +144,22 @@ fn keys_and_columns_of_the_config_file() {
     fs::write(&file, text).unwrap();
     let more = [("FWDLAB_CONFIG", file.to_str().unwrap())];
     let mut tty = replayed(&lab, (80, 24), &more);
-    tty.until("x quit").until("ctrl-h help").until("jk trial");
-    tty.until("at 0 rules 995.5 kpps   at 0 rules 997.7 kpps");
+    tty.wait_for_text("x quit")
+        .wait_for_text("ctrl-h help")
+        .wait_for_text("jk trial");
+    tty.wait_for_text("at 0 rules 995.5 kpps   at 0 rules 997.7 kpps");
     assert!(!tty.text().contains("apart"), "{}", tty.text());
     // q has no function any more, and the other old keys neither
     tty.keys("q\x1b[D").settle(HELD);
     assert!(tty.text().contains("REPLAY end"), "{}", tty.text());
-    tty.keys("j").until("REPLAY held").until("125 valid");
+    tty.keys("j")
+        .wait_for_text("REPLAY held")
+        .wait_for_text("125 valid");
     tty.keys("?")
-        .until("ctrl-h")
-        .until("j k")
-        .until("one trial back or on");
-    tty.keys("\x1b").until("x quit").keys("x");
+        .wait_for_text("ctrl-h")
+        .wait_for_text("j k")
+        .wait_for_text("one trial back or on");
+    tty.keys("\x1b").wait_for_text("x quit").keys("x");
     assert_eq!(tty.end(), 0);
 }
 
@@ -171,7 +177,7 @@ fn a_dumb_terminal_has_lines() {
         let mut tty = Tty::start(&lab, line, (120, 200), &dumb);
         assert_eq!(tty.end(), 0, "{}", tty.text());
         for words in words {
-            tty.until(words);
+            tty.wait_for_text(words);
         }
         assert_eq!(tty.escapes, 0, "{}", tty.text());
     }
@@ -181,20 +187,22 @@ fn a_dumb_terminal_has_lines() {
     let wire = Wire::new();
     let line = ["console", "--port", "pa", "--netns", &wire.name];
     let mut tty = Tty::start(&lab, &line, (120, 200), &dumb);
-    tty.until("fwdlab> ")
+    tty.wait_for_text("fwdlab> ")
         .keys("tui\n")
-        .until("tui needs a terminal that can draw");
-    tty.keys("stats\n").until("intended load").keys("quit\n");
+        .wait_for_text("tui needs a terminal that can draw");
+    tty.keys("stats\n")
+        .wait_for_text("intended load")
+        .keys("quit\n");
     assert_eq!(tty.end(), 0, "{}", tty.text());
     assert_eq!(tty.escapes, 0, "{}", tty.text());
 }
 
 #[test]
-fn the_terminal_is_given_back() {
+fn the_terminal_is_restored() {
     let lab = with_journal();
     for end in ["q", "\x03", "TERM", "INT", "HUP"] {
         let mut tty = replay(&lab, (80, 24), &[]);
-        assert!(!tty.is_given_back());
+        assert!(!tty.is_restored());
         match end {
             "TERM" => tty.signal(Signal::TERM),
             "INT" => tty.signal(Signal::INT),
@@ -202,10 +210,10 @@ fn the_terminal_is_given_back() {
             keys => drop(tty.keys(keys)),
         }
         assert_eq!(tty.end(), 0, "{end:?}");
-        assert!(tty.is_given_back(), "{end:?}");
+        assert!(tty.is_restored(), "{end:?}");
     }
     // a screen whose window was closed ends, and does not wait for keys forever
-    assert_eq!(replay(&lab, (80, 24), &[]).hang_up(), 0);
+    assert_eq!(replay(&lab, (80, 24), &[]).close_terminal(), 0);
 }
 
 /// Writes a campaign on this host's kernel that takes longer than any test.
@@ -217,35 +225,43 @@ fn long(lab: &Lab) -> String {
 }
 
 #[test]
-fn a_run_is_steered_by_keys_left_and_found_again() {
-    if !root("a_run_is_steered_by_keys_left_and_found_again") {
+fn a_run_is_controlled_by_keys_detached_and_reattached() {
+    if !root("a_run_is_controlled_by_keys_detached_and_reattached") {
         return;
     }
     let lab = Lab::new();
     let mut own = Tty::start(&lab, &["run", &long(&lab)], (80, 24), &[]);
-    own.until("running").until("forwarded").until("trial 2");
-    own.keys("p").until("PAUSED").keys("p").until(" running ");
-    own.keys(" ").until("FROZEN").keys(" ").until("running");
+    own.wait_for_text("running")
+        .wait_for_text("forwarded")
+        .wait_for_text("trial 2");
+    own.keys("p")
+        .wait_for_text("PAUSED")
+        .keys("p")
+        .wait_for_text(" running ");
+    own.keys(" ")
+        .wait_for_text("FROZEN")
+        .keys(" ")
+        .wait_for_text("running");
     own.keys("d");
     assert_eq!(own.end(), 0);
-    assert!(own.is_given_back());
-    own.until("continues without this terminal");
+    assert!(own.is_restored());
+    own.wait_for_text("continues without this terminal");
     let events = json_lines(&lab.only_run().join("events.jsonl"));
-    let asked = events
+    let requested = events
         .iter()
         .filter_map(|event| Some((event.get("request")?.as_str()?, event["heeded"].as_bool()?)));
     assert_eq!(
-        asked.collect::<Vec<_>>(),
+        requested.collect::<Vec<_>>(),
         [("pause", true), ("resume", true)]
     );
     // on another terminal; leaving that screen does not affect the run
     let mut other = Tty::start(&lab, &["top"], (120, 40), &[]);
-    other.until("running").until("test cases");
+    other.wait_for_text("running").wait_for_text("test cases");
     lab.run(&["runs", "steer", "@1", "pause"]).code(0);
-    other.until("PAUSED");
+    other.wait_for_text("PAUSED");
     other.signal(Signal::TERM);
     assert_eq!(other.end(), 0);
-    assert!(other.is_given_back());
+    assert!(other.is_restored());
     lab.run(&["runs", "steer", "@1", "stop"]).code(0);
     while !lab.processes().is_empty() {
         std::thread::sleep(Duration::from_millis(50));
@@ -258,14 +274,14 @@ fn a_run_is_steered_by_keys_left_and_found_again() {
 
 /// Ctrl-C on the screen of our own run stops it. The exit code is that of `run` without a screen.
 #[test]
-fn an_interrupt_stops_a_run_of_ones_own() {
-    if !root("an_interrupt_stops_a_run_of_ones_own") {
+fn an_interrupt_stops_an_own_run() {
+    if !root("an_interrupt_stops_an_own_run") {
         return;
     }
     let lab = Lab::new();
     let mut own = Tty::start(&lab, &["run", &long(&lab)], (80, 24), &[]);
-    own.until("trial 1").keys("\x03");
+    own.wait_for_text("trial 1").keys("\x03");
     assert_eq!(own.end(), 130, "{}", own.text());
-    assert!(own.is_given_back());
+    assert!(own.is_restored());
     lab.assert_clean("a run that was interrupted");
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::{Lab, NOT_REACHED, ended, is_held_up, list, root, skipped};
+use crate::support::{Lab, NOT_REACHED, ended, list, reports_stall, root, skipped};
 
 /// Two namespaces, joined by two links.
 struct Rack {
@@ -59,7 +59,7 @@ impl Rack {
         command
     }
 
-    fn say(&self, words: &[&str]) -> (Option<i32>, String) {
+    fn run_command(&self, words: &[&str]) -> (Option<i32>, String) {
         let output = self.fwdlab(words).output().unwrap();
         let [out, err] = [&output.stdout, &output.stderr].map(|b| String::from_utf8_lossy(b));
         (output.status.code(), format!("{out}{err}"))
@@ -72,15 +72,16 @@ impl Rack {
             ip -oneline link show | sed 's/[A-Z-]*_UP//; s/NO-CARRIER,//; s/ mtu.*//; s/,>/>/'
             nft -s list ruleset";
         let of = |name: &String| {
-            let said = ip_exec(name, text);
-            said.lines()
+            let output = ip_exec(name, text);
+            output
+                .lines()
                 .map(|line| format!("{name}: {line}"))
                 .collect::<Vec<_>>()
         };
         self.names.iter().flat_map(of).collect()
     }
 
-    fn is_as(&self, before: &BTreeSet<String>) {
+    fn assert_state(&self, before: &BTreeSet<String>) {
         let now = self.state();
         let changed: Vec<&String> = before.symmetric_difference(&now).collect();
         assert!(changed.is_empty(), "{changed:#?}");
@@ -114,28 +115,28 @@ fn a_test_bed_is_served_to_clients_of_trex() {
     words.extend(["--listen", "127.0.0.1:0", "--publisher", "127.0.0.1:0"]);
     let mut server = rack.lab.start_command(rack.fwdlab(&words));
     server.wait_until("its ports", |this| this.out().contains("\"ports\""));
-    let said: serde_json::Value = serde_json::from_str(&server.out()).unwrap();
-    assert_eq!(said["ports"], serde_json::json!(["ta", "tb"]));
+    let output: serde_json::Value = serde_json::from_str(&server.out()).unwrap();
+    assert_eq!(output["ports"], serde_json::json!(["ta", "tb"]));
     let during = rack.state();
     let routed = |line: &String| line.contains("48.0.0.0/8") && line.contains("dev db");
     assert!(during.iter().any(routed), "{during:#?}");
     server.signal(Signal::INT);
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
-    rack.is_as(&before);
+    rack.assert_state(&before);
 
     let file = rack.lab.path().join("beds/rack.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     let here = format!("netns:{}", rack.names[0]);
     std::fs::write(&file, text.replace(&here, "ssh://gen")).unwrap();
-    let (code, said) = rack.say(&words);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("run fwdlab serve --trex there"), "{said}");
+    let (code, output) = rack.run_command(&words);
+    assert_eq!(code, Some(2), "{output}");
+    assert!(output.contains("run fwdlab serve --trex there"), "{output}");
 }
 
 /// A namespace that is removed when this is dropped.
-struct Gone(String);
+struct TestNamespace(String);
 
-impl Drop for Gone {
+impl Drop for TestNamespace {
     fn drop(&mut self) {
         let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
     }
@@ -143,8 +144,8 @@ impl Drop for Gone {
 
 /// A run is killed while it changes hosts: the next command that connects undoes all changes.
 #[test]
-fn what_a_killed_run_has_changed_is_taken_back_at_the_next_start() {
-    if !root("what_a_killed_run_has_changed_is_taken_back_at_the_next_start") {
+fn changes_of_a_killed_run_are_undone_at_the_next_start() {
+    if !root("changes_of_a_killed_run_are_undone_at_the_next_start") {
         return;
     }
     let rack = Rack::new("kill");
@@ -158,22 +159,22 @@ fn what_a_killed_run_has_changed_is_taken_back_at_the_next_start() {
     run.wait_until("a change", |_| rack.state() != before);
     std::thread::sleep(Duration::from_millis(150));
     // another run is refused, with the owner's name, as long as it runs
-    let (code, said) = rack.say(&["quick", "--bed", "rack", "--size", "64"]);
+    let (code, output) = rack.run_command(&["quick", "--bed", "rack", "--size", "64"]);
     assert!(
-        said.contains("another fwdlab measures on the test bed rack-kill"),
-        "{code:?} {said}"
+        output.contains("another fwdlab measures on the test bed rack-kill"),
+        "{code:?} {output}"
     );
     run.signal(Signal::KILL);
     run.wait(Duration::from_secs(30));
-    let (code, said) = rack.say(&["doctor", "rack"]);
-    assert_eq!(code, Some(0), "{said}");
-    rack.is_as(&before);
+    let (code, output) = rack.run_command(&["doctor", "rack"]);
+    assert_eq!(code, Some(0), "{output}");
+    rack.assert_state(&before);
 }
 
 /// Missing and invalid files are reported with their position; a virtual machine is a test bed,
 /// too.
 #[test]
-fn beds_are_found_by_name_and_mistakes_in_them_are_told() {
+fn beds_are_found_by_name_and_errors_in_them_are_reported() {
     let lab = Lab::new();
     std::fs::create_dir(lab.path().join("beds")).unwrap();
     let write = |name: &str, text: &str| std::fs::write(lab.path().join(name), text).unwrap();
@@ -211,34 +212,34 @@ mod slow {
     use super::*;
 
     #[test]
-    fn a_campaign_on_hosts_that_stand_and_nothing_is_left() {
-        if !root("a_campaign_on_hosts_that_stand_and_nothing_is_left") {
+    fn a_campaign_on_existing_hosts_leaves_nothing() {
+        if !root("a_campaign_on_existing_hosts_leaves_nothing") {
             return;
         }
         let rack = Rack::new("whole");
         let before = rack.state();
-        let (code, said) = rack.say(&["doctor", "rack"]);
+        let (code, printed) = rack.run_command(&["doctor", "rack"]);
         assert!(
-            said.contains("forwarding IPv6") && said.contains("100 of 100"),
-            "{said}"
+            printed.contains("forwarding IPv6") && printed.contains("100 of 100"),
+            "{printed}"
         );
-        assert_eq!(code, Some(0), "{said}");
-        rack.is_as(&before);
+        assert_eq!(code, Some(0), "{printed}");
+        rack.assert_state(&before);
 
-        let (code, said) = rack.say(&["plan", "campaigns/c.toml"]);
-        assert_eq!(code, Some(0), "{said}");
-        assert!(said.contains("(DUT): da and db are brought up"), "{said}");
-        assert!(!said.contains("fwdlab-*-gen"), "{said}");
-        let (code, said) = rack.say(&["run", "campaigns/c.toml"]);
-        rack.is_as(&before);
-        if is_held_up(&said) && code == Some(7) {
-            return skipped(
-                "a_campaign_on_hosts_that_stand_and_nothing_is_left",
-                NOT_REACHED,
-            );
+        let (code, printed) = rack.run_command(&["plan", "campaigns/c.toml"]);
+        assert_eq!(code, Some(0), "{printed}");
+        assert!(
+            printed.contains("(DUT): da and db are brought up"),
+            "{printed}"
+        );
+        assert!(!printed.contains("fwdlab-*-gen"), "{printed}");
+        let (code, printed) = rack.run_command(&["run", "campaigns/c.toml"]);
+        rack.assert_state(&before);
+        if reports_stall(&printed) && code == Some(7) {
+            return skipped("a_campaign_on_existing_hosts_leaves_nothing", NOT_REACHED);
         }
         // on a busy host figures may be doubtful, but nothing else
-        assert!(matches!(code, Some(0 | 5)), "{code:?} {said}");
+        assert!(matches!(code, Some(0 | 5)), "{code:?} {printed}");
         let run = rack.lab.only_run();
         let kept = std::fs::read_to_string(run.join("summary.json")).unwrap();
         let summary: serde_json::Value = serde_json::from_str(&kept).unwrap();
@@ -257,7 +258,7 @@ mod slow {
         ];
         let words = [&trial[..], &["--json", "--set", half]].concat();
         let ended = rack.fwdlab(&words).output().unwrap();
-        rack.is_as(&before);
+        rack.assert_state(&before);
         assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended:?}");
         let found: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
         let valid = |trial: &&serde_json::Value| {
@@ -266,11 +267,8 @@ mod slow {
                 .is_none_or(Vec::is_empty)
         };
         let valid: Vec<_> = list(&found["trials"]).iter().filter(valid).collect();
-        if valid.is_empty() && is_held_up(&found.to_string()) {
-            return skipped(
-                "a_campaign_on_hosts_that_stand_and_nothing_is_left",
-                NOT_REACHED,
-            );
+        if valid.is_empty() && reports_stall(&found.to_string()) {
+            return skipped("a_campaign_on_existing_hosts_leaves_nothing", NOT_REACHED);
         }
         assert!(!valid.is_empty(), "{found:#}");
         for trial in valid {
@@ -278,21 +276,21 @@ mod slow {
                 ["frames_sent", "frames_received"].map(|of| trial[of].as_u64().unwrap());
             assert!(received.abs_diff(sent - received) <= sent % 2, "{trial:#}");
         }
-        let (code, said) = rack.say(&["ndr", "--bed", "rack", "--engine", "sim"]);
-        assert_eq!(code, Some(2), "{said}");
+        let (code, printed) = rack.run_command(&["ndr", "--bed", "rack", "--engine", "sim"]);
+        assert_eq!(code, Some(2), "{printed}");
     }
 
     /// A bridge between tester and DUT, with a switch's typical defaults.
     #[test]
-    fn a_switch_is_looked_at_counted_at_and_told_what_to_do() {
-        if !root("a_switch_is_looked_at_counted_at_and_told_what_to_do") {
+    fn a_switch_is_checked_counted_and_configured() {
+        if !root("a_switch_is_checked_counted_and_configured") {
             return;
         }
         let rack = Rack::new("switch");
         let [tester, dut] = &rack.names;
         let switch = format!("bed-switch-sw-{}", std::process::id());
         ip(&format!("netns add {switch}"));
-        let _switch = Gone(switch.clone());
+        let _switch = TestNamespace(switch.clone());
         ip(&format!("-n {tester} link del ta"));
         ip(&format!(
             "link add ta netns {tester} type veth peer name s1 netns {switch}"
@@ -309,9 +307,9 @@ mod slow {
             ip(&format!("-n {name} link set {port} up"));
         }
         let is_open = || ip_exec(&switch, "cat /sys/class/net/br0/brif/s[12]/state") == "3\n3\n";
-        let began = Instant::now();
+        let started = Instant::now();
         while !is_open() {
-            assert!(began.elapsed() < Duration::from_secs(30), "no link");
+            assert!(started.elapsed() < Duration::from_secs(30), "no link");
         }
         ip_exec(&switch, "ip link set br0 type bridge stp_state 1");
         let file = rack.lab.path().join("beds/rack.toml");
@@ -322,7 +320,7 @@ mod slow {
         );
         std::fs::write(&file, format!("{bed}{more}")).unwrap();
         let before = rack.state();
-        let (code, said) = rack.say(&["doctor", "rack"]);
+        let (code, output) = rack.run_command(&["doctor", "rack"]);
         let lines = format!(
             "switch-config --vendor cisco rack-switch-{}",
             std::process::id()
@@ -338,10 +336,10 @@ mod slow {
             "a plain Linux router in place of the DUT carries",
             "forwarding IPv6",
         ] {
-            assert!(said.contains(part), "{part}: {said}");
+            assert!(output.contains(part), "{part}: {output}");
         }
-        assert_eq!(code, Some(0), "{said}");
-        rack.is_as(&before);
+        assert_eq!(code, Some(0), "{output}");
+        rack.assert_state(&before);
         // following the advice in the message works
         let address = |name: &str, port: &str| {
             let file = format!("cat /sys/class/net/{port}/address");
@@ -356,25 +354,25 @@ mod slow {
             &switch,
             "ip link set br0 type bridge stp_state 0; ip link set s2 mtu 1400",
         );
-        let (code, said) = rack.say(&["doctor", "rack"]);
+        let (code, output) = rack.run_command(&["doctor", "rack"]);
         assert!(
-            said.contains("knows all addresses for good") && !said.contains("STP at"),
-            "{said}"
+            output.contains("knows all addresses for good") && !output.contains("STP at"),
+            "{output}"
         );
         assert!(
-            said.contains("frames are lost where it is smaller") && said.contains("s2 of"),
-            "{said}"
+            output.contains("frames are lost where it is smaller") && output.contains("s2 of"),
+            "{output}"
         );
-        assert_eq!(code, Some(3), "{said}");
+        assert_eq!(code, Some(3), "{output}");
         ip_exec(&switch, "ip link set s2 mtu 1500");
 
         // every trial includes the switch's counters, and they add up
         let plain = "configuration:plain";
-        let (code, said) = rack.say(&["run", "campaigns/c.toml", "--only", plain]);
-        assert!(matches!(code, Some(0 | 5 | 7)), "{code:?} {said}");
-        rack.is_as(&before);
+        let (code, output) = rack.run_command(&["run", "campaigns/c.toml", "--only", plain]);
+        assert!(matches!(code, Some(0 | 5 | 7)), "{code:?} {output}");
+        rack.assert_state(&before);
         let trials = std::fs::read_to_string(rack.lab.only_run().join("trials.jsonl")).unwrap();
-        assert!(!trials.is_empty(), "{said}");
+        assert!(!trials.is_empty(), "{output}");
         for trial in trials.lines() {
             let trial: serde_json::Value = serde_json::from_str(trial).unwrap();
             let meters = list(&trial["counters"]["meters"]);
@@ -391,13 +389,14 @@ mod slow {
             );
             assert_eq!(trial["frames_unexplained"], 0, "{trial}");
         }
-        let (code, said) = rack.say(&["bed", "switch-config", "--vendor", "juniper", "rack"]);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, output) =
+            rack.run_command(&["bed", "switch-config", "--vendor", "juniper", "rack"]);
+        assert_eq!(code, Some(0), "{output}");
         assert!(
-            said.contains(&format!("interface s1.0 static-mac {of_tester}")),
-            "{said}"
+            output.contains(&format!("interface s1.0 static-mac {of_tester}")),
+            "{output}"
         );
-        assert!(said.contains("not tried on a real switch"), "{said}");
+        assert!(output.contains("not tried on a real switch"), "{output}");
     }
 
     /// Frames that bypass the DUT do not prove that it forwards; an interrupted check removes the bed
@@ -419,13 +418,13 @@ mod slow {
             ip(&format!("-n {dut} link set x{end} up"));
         }
         let before = rack.state();
-        let (code, said) = rack.say(&["doctor", "rack"]);
+        let (code, output) = rack.run_command(&["doctor", "rack"]);
         assert!(
-            said.contains("100 of 100 frames came back, but not all of them through the DUT"),
-            "{said}"
+            output.contains("100 of 100 frames came back, but not all of them through the DUT"),
+            "{output}"
         );
-        assert_eq!(code, Some(3), "{said}");
-        rack.is_as(&before);
+        assert_eq!(code, Some(3), "{output}");
+        rack.assert_state(&before);
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
         // like under nohup: the child inherits this setting and continues
@@ -438,7 +437,7 @@ mod slow {
             doctor.wait_until("a bed", |_| rack.state() != before);
             doctor.signal(signal);
             assert_eq!(doctor.wait(Duration::from_secs(30)).code, code);
-            rack.is_as(&before);
+            rack.assert_state(&before);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A terminal for tests: a pty on which the program runs, and an emulator with the contents of the
 //! screen.
 //!
-//! Start with [`Tty::start`]; [`Tty::keys`] types keys, and [`Tty::until`] waits for text on the
+//! Start with [`Tty::start`]; [`Tty::keys`] types keys, and [`Tty::wait_for_text`] waits for text on the
 //! screen.
 
 use std::fs::File;
@@ -111,16 +111,20 @@ impl Tty {
 
     /// Waits for this text on the screen.
     #[track_caller]
-    pub fn until(&mut self, words: &str) -> &mut Tty {
-        self.until_it(&format!("`{words}`"), |text| text.contains(words))
+    pub fn wait_for_text(&mut self, words: &str) -> &mut Tty {
+        self.wait_for(&format!("`{words}`"), |text| text.contains(words))
     }
 
     /// Waits until the screen meets a condition.
     #[track_caller]
-    pub fn until_it(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> &mut Tty {
-        let began = Instant::now();
+    pub fn wait_for(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> &mut Tty {
+        let started = Instant::now();
         while !is_so(&self.text()) {
-            assert!(began.elapsed() < PATIENCE, "no {what} in:\n{}", self.text());
+            assert!(
+                started.elapsed() < PATIENCE,
+                "no {what} in:\n{}",
+                self.text()
+            );
             self.settle(Duration::from_millis(20));
         }
         self
@@ -138,7 +142,7 @@ impl Tty {
 
     /// Closes the terminal, like a window or a connection that closes. Waits for the program to
     /// end.
-    pub fn hang_up(&mut self) -> i32 {
+    pub fn close_terminal(&mut self) -> i32 {
         let nowhere = || File::options().read(true).write(true).open("/dev/null");
         (self.ours, self.theirs) = (nowhere().unwrap(), nowhere().unwrap());
         self.end()
@@ -147,7 +151,7 @@ impl Tty {
     /// Waits for the program to end. Returns its exit code; 128 + n if signal n ended it.
     pub fn end(&mut self) -> i32 {
         use std::os::unix::process::ExitStatusExt;
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             self.settle(Duration::from_millis(20));
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -156,13 +160,13 @@ impl Tty {
                     .code()
                     .unwrap_or_else(|| 128 + status.signal().unwrap());
             }
-            assert!(began.elapsed() < PATIENCE, "goes on:\n{}", self.text());
+            assert!(started.elapsed() < PATIENCE, "goes on:\n{}", self.text());
         }
     }
 
     /// Returns true if the terminal is restored: its modes, the primary screen, a visible cursor,
     /// and no bracketed paste.
-    pub fn is_given_back(&self) -> bool {
+    pub fn is_restored(&self) -> bool {
         let (is, was) = (tcgetattr(&self.theirs).unwrap(), &self.modes);
         (is.input_modes, is.output_modes, is.control_modes)
             == (was.input_modes, was.output_modes, was.control_modes)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Ended, Lab, PATIENCE, Started, list, passed, root, skipped};
+use crate::support::{CommandResult, Lab, PATIENCE, Started, list, passed, root, skipped};
 
 #[path = "../../../fwdlab-lab/tests/vpp_build/mod.rs"]
 mod build;
@@ -26,7 +26,7 @@ fn vpp(test: &str) -> Option<PathBuf> {
         return None;
     }
     let found = build::unpacked();
-    found.map_err(|why| skipped(test, &why)).ok()
+    found.map_err(|reason| skipped(test, &reason)).ok()
 }
 
 /// Returns the program with a VPP, whose files are in the folder of the test.
@@ -48,12 +48,12 @@ fn file(lab: &Lab, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-fn run(lab: &Lab, vpp: &Path, text: &str) -> Ended {
+fn run(lab: &Lab, vpp: &Path, text: &str) -> CommandResult {
     let path = file(lab, text);
     crate::support::ended(program(lab, vpp, &["run", &path, "--json"]))
 }
 
-fn document(ended: &Ended) -> Value {
+fn document(ended: &CommandResult) -> Value {
     ended.measured();
     serde_json::from_str(&ended.out).unwrap()
 }
@@ -153,8 +153,8 @@ fn nodes_count_every_frame_at_every_load() {
 /// A rule denies one flow in ten: the lost frames are those that the rule counts, with that reason.
 /// Commands that VPP rejects are reported.
 #[test]
-fn a_planted_drop_is_named_and_a_line_that_vpp_refuses_is_told() {
-    let test = "a_planted_drop_is_named_and_a_line_that_vpp_refuses_is_told";
+fn a_planted_drop_and_a_line_that_vpp_rejects_are_reported() {
+    let test = "a_planted_drop_and_a_line_that_vpp_rejects_are_reported";
     let Some(vpp) = vpp(test) else { return };
     let lab = Lab::new();
     fs::write(
@@ -210,8 +210,8 @@ fn a_planted_drop_is_named_and_a_line_that_vpp_refuses_is_told() {
 /// The example: both kinds in one campaign, with the cost per frame on each, in every format, and
 /// computed again from stored data.
 #[test]
-fn linux_and_vpp_stand_in_one_campaign_with_what_a_frame_takes() {
-    let test = "linux_and_vpp_stand_in_one_campaign_with_what_a_frame_takes";
+fn linux_and_vpp_are_compared_with_the_cost_of_a_frame() {
+    let test = "linux_and_vpp_are_compared_with_the_cost_of_a_frame";
     let Some(vpp) = vpp(test) else { return };
     let lab = Lab::new();
     let example =
@@ -308,8 +308,8 @@ fn sending(lab: &Lab, vpp: &Path) -> Started {
 /// VPP is killed during a trial: the trial is invalid and reports how VPP ended, another VPP
 /// replaces it, and nothing waits.
 #[test]
-fn a_vpp_that_dies_leaves_its_last_words_and_one_trial() {
-    let test = "a_vpp_that_dies_leaves_its_last_words_and_one_trial";
+fn a_vpp_that_dies_costs_one_trial_and_its_last_output_is_shown() {
+    let test = "a_vpp_that_dies_costs_one_trial_and_its_last_output_is_shown";
     let Some(vpp) = vpp(test) else { return };
     let lab = Lab::new();
     let mut run = sending(&lab, &vpp);
@@ -475,8 +475,8 @@ fn quick_measures_both_kinds_each_on_its_own_bed() {
 
 /// A test bed measures a user's VPP, started as its manual says, and restores its state.
 #[test]
-fn a_vpp_that_runs_is_the_dut_of_a_test_bed() {
-    let test = "a_vpp_that_runs_is_the_dut_of_a_test_bed";
+fn an_external_vpp_is_the_dut_of_a_test_bed() {
+    let test = "an_external_vpp_is_the_dut_of_a_test_bed";
     let Some(vpp) = vpp(test) else {
         return;
     };
@@ -521,9 +521,9 @@ fn a_vpp_that_runs_is_the_dut_of_a_test_bed() {
         command.arg("-s").arg(folder.join("cli.sock")).arg(line);
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
-    let began = Instant::now();
+    let started = Instant::now();
     while !ask("show version").contains("vpp v") {
-        assert!(began.elapsed() < PATIENCE, "VPP does not answer");
+        assert!(started.elapsed() < PATIENCE, "VPP does not answer");
         std::thread::sleep(Duration::from_millis(100));
     }
     for port in ["da", "db"] {
@@ -550,8 +550,8 @@ fn a_vpp_that_runs_is_the_dut_of_a_test_bed() {
     let _ = running.kill();
     let _ = running.wait();
     sh(&format!("ip netns del {tester}; ip netns del {dut}"));
-    let said = format!("{}{}", looked.out, looked.err);
-    assert!(said.contains("100 of 100 frames came back"), "{said}");
+    let printed = format!("{}{}", looked.out, looked.err);
+    assert!(printed.contains("100 of 100 frames came back"), "{printed}");
     looked.code(0);
     assert_eq!(before, after);
 }

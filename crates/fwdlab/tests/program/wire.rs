@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use fwdlab_packet::pcap::{self, Format, Frame, Writer};
 use serde_json::Value;
 
-use crate::support::{Ended, Lab, Started, own_run, tool, try_tool};
+use crate::support::{CommandResult, Lab, Started, own_run, tool, try_tool};
 
 pub const MAC_A: &str = "02:00:00:00:00:0a";
 pub const MAC_B: &str = "02:00:00:00:00:0b";
@@ -62,7 +62,7 @@ impl Wire {
         all
     }
 
-    pub fn run(&self, lab: &Lab, words: &str) -> Ended {
+    pub fn run(&self, lab: &Lab, words: &str) -> CommandResult {
         lab.run(&self.arguments(words))
     }
 

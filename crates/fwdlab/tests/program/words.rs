@@ -113,7 +113,7 @@ fn shells_complete_commands_by_their_new_names() {
 
 /// Global options are shown in the help of commands that use them, and accepted everywhere.
 #[test]
-fn help_shows_an_option_where_it_means_something() {
+fn help_shows_an_option_only_where_it_applies() {
     let all = ["--json", "--json-stream", "--quiet", "--verbose", "--runs"];
     for (command, shown) in [
         ("", ""),
@@ -227,8 +227,8 @@ fn output_that_cannot_be_written() {
     let with = |line: &str, out: Stdio, err: Stdio| {
         let mut command = lab.program(&line.split(' ').collect::<Vec<_>>());
         let output = command.stdout(out).stderr(err).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        (output.status.code().unwrap(), said)
+        let printed = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), printed)
     };
     let trial = "trial --engine sim --load 10kpps --for 1s";
     lab.run(&trial.split(' ').collect::<Vec<_>>()).code(0);
@@ -249,17 +249,17 @@ fn output_that_cannot_be_written() {
         ("quick --size 63 --json", 2),
         ("trial --engine sim --load 50% --json", 2),
     ] {
-        let (ended, said) = with(line, Stdio::null(), Stdio::piped());
-        assert_eq!(ended, code, "{line}: {said}");
+        let (ended, printed) = with(line, Stdio::null(), Stdio::piped());
+        assert_eq!(ended, code, "{line}: {printed}");
         assert_eq!(with(line, Stdio::null(), full().into()).0, code, "{line}");
-        let (ended, said) = with(line, Stdio::from(closed()), Stdio::piped());
-        assert_eq!(ended, code, "{line}: {said}");
-        assert!(!said.contains("standard output"), "{line}: {said}");
-        let (ended, said) = with(line, full().into(), Stdio::piped());
-        assert_eq!(ended, 1, "{line}: {said}");
-        let last = said.lines().last().unwrap();
-        let why = "fwdlab: cannot write to standard output: ";
-        assert!(last.starts_with(why), "{line}: {said}");
+        let (ended, printed) = with(line, Stdio::from(closed()), Stdio::piped());
+        assert_eq!(ended, code, "{line}: {printed}");
+        assert!(!printed.contains("standard output"), "{line}: {printed}");
+        let (ended, printed) = with(line, full().into(), Stdio::piped());
+        assert_eq!(ended, 1, "{line}: {printed}");
+        let last = printed.lines().last().unwrap();
+        let reason = "fwdlab: cannot write to standard output: ";
+        assert!(last.starts_with(reason), "{line}: {printed}");
     }
     assert_eq!(with(trial, closed().into(), closed().into()).0, 0);
     assert_eq!(with(trial, full().into(), full().into()).0, 1);
@@ -279,7 +279,7 @@ fn json_is_one_document_and_one_mistake_has_one_code() {
         command.current_dir(lab.path()).arg("--json");
         let ended = ended(command);
         let read = serde_json::from_str::<Value>(&ended.out);
-        let document = read.unwrap_or_else(|why| panic!("{line}: {why}: {ended:?}"));
+        let document = read.unwrap_or_else(|reason| panic!("{line}: {reason}: {ended:?}"));
         (ended.code, document)
     };
     let trial = "trial --engine sim --load 10kpps --for 1s";
@@ -308,14 +308,14 @@ fn json_is_one_document_and_one_mistake_has_one_code() {
         let (code, document) = json(&line.replace("RUN", "no-such-one"));
         assert_eq!(code, 2, "{line}: {document}");
     }
-    let said = lab.run(&["runs", "show", "no-such-one"]);
-    assert!(said.err.starts_with("fwdlab: ") && said.err.contains(&run));
-    let said = lab.run(&["runs", "no-such-one"]);
-    assert!(said.err.starts_with("fwdlab: "), "{}", said.err);
+    let output = lab.run(&["runs", "show", "no-such-one"]);
+    assert!(output.err.starts_with("fwdlab: ") && output.err.contains(&run));
+    let output = lab.run(&["runs", "no-such-one"]);
+    assert!(output.err.starts_with("fwdlab: "), "{}", output.err);
 }
 
 #[test]
-fn an_empty_variable_is_as_if_it_were_not_set() {
+fn an_empty_variable_counts_as_unset() {
     let lab = Lab::new();
     let mut command = lab.program(&["runs", "ls"]);
     command

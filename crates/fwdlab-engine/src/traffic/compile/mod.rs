@@ -73,16 +73,16 @@ pub struct Compiled {
 
 /// An error in a stream, and the key that contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wrong {
-    way: Vec<Step<'static>>,
-    why: String,
+struct StreamError {
+    key_path: Vec<Step<'static>>,
+    reason: String,
 }
 
-impl Wrong {
-    fn at(key: &'static str, why: impl Into<String>) -> Wrong {
-        Wrong {
-            way: vec![Step::Key(key)],
-            why: why.into(),
+impl StreamError {
+    fn at(key: &'static str, cause: impl Into<String>) -> StreamError {
+        StreamError {
+            key_path: vec![Step::Key(key)],
+            reason: cause.into(),
         }
     }
 }
@@ -95,7 +95,7 @@ impl Wrong {
 pub fn compile(profile: &Profile, setting: &Setting<'_>) -> Result<Compiled, ProfileError> {
     profile.check()?;
     let here: Vec<usize> = (0..profile.streams.len())
-        .filter(|stream| goes(&profile.streams[*stream], setting.direction))
+        .filter(|stream| has_direction(&profile.streams[*stream], setting.direction))
         .collect();
     let way = match setting.direction {
         Direction::Forward => "forward",
@@ -111,7 +111,7 @@ pub fn compile(profile: &Profile, setting: &Setting<'_>) -> Result<Compiled, Pro
     for stream in &here {
         let text = &profile.streams[*stream];
         let (kinds, pattern) = drafts_of(text, setting, &mut bytes, &mut notes)
-            .map_err(|wrong| profile.stream_error(*stream, &wrong.way, wrong.why))?;
+            .map_err(|wrong| profile.stream_error(*stream, &wrong.key_path, wrong.reason))?;
         drafts.push(kinds);
         patterns.push(pattern);
     }
@@ -121,11 +121,11 @@ pub fn compile(profile: &Profile, setting: &Setting<'_>) -> Result<Compiled, Pro
         .zip(&drafts)
         .flat_map(|(stream, kinds)| {
             let text = &profile.streams[*stream];
-            let wanted = text.signature.unwrap_or(text.pcap.is_none());
-            let label = !says_flow_label(text);
+            let requested = text.signature.unwrap_or(text.pcap.is_none());
+            let label = !sets_flow_label(text);
             kinds
                 .iter()
-                .map(move |draft| wanted.then(|| signature::room(draft, label)))
+                .map(move |draft| requested.then(|| signature::room(draft, label)))
         })
         .collect();
     let mut places = signature::choose(&rooms).into_iter();
@@ -145,7 +145,7 @@ pub fn compile(profile: &Profile, setting: &Setting<'_>) -> Result<Compiled, Pro
             let place = places.next().flatten();
             let kind = draft
                 .finish(place, &text.checksums)
-                .map_err(|wrong| profile.stream_error(*stream, &wrong.way, wrong.why))?;
+                .map_err(|wrong| profile.stream_error(*stream, &wrong.key_path, wrong.reason))?;
             finished.push(kind);
         }
         note_signatures(&name, text, &finished, &mut notes);
@@ -175,7 +175,7 @@ pub fn compile(profile: &Profile, setting: &Setting<'_>) -> Result<Compiled, Pro
 }
 
 /// Returns true if this stream goes in this direction.
-fn goes(stream: &Text, direction: Direction) -> bool {
+fn has_direction(stream: &Text, direction: Direction) -> bool {
     match stream.direction {
         profile::Direction::Both => true,
         profile::Direction::Forward => direction == Direction::Forward,
@@ -184,7 +184,7 @@ fn goes(stream: &Text, direction: Direction) -> bool {
 }
 
 /// Returns true if the profile sets the outermost flow label.
-fn says_flow_label(stream: &Text) -> bool {
+fn sets_flow_label(stream: &Text) -> bool {
     stream
         .layers
         .iter()
@@ -199,7 +199,7 @@ fn drafts_of(
     setting: &Setting<'_>,
     bytes: &mut usize,
     notes: &mut Vec<String>,
-) -> Result<(Vec<Draft>, Vec<u16>), Wrong> {
+) -> Result<(Vec<Draft>, Vec<u16>), StreamError> {
     let reverse = setting.direction == Direction::Reverse;
     let mut macs = Macs {
         source: setting.addresses.source_mac,
@@ -216,7 +216,7 @@ fn drafts_of(
         *bytes = sizes.fold(*bytes, usize::saturating_add);
         match *bytes {
             ..=MOST_BYTES => Ok(()),
-            more => Err(Wrong::at(
+            more => Err(StreamError::at(
                 key,
                 format!("templates of {more} bytes; those of a port have at most {MOST_BYTES}"),
             )),
@@ -232,22 +232,22 @@ fn drafts_of(
     };
     match &stream.size {
         None => {
-            let wanted = if stream.signature == Some(false) {
+            let requested = if stream.signature == Some(false) {
                 0
             } else {
                 fwdlab_packet::signature::LEN
             };
-            let size = blueprint.smallest(wanted);
+            let size = blueprint.smallest(requested);
             Ok((vec![draft(size, None)?], vec![0]))
         }
         Some(Size::Range(range)) => {
             let least = blueprint.smallest(0);
             if (range.from as usize) < least {
-                let why = format!(
+                let reason = format!(
                     "size from {} is too small: these layers need at least {least} (with FCS)",
                     range.from
                 );
-                return Err(Wrong::at("size", why));
+                return Err(StreamError::at("size", reason));
             }
             claim(&mut [range.to as usize].into_iter(), "size")?;
             Ok((vec![draft(range.to as usize, Some(range))?], vec![0]))
@@ -258,10 +258,10 @@ fn drafts_of(
             padded,
         })) => {
             if !padded.is_empty() {
-                let asked: Vec<String> = padded.iter().map(u32::to_string).collect();
+                let request: Vec<String> = padded.iter().map(u32::to_string).collect();
                 notes.push(format!(
                     "size {name}: frames of {} bytes do not exist and are padded to 64",
-                    asked.join(" and ")
+                    request.join(" and ")
                 ));
             }
             let mut kinds: Vec<u32> = Vec::new();
@@ -291,12 +291,12 @@ fn captured(
     macs: Option<Macs>,
     setting: &Setting<'_>,
     bytes: &mut usize,
-) -> Result<(Vec<Draft>, Vec<u16>), Wrong> {
-    let wrong = |why: String| Wrong::at("pcap", format!("{file}: {why}"));
+) -> Result<(Vec<Draft>, Vec<u16>), StreamError> {
+    let wrong = |cause: String| StreamError::at("pcap", format!("{file}: {cause}"));
     let reverse = setting.direction == Direction::Reverse;
     let opened = (setting.read)(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
     let mut draft = |number: u64, frame: Frame<'_>, before: usize| {
-        let of_frame = |why: String| wrong(format!("frame {number}: {why}"));
+        let of_frame = |cause: String| wrong(format!("frame {number}: {cause}"));
         let frame = frame
             .to_send()
             .map_err(|error| of_frame(error.to_string()))?;
@@ -314,12 +314,13 @@ fn captured(
                 u16::MAX
             )));
         }
-        let mut shape = shape::of_capture(frame, macs, reverse, setting.vlan).map_err(of_frame)?;
+        let mut shape =
+            shape::from_capture(frame, macs, reverse, setting.vlan).map_err(of_frame)?;
         if reverse {
             shape.reverse();
         }
         Draft::new(stream, shape, reverse, None).map_err(|mut error| {
-            error.why = format!("{file}: frame {number}: {}", error.why);
+            error.reason = format!("{file}: frame {number}: {}", error.reason);
             error
         })
     };
@@ -328,7 +329,7 @@ fn captured(
     for number in 1.. {
         let is_wanted = stream
             .frame
-            .is_none_or(|wanted| u64::from(wanted) == number);
+            .is_none_or(|requested| u64::from(requested) == number);
         let next = frames.next(|frame| is_wanted.then(|| draft(number, frame, drafts.len())));
         match next.map_err(|error| wrong(format!("frame {number}: {error}")))? {
             None => break,
@@ -389,7 +390,7 @@ fn rates(
     let total = match (profile.rate, common, link) {
         (_, None, _) => 0.0,
         (Some(rate), Some(common), _) => {
-            pps(rate, common, link).map_err(|why| profile.error(&["rate".into()], why))?
+            pps(rate, common, link).map_err(|reason| profile.error(&["rate".into()], reason))?
         }
         (None, Some(common), Some(link)) => link.line_rate_pps(common),
         (None, Some(_), None) => WITHOUT_LINK_PPS,
@@ -398,7 +399,7 @@ fn rates(
         .zip(means)
         .map(|(stream, mean)| match text(*stream).rate {
             Some(rate) => pps(rate, *mean, link)
-                .map_err(|why| profile.stream_error(*stream, &["rate".into()], why)),
+                .map_err(|reason| profile.stream_error(*stream, &["rate".into()], reason)),
             None => Ok(total * share(*stream) / shares),
         })
         .collect()
@@ -470,7 +471,7 @@ fn note_signatures(stream: &str, text: &Text, kinds: &[Kind], notes: &mut Vec<St
         ));
         return;
     }
-    for (place, what) in [
+    for (place, action) in [
         (
             Some(SignaturePlace::FlowLabel),
             "are recognised by their flow label: they are counted, but neither distinguished nor timed",
@@ -491,7 +492,7 @@ fn note_signatures(stream: &str, text: &Text, kinds: &[Kind], notes: &mut Vec<St
         if !sizes.is_empty() {
             let more = if sizes.len() > 8 { " and other" } else { "" };
             notes.push(format!(
-                "stream {stream}: frames of {}{more} bytes {what}",
+                "stream {stream}: frames of {}{more} bytes {action}",
                 listed.join(", ")
             ));
         }

@@ -1,6 +1,6 @@
 //! The positions of a profile's fields in a frame.
 //!
-//! Start with [`Place::of`].
+//! Start with [`Place::for_field`].
 
 use std::ops::Range;
 
@@ -23,10 +23,10 @@ pub struct Place {
 
 impl Place {
     /// Returns the position of this field.
-    pub fn of(field: Field, shape: &Shape) -> Result<Place, String> {
+    pub fn for_field(field: Field, shape: &Shape) -> Result<Place, String> {
         let layers = shape
             .placed()
-            .filter(|(_, layer)| is(layer, field.name.layer()));
+            .filter(|(_, layer)| is_layer(layer, field.name.layer()));
         let mut layers = layers.skip(match (shape.tagged, field.name.layer()) {
             // skip the tag of the port, which is not in the profile
             (true, "vlan") => 1,
@@ -181,7 +181,7 @@ impl Place {
 }
 
 /// Returns true if a profile uses this name for the layer.
-fn is(layer: &Layer, name: &str) -> bool {
+fn is_layer(layer: &Layer, name: &str) -> bool {
     match layer {
         Layer::Ethernet(_) => name == "ethernet",
         Layer::Vlan(_) => name == "vlan",

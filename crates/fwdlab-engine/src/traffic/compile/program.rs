@@ -22,7 +22,7 @@ use fwdlab_packet::stack::Layer;
 
 use super::place::Place;
 use super::shape::{FCS, Shape};
-use super::{Wrong, known};
+use super::{StreamError, known};
 use crate::signature::SignaturePlace;
 use crate::traffic::Kind;
 
@@ -121,7 +121,7 @@ impl Draft {
         shape: Shape,
         reverse: bool,
         sizes: Option<&Sizes>,
-    ) -> Result<Draft, Wrong> {
+    ) -> Result<Draft, StreamError> {
         let mut draft = Draft {
             shape,
             variables: Vec::new(),
@@ -154,27 +154,31 @@ impl Draft {
     }
 
     /// Resolves all entries with values of their own, and writes their first values into the frame.
-    fn entries<'a>(&mut self, stream: &'a Stream, reverse: bool) -> Result<Vec<Entry<'a>>, Wrong> {
+    fn entries<'a>(
+        &mut self,
+        stream: &'a Stream,
+        reverse: bool,
+    ) -> Result<Vec<Entry<'a>>, StreamError> {
         let mut entries = Vec::new();
         for (number, vary) in stream.vary.iter().enumerate() {
             if vary.uses.is_some() {
                 continue;
             }
-            let wrong = |key: &'static str, why: String| Wrong::in_vary(number, key, why);
+            let wrong =
+                |key: &'static str, reason: String| StreamError::in_vary(number, key, reason);
             let bytes = vary
                 .bytes
                 .map(usize::from)
                 .or(vary.ports.as_ref().map(|_| 4));
             let places = self
                 .places(&vary.field, vary.at, bytes, reverse)
-                .map_err(|why| wrong(if vary.at.is_some() { "at" } else { "field" }, why))?;
+                .map_err(|reason| wrong(if vary.at.is_some() { "at" } else { "field" }, reason))?;
             let there = places.first().map(|place| place.read(&self.shape.bytes));
-            let numbers = numbers(vary, there).map_err(|(key, why)| wrong(key, why))?;
+            let numbers = numbers(vary, there).map_err(|(key, reason)| wrong(key, reason))?;
             let (part, width) = match is_length(vary) {
                 true => (Part::Whole, Width::Two),
-                false => {
-                    part_and_width(vary, &places, &numbers).map_err(|(key, why)| wrong(key, why))?
-                }
+                false => part_and_width(vary, &places, &numbers)
+                    .map_err(|(key, reason)| wrong(key, reason))?,
             };
             let plain = vary.mask.is_none()
                 && vary.shift.is_none()
@@ -213,7 +217,7 @@ impl Draft {
         let mut places = Vec::new();
         for field in fields {
             if field.name != FieldName::FrameLength {
-                places.push(Place::of(*field, &self.shape)?);
+                places.push(Place::for_field(*field, &self.shape)?);
             }
         }
         if let (Some(at), Some(bytes)) = (at, bytes) {
@@ -247,7 +251,7 @@ impl Draft {
     }
 
     /// Creates one variable for all entries that span the set of flows together.
-    fn flow_set(&mut self, stream: &Stream, entries: &[Entry<'_>]) -> Result<(), Wrong> {
+    fn flow_set(&mut self, stream: &Stream, entries: &[Entry<'_>]) -> Result<(), StreamError> {
         let mut dimensions = Vec::new();
         for entry in entries.iter().filter(|entry| entry.vary.spans_flows()) {
             let values = match entry.numbers.map(|value| entry.part.of(value)) {
@@ -269,7 +273,7 @@ impl Draft {
             });
         }
         self.set_of_flows(stream, dimensions)
-            .map_err(|why| Wrong::at("vary", why))
+            .map_err(|reason| StreamError::at("vary", reason))
     }
 
     fn set_of_flows(&mut self, stream: &Stream, dimensions: Vec<Dimension>) -> Result<(), String> {
@@ -303,12 +307,13 @@ impl Draft {
     }
 
     /// Creates the variable of an independent entry.
-    fn variable(&mut self, stream: &Stream, entry: &Entry<'_>) -> Result<(), Wrong> {
+    fn variable(&mut self, stream: &Stream, entry: &Entry<'_>) -> Result<(), StreamError> {
         let Entry { vary, number, .. } = *entry;
         if vary.spans_flows() {
             return Ok(());
         }
-        let wrong = |key: &'static str, why: String| Err(Wrong::in_vary(number, key, why));
+        let wrong =
+            |key: &'static str, reason: String| Err(StreamError::in_vary(number, key, reason));
         let seed = vary.seed.unwrap_or(stream.seed.wrapping_add(number as u64));
         let direction = match vary.change {
             Change::Decrement => Direction::Decrement,
@@ -396,7 +401,7 @@ impl Draft {
         Ok(())
     }
 
-    fn write_entry(&mut self, entry: &Entry<'_>, reverse: bool) -> Result<(), Wrong> {
+    fn write_entry(&mut self, entry: &Entry<'_>, reverse: bool) -> Result<(), StreamError> {
         let Entry {
             vary,
             number,
@@ -410,16 +415,16 @@ impl Draft {
         }
         for place in &entry.places {
             self.write(&value, width, place, entry.part, vary)
-                .map_err(|(key, why)| Wrong::in_vary(number, key, why))?;
+                .map_err(|(key, reason)| StreamError::in_vary(number, key, reason))?;
         }
         if let Some(ports) = &vary.ports {
             let value = format!("{}.port", entry.value);
             let places = self
                 .places(&ports.field, ports.at, Some(2), reverse)
-                .map_err(|why| Wrong::in_vary(number, "ports", why))?;
+                .map_err(|reason| StreamError::in_vary(number, "ports", reason))?;
             for place in places {
                 self.write(&value, Width::Two, &place, Part::Whole, &Vary::default())
-                    .map_err(|(_, why)| Wrong::in_vary(number, "ports", why))?;
+                    .map_err(|(_, reason)| StreamError::in_vary(number, "ports", reason))?;
             }
         }
         Ok(())
@@ -432,8 +437,8 @@ impl Draft {
         number: usize,
         entries: &[Entry<'_>],
         reverse: bool,
-    ) -> Result<(), Wrong> {
-        let wrong = |key: &'static str, why: String| Wrong::in_vary(number, key, why);
+    ) -> Result<(), StreamError> {
+        let wrong = |key: &'static str, reason: String| StreamError::in_vary(number, key, reason);
         let named = vary.uses.as_deref().unwrap_or_default();
         let (base, port) = match named.strip_suffix(".port") {
             Some(base) => (base, true),
@@ -464,10 +469,10 @@ impl Draft {
         let bytes = vary.bytes.map_or(width.bytes(), usize::from);
         let places = self
             .places(&vary.field, vary.at, Some(bytes), reverse)
-            .map_err(|why| wrong("use", why))?;
+            .map_err(|reason| wrong("use", reason))?;
         for place in &places {
             self.write(&value, width, place, entry.part, vary)
-                .map_err(|(key, why)| wrong(key, why))?;
+                .map_err(|(key, reason)| wrong(key, reason))?;
         }
         Ok(())
     }
@@ -553,8 +558,13 @@ impl Draft {
 
     /// Creates this number of flows in the default shape, starting at the addresses and ports of
     /// the frame.
-    fn default_flows(&mut self, flows: u32, stream: &Stream, reverse: bool) -> Result<(), Wrong> {
-        let wrong = |why: String| Wrong::at("flows", why);
+    fn default_flows(
+        &mut self,
+        flows: u32,
+        stream: &Stream,
+        reverse: bool,
+    ) -> Result<(), StreamError> {
+        let wrong = |reason: String| StreamError::at("flows", reason);
         let set = FlowSet::default_v4(flows).map_err(|error| wrong(error.to_string()))?;
         let (first, last) = (set.flow(0), set.flow(set.len() - 1));
         let count = |a: u32, b: u32| u64::from(b - a) + 1;
@@ -646,14 +656,14 @@ impl Draft {
         self.set_of_flows(stream, set).map_err(wrong)?;
         for (value, width, place) in writes {
             self.write(&value, width, &place, Part::Interface, &Vary::default())
-                .map_err(|(_, why)| wrong(why))?;
+                .map_err(|(_, reason)| wrong(reason))?;
         }
         Ok(())
     }
 
     /// Uses pseudo-random ports (RFC 4814 §4.5) unless the profile sets them.
     fn random_ports(&mut self, stream: &Stream) {
-        let said = |source: bool| {
+        let output = |source: bool| {
             let by_layer = stream.layers.iter().flatten().any(|layer| match layer {
                 fwdlab_model::profile::Layer::Udp(udp) if source => udp.source_port.is_some(),
                 fwdlab_model::profile::Layer::Udp(udp) => udp.destination_port.is_some(),
@@ -682,7 +692,7 @@ impl Draft {
             ("RFC 4814 source port", ports, true, 1024, 65_535),
             ("RFC 4814 destination port", ports + 2, false, 1, 49_151),
         ] {
-            if said(is_source)
+            if output(is_source)
                 || self
                     .written
                     .iter()
@@ -716,7 +726,7 @@ impl Draft {
 
     /// Varies the size from frame to frame: truncates the frame and writes the lengths in its
     /// headers.
-    fn sizes(&mut self, sizes: &Sizes) -> Result<(), Wrong> {
+    fn sizes(&mut self, sizes: &Sizes) -> Result<(), StreamError> {
         let all = (sizes.from..=sizes.to).step_by(sizes.step as usize);
         let lengths: Vec<u64> = all.map(|size| u64::from(size) - FCS as u64).collect();
         let (min, max) = (lengths[0], lengths[lengths.len() - 1]);
@@ -764,7 +774,8 @@ impl Draft {
             })
             .collect();
         for (at, uncounted) in lengths {
-            let offset = u16::try_from(at).map_err(|_| Wrong::at("layers", "headers this long"))?;
+            let offset =
+                u16::try_from(at).map_err(|_| StreamError::at("layers", "headers this long"))?;
             self.written.push(at..at + 2);
             self.instructions.push(Instruction::Write {
                 variable: SIZE.to_owned(),
@@ -788,7 +799,7 @@ impl Draft {
         mut self,
         place: Option<(SignaturePlace, usize)>,
         checksums: &Checksums,
-    ) -> Result<Kind, Wrong> {
+    ) -> Result<Kind, StreamError> {
         let all = self.fixes(&Checksums::All, true)?;
         if !self.written.is_empty() && !all.is_empty() {
             // the first values of the entries were written after the template's checksums
@@ -797,12 +808,13 @@ impl Draft {
                 ..Program::default()
             };
             let machine = program.machine(&self.shape.bytes);
-            let mut machine = machine.map_err(|error| Wrong::at("vary", error.to_string()))?;
+            let mut machine =
+                machine.map_err(|error| StreamError::at("vary", error.to_string()))?;
             machine.render(&mut self.shape.bytes, &fwdlab_packet::Signature::default());
         }
         if let Some((SignaturePlace::UdpPayload | SignaturePlace::Tail, at)) = place {
             let offset = u16::try_from(at)
-                .map_err(|_| Wrong::at("size", "a signature this far in a frame"))?;
+                .map_err(|_| StreamError::at("size", "a signature this far in a frame"))?;
             self.instructions.push(Instruction::Signature { offset });
             self.written.push(at..at + signature::LEN);
         }
@@ -819,20 +831,21 @@ impl Draft {
         };
         match kind.program.machine(&kind.template) {
             Ok(_) => Ok(kind),
-            Err(error) => Err(Wrong::at("vary", error.to_string())),
+            Err(error) => Err(StreamError::at("vary", error.to_string())),
         }
     }
 
     /// Returns the instructions that correct checksums, the innermost first. `whole`: regardless of
     /// what is written.
-    fn fixes(&self, checksums: &Checksums, whole: bool) -> Result<Vec<Instruction>, Wrong> {
+    fn fixes(&self, checksums: &Checksums, whole: bool) -> Result<Vec<Instruction>, StreamError> {
         let mut fixes = Vec::new();
         let mut written = self.written.clone();
         let layers: Vec<(usize, &Layer)> = self.shape.placed().collect();
         let frame_end = self.shape.bytes.len();
         for (number, (at, layer)) in layers.iter().enumerate().rev() {
-            let offset =
-                |at: usize| u16::try_from(at).map_err(|_| Wrong::at("layers", "headers this long"));
+            let offset = |at: usize| {
+                u16::try_from(at).map_err(|_| StreamError::at("layers", "headers this long"))
+            };
             let touched = |written: &[Range<usize>], bytes: Range<usize>| {
                 whole
                     || self.trimmed_to.is_some()
@@ -873,7 +886,7 @@ impl Draft {
                 if whole {
                     continue;
                 }
-                return Err(Wrong::at(
+                return Err(StreamError::at(
                     "layers",
                     "checksums behind a routing header with segments left cannot follow the varying fields; leave no segments, \
                      or set checksums = false",
@@ -1088,11 +1101,11 @@ fn part_and_width(
 }
 
 /// Errors use [`Step`]s for names.
-impl Wrong {
-    fn in_vary(number: usize, key: &'static str, why: impl Into<String>) -> Wrong {
-        Wrong {
-            way: vec![Step::Key("vary"), Step::Item(number), Step::Key(key)],
-            why: why.into(),
+impl StreamError {
+    fn in_vary(number: usize, key: &'static str, cause: impl Into<String>) -> StreamError {
+        StreamError {
+            key_path: vec![Step::Key("vary"), Step::Item(number), Step::Key(key)],
+            reason: cause.into(),
         }
     }
 }

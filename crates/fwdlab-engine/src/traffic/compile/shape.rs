@@ -17,7 +17,7 @@ use fwdlab_packet::header::{
 use fwdlab_packet::permutation::mix;
 use fwdlab_packet::stack::{Extension, Layer, Size, build};
 
-use super::{Direction, Setting, Wrong};
+use super::{Direction, Setting, StreamError};
 use crate::traffic::Addresses;
 
 /// Bytes of the FCS, which sizes include and buffers do not contain.
@@ -99,7 +99,11 @@ pub struct Macs {
 impl Blueprint {
     /// Prepares a stream of layers. `macs`: used if the profile has none; those in the profile are
     /// swapped with the sides in reverse.
-    pub fn new(stream: &Stream, macs: Macs, setting: &Setting<'_>) -> Result<Blueprint, Wrong> {
+    pub fn new(
+        stream: &Stream,
+        macs: Macs,
+        setting: &Setting<'_>,
+    ) -> Result<Blueprint, StreamError> {
         let vlan = setting.vlan;
         let given = match &stream.layers {
             Some(layers) => layers.clone(),
@@ -142,7 +146,10 @@ impl Blueprint {
         for (number, layer) in rest.iter().enumerate() {
             if let Text::Payload(payload) = layer {
                 if number + 1 < rest.len() {
-                    return Err(Wrong::at("layers", "a payload must be the last layer"));
+                    return Err(StreamError::at(
+                        "layers",
+                        "a payload must be the last layer",
+                    ));
                 }
                 blueprint.payload = Some(payload.clone());
                 break;
@@ -192,11 +199,11 @@ impl Blueprint {
     }
 
     /// Builds the frame of this size, including the FCS.
-    pub fn build(&self, frame_size: usize) -> Result<Shape, Wrong> {
+    pub fn build(&self, frame_size: usize) -> Result<Shape, StreamError> {
         let headers = self.headers();
         let least = headers + self.least_payload() + FCS;
         if frame_size < least {
-            return Err(Wrong::at(
+            return Err(StreamError::at(
                 "size",
                 format!(
                     "frame size {frame_size} is too small: these layers need at least {least} (with FCS)"
@@ -217,7 +224,8 @@ impl Blueprint {
         {
             layers.push(Layer::Payload(contents(payload, room)));
         }
-        let frame = build(&layers, size).map_err(|error| Wrong::at("layers", error.to_string()))?;
+        let frame =
+            build(&layers, size).map_err(|error| StreamError::at("layers", error.to_string()))?;
         // a payload that build appended to the last header is a layer, too
         if frame.offsets.len() > layers.len() {
             layers.push(Layer::Payload(frame.bytes[headers..].to_vec()));
@@ -285,9 +293,10 @@ fn one(
     plan: Plan,
     addresses: &Addresses,
     before: &mut [Layer],
-) -> Result<Layer, Wrong> {
+) -> Result<Layer, StreamError> {
     let options = |hex: &Hex| {
-        Options::new(&hex.0).map_err(|_| Wrong::at("layers", "these are not valid header options"))
+        Options::new(&hex.0)
+            .map_err(|_| StreamError::at("layers", "these are not valid header options"))
     };
     Ok(match layer {
         Text::Ethernet(layer) => {
@@ -434,7 +443,12 @@ fn one(
             ethertype: layer.ethertype.unwrap_or(0),
         }),
         Text::Vxlan(layer) => Layer::Vxlan(vxlan::Repr { vni: layer.vni }),
-        Text::Payload(_) => return Err(Wrong::at("layers", "a payload must be the last layer")),
+        Text::Payload(_) => {
+            return Err(StreamError::at(
+                "layers",
+                "a payload must be the last layer",
+            ));
+        }
     })
 }
 
@@ -451,7 +465,7 @@ fn extension(
     layer: &text::Extension,
     kind: ipv6_ext::Kind,
     before: &[Layer],
-) -> Result<Layer, Wrong> {
+) -> Result<Layer, StreamError> {
     let body = match (&layer.body, kind) {
         (Some(Hex(bytes)), _) => bytes.clone(),
         (None, ipv6_ext::Kind::Authentication) => vec![0; 10],
@@ -471,7 +485,7 @@ fn extension(
     };
     match extension.repr().check() {
         Ok(()) => Ok(Layer::Extension(extension)),
-        Err(_) => Err(Wrong::at(
+        Err(_) => Err(StreamError::at(
             "layers",
             format!(
                 "a body of {} bytes does not fit this IPv6 extension header; pad it",
@@ -483,7 +497,7 @@ fn extension(
 
 /// Returns the frame of a capture file. `macs` replaces those in the capture, which are otherwise
 /// swapped with the sides in `reverse`. `vlan`: a tag that the port needs.
-pub fn of_capture(
+pub fn from_capture(
     bytes: &[u8],
     macs: Option<Macs>,
     reverse: bool,

@@ -57,15 +57,15 @@ pub fn room(draft: &Draft, label: bool) -> Room {
 /// flow label that all of them support. If there is none, the more common one of start and end.
 /// `None`: this frame has no signature.
 pub fn choose(rooms: &[Option<Room>]) -> Vec<Option<(SignaturePlace, usize)>> {
-    let asked = || rooms.iter().flatten();
+    let requested = || rooms.iter().flatten();
     let (udp, tail) = (
-        asked().filter(|room| room.udp.is_some()).count(),
-        asked().filter(|room| room.tail.is_some()).count(),
+        requested().filter(|room| room.udp.is_some()).count(),
+        requested().filter(|room| room.tail.is_some()).count(),
     );
-    let chosen = match asked().count() {
+    let chosen = match requested().count() {
         all if udp == all => SignaturePlace::UdpPayload,
         all if tail == all => SignaturePlace::Tail,
-        _ if asked().all(|room| room.label) => SignaturePlace::FlowLabel,
+        _ if requested().all(|room| room.label) => SignaturePlace::FlowLabel,
         _ if udp >= tail => SignaturePlace::UdpPayload,
         _ => SignaturePlace::Tail,
     };

@@ -13,12 +13,12 @@ use std::time::Duration;
 use fwdlab_model::set::Verify;
 use fwdlab_model::system::System;
 
-use super::{FreeBsd, Making, jail, read};
+use super::{FreeBsd, FreebsdKind, jail, read};
 use crate::control::Control;
 use crate::dut::set::folder::{Folder, Kind, Upload};
 use crate::dut::set::settings;
 use crate::dut::set::{Configuration, Step};
-use crate::dut::upload::{Around, Uploads};
+use crate::dut::upload::{Uploads, WriteCommands};
 use crate::dut::{Dut, verify};
 use crate::error::LabError;
 use crate::host::not_understood;
@@ -32,7 +32,7 @@ pub(super) const LIMIT: Duration = Duration::from_secs(60);
 const UPGRADE: Duration = Duration::from_secs(30 * 60);
 
 /// The disk of a nanobsd image is read-only except during these commands.
-const WRITABLE: Around = Around {
+const WRITABLE: WriteCommands = WriteCommands {
     before: "mount -uw /\ntrap 'mount -ur /' EXIT\n",
     after: "",
 };
@@ -77,8 +77,8 @@ impl FreeBsd {
     }
 
     fn settings_of(&self, all: &[settings::Setting]) -> Result<(), LabError> {
-        let wanted = settings::in_force(all);
-        let pairs: Vec<(String, String)> = wanted
+        let requested = settings::in_force(all);
+        let pairs: Vec<(String, String)> = requested
             .iter()
             .map(|one| (one.name.clone(), one.value.clone()))
             .collect();
@@ -99,29 +99,32 @@ impl FreeBsd {
         let says = &folder.says;
         self.has_packages(&says.packages)?;
         if !says.undo.is_empty() {
-            let back = self.users_command(&says.undo.join("\n"));
-            self.undo
-                .before(&self.host, &format!("what the set {name} did"), back)?;
+            let undo_commands = self.users_command(&says.undo.join("\n"));
+            self.undo.before(
+                &self.host,
+                &format!("what the set {name} did"),
+                undo_commands,
+            )?;
         }
-        let mut said = String::new();
+        let mut output = String::new();
         for text in &says.before {
-            said += &self.shell(text, limit)?;
+            output += &self.shell(text, limit)?;
         }
         let reboots = folder.reboots();
         let around = match self.making {
-            Making::Bsdrp => WRITABLE,
-            Making::Plain => Around::default(),
+            FreebsdKind::Bsdrp => WRITABLE,
+            FreebsdKind::Plain => WriteCommands::default(),
         };
-        let save = (self.making == Making::Bsdrp).then_some("config save");
+        let save = (self.making == FreebsdKind::Bsdrp).then_some("config save");
         let mut reload: Vec<String> = says.reload.iter().map(|one| one.command.clone()).collect();
         reload.extend(self.firewalls_back(folder)?);
         reload.extend(save.filter(|_| reboots).map(str::to_owned));
         let all = folder.settings()?;
         if !folder.files.is_empty() {
             let uploads = Uploads::look(&self.host, folder, around)?;
-            let what = format!("files of {}", folder.path.display());
-            let back = uploads.way_back(&reload);
-            self.changing(&what, back, || uploads.carry_out(&self.host))?;
+            let action = format!("files of {}", folder.path.display());
+            let undo_commands = uploads.restore_command(&reload);
+            self.changing(&action, undo_commands, || uploads.carry_out(&self.host))?;
         }
         if reboots {
             if let Some(save) = save {
@@ -134,61 +137,63 @@ impl FreeBsd {
             reboot_and_wait(self.host.as_ref(), limit)?;
             // a restart loses these settings
             self.prepare()?;
-            said += "files are put back at the end; what the loader and rc have read of them is as before only after the next restart\n";
+            output += "files are put back at the end; what the loader and rc have read of them is as before only after the next restart\n";
             self.has_settings(&all)?;
         } else {
             self.settings_of(&all)?;
-            if folder.of(Kind::Pf).next().is_some() {
-                said += &self.shell("kldstat -q -m pf || kldload pf\npfctl -f /etc/pf.conf\npfctl -e 2>/dev/null || :", limit)?;
+            if folder.uploads(Kind::Pf).next().is_some() {
+                output += &self.shell("kldstat -q -m pf || kldload pf\npfctl -f /etc/pf.conf\npfctl -e 2>/dev/null || :", limit)?;
             }
-            if folder.of(Kind::Ipfw).next().is_some() {
-                said += &self.shell("service ipfw onerestart", limit)?;
+            if folder.uploads(Kind::Ipfw).next().is_some() {
+                output += &self.shell("service ipfw onerestart", limit)?;
             }
             for one in &says.reload {
-                said += &self.shell(&one.command, limit)?;
+                output += &self.shell(&one.command, limit)?;
             }
         }
         self.is_loaded(folder)?;
         for text in &says.after {
-            said += &self.shell(text, limit)?;
+            output += &self.shell(text, limit)?;
         }
         if let Some(apply) = &folder.apply {
-            said += &self.execute(apply, limit)?;
+            output += &self.execute(apply, limit)?;
         }
         for verify in &says.verify {
             self.is_verified(verify, limit)?;
         }
-        Ok(said)
+        Ok(output)
     }
 
     /// Returns the commands that restore the firewalls to their current state after their files are
     /// restored.
     fn firewalls_back(&self, folder: &Folder) -> Result<Vec<String>, LabError> {
-        let mut back = Vec::new();
-        if folder.of(Kind::Pf).next().is_some() {
-            back.push(match self.is_pf_enabled()? {
+        let mut undo = Vec::new();
+        if folder.uploads(Kind::Pf).next().is_some() {
+            undo.push(match self.is_pf_enabled()? {
                 true => "pfctl -f /etc/pf.conf".to_owned(),
                 false => {
                     "kldstat -q -m pf || exit 0; pfctl -d 2>/dev/null; pfctl -F all".to_owned()
                 }
             });
         }
-        if folder.of(Kind::Ipfw).next().is_some() {
-            back.push(match self.setting("net.inet.ip.fw.enable")?.as_deref() {
+        if folder.uploads(Kind::Ipfw).next().is_some() {
+            undo.push(match self.setting("net.inet.ip.fw.enable")?.as_deref() {
                 Some("1") => "service ipfw onerestart".to_owned(),
                 _ => "service ipfw onestop".to_owned(),
             });
         }
-        Ok(back)
+        Ok(undo)
     }
 
     fn is_pf_enabled(&self) -> Result<bool, LabError> {
         let look = Command::shell("pfctl -s info 2>&1 || :").called("pfctl -s info");
-        let said = self.host.run(&look, Limit::OURS)?.text();
-        match said {
-            said if said.contains("Status: Enabled") => Ok(true),
-            said if said.contains("Status: Disabled") || said.contains("/dev/pf") => Ok(false),
-            said => Err(not_understood(self.host.as_ref(), "pfctl -s info", &said)),
+        let output = self.host.run(&look, Limit::OURS)?.text();
+        match output {
+            output if output.contains("Status: Enabled") => Ok(true),
+            output if output.contains("Status: Disabled") || output.contains("/dev/pf") => {
+                Ok(false)
+            }
+            output => Err(not_understood(self.host.as_ref(), "pfctl -s info", &output)),
         }
     }
 
@@ -196,7 +201,7 @@ impl FreeBsd {
     fn has_settings(&self, all: &[settings::Setting]) -> Result<(), LabError> {
         for one in settings::in_force(all) {
             let found = self.setting(&one.name)?.unwrap_or_default();
-            if !settings::says(&found, &one.value) && !one.optional {
+            if !settings::matches_value(&found, &one.value) && !one.optional {
                 return Err(self.otherwise(format!(
                     "{}, line {}: {} should be {}, and is {found}",
                     one.file.display(),
@@ -213,9 +218,9 @@ impl FreeBsd {
     fn is_loaded(&self, folder: &Folder) -> Result<(), LabError> {
         let rc = assignments_of(folder, Kind::Rc)?;
         let loader = assignments_of(folder, Kind::Loader)?;
-        self.says_so(&rc, "sysrc -n")?;
+        self.check_values(&rc, "sysrc -n")?;
         if folder.reboots() {
-            self.says_so(&loader, "kenv -q")?;
+            self.check_values(&loader, "kenv -q")?;
         }
         let yes = |name: &str| rc.get(name).is_some_and(|(value, _)| read::is_yes(value));
         for (variable, setting) in [
@@ -227,7 +232,7 @@ impl FreeBsd {
                 return Err(self.otherwise(format!("{variable} is YES, and {setting} is not 1")));
             }
         }
-        let has_rules = folder.of(Kind::Pf).next().is_some();
+        let has_rules = folder.uploads(Kind::Pf).next().is_some();
         if (yes("pf_enable") || has_rules) && !self.is_pf_enabled()? {
             return Err(self.otherwise(
                 "pf should be enabled, and `pfctl -s info` says that it is not".into(),
@@ -237,31 +242,31 @@ impl FreeBsd {
     }
 
     /// Checks that a program of the system prints these values.
-    fn says_so(
+    fn check_values(
         &self,
-        wanted: &BTreeMap<String, (String, String)>,
+        requested: &BTreeMap<String, (String, String)>,
         program: &str,
     ) -> Result<(), LabError> {
-        if wanted.is_empty() {
+        if requested.is_empty() {
             return Ok(());
         }
         let mut script = String::new();
-        for name in wanted.keys() {
+        for name in requested.keys() {
             let _ = writeln!(script, "echo \"{name}=$({program} {name} 2>/dev/null)\"");
         }
-        let what = format!("{program} of {} names", wanted.len());
-        let said = self.host.run(&self.script(&what, &script), Limit::OURS)?;
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let action = format!("{program} of {} names", requested.len());
+        let output = self.host.run(&self.script(&action, &script), Limit::OURS)?;
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut found = BTreeMap::new();
-        for line in said.lines() {
+        for line in output.lines() {
             let Some((name, value)) = line.split_once('=') else {
-                return Err(not_understood(self.host.as_ref(), &what, &said));
+                return Err(not_understood(self.host.as_ref(), &action, &output));
             };
             found.insert(name, value.trim());
         }
-        for (name, (value, file)) in wanted {
+        for (name, (value, file)) in requested {
             match found.get(name.as_str()) {
-                None => return Err(not_understood(self.host.as_ref(), &what, &said)),
+                None => return Err(not_understood(self.host.as_ref(), &action, &output)),
                 Some(is) if is == value => {}
                 Some(is) => {
                     return Err(self.otherwise(format!(
@@ -277,8 +282,8 @@ impl FreeBsd {
         for package in packages {
             let look = format!("pkg info -e {} && echo yes || echo no", quoted(package));
             let look = Command::shell(&look).called(format!("pkg info -e {package}"));
-            let said = self.host.run(&look, Limit::OURS)?;
-            match String::from_utf8_lossy(&said.stdout).trim() {
+            let output = self.host.run(&look, Limit::OURS)?;
+            match String::from_utf8_lossy(&output.stdout).trim() {
                 "yes" => {}
                 "no" => {
                     return Err(LabError::Preflight(format!(
@@ -297,7 +302,7 @@ impl FreeBsd {
         let output = self
             .host
             .run(&command.called(verify.command.trim()), limit)?;
-        verify::look(verify, &output, self.host.as_ref())?.map_err(|why| self.otherwise(why))
+        verify::look(verify, &output, self.host.as_ref())?.map_err(|reason| self.otherwise(reason))
     }
 
     /// Returns what of a configuration is in force, as the DUT reports it.
@@ -320,13 +325,13 @@ impl FreeBsd {
                             String::from_utf8_lossy(&text).into_owned(),
                         );
                     }
-                    if folder.of(Kind::Pf).next().is_some() {
+                    if folder.uploads(Kind::Pf).next().is_some() {
                         shows.push(("pf-rules", "pfctl -sr"));
                     }
-                    if folder.of(Kind::Ipfw).next().is_some() {
+                    if folder.uploads(Kind::Ipfw).next().is_some() {
                         shows.push(("ipfw-rules", "ipfw list"));
                     }
-                    if folder.of(Kind::Loader).next().is_some() {
+                    if folder.uploads(Kind::Loader).next().is_some() {
                         shows.push(("kenv", "kenv"));
                     }
                 }
@@ -349,10 +354,10 @@ impl FreeBsd {
             kept.insert("sysctl.txt".into(), text);
         }
         for (name, command) in shows {
-            let said = self.host.run(&Command::shell(command), Limit::OURS)?;
+            let output = self.host.run(&Command::shell(command), Limit::OURS)?;
             kept.insert(
                 format!("{name}.txt"),
-                String::from_utf8_lossy(&said.stdout).into_owned(),
+                String::from_utf8_lossy(&output.stdout).into_owned(),
             );
         }
         Ok(kept)
@@ -365,7 +370,7 @@ impl FreeBsd {
     /// The system is not a nanobsd, does not accept the image, does not come back, or comes back
     /// with another version.
     pub fn upgrade(&self, image: &Path, version: &str, control: &Control) -> Result<(), LabError> {
-        if self.making != Making::Bsdrp {
+        if self.making != FreebsdKind::Bsdrp {
             return self.refuse(
                 "replace its image",
                 "it is not a NanoBSD system; install the image by hand",
@@ -390,12 +395,13 @@ impl FreeBsd {
         let script = format!("set -e\n{test}{unpack} {there} | upgrade\n");
         self.host.run(&self.script("upgrade", &script), limit)?;
         reboot_and_wait(self.host.as_ref(), limit)?;
-        let said = self.host.ask("cat", &["/etc/version"])?;
-        match said.split_whitespace().any(|word| word.contains(version)) {
+        let output = self.host.query("cat", &["/etc/version"])?;
+        match output.split_whitespace().any(|word| word.contains(version)) {
             true => self.prepare().map(drop),
             false => Err(self.otherwise(format!(
                 "after the upgrade it should run {version}, and /etc/version says {}",
-                said.trim()
+                output
+                    .trim()
                     .chars()
                     .take(80)
                     .collect::<String>()
@@ -411,12 +417,12 @@ fn assignments_of(
     kind: Kind,
 ) -> Result<BTreeMap<String, (String, String)>, LabError> {
     let mut all = BTreeMap::new();
-    let mut files: Vec<&Upload> = folder.of(kind).collect();
+    let mut files: Vec<&Upload> = folder.uploads(kind).collect();
     // device.hints first, NAME.local last
     files.sort_by_key(|file| (file.theirs.len(), file.theirs.clone()));
     for file in files {
-        let what = || format!("read {}", file.ours.display());
-        let text = fs::read_to_string(&file.ours).map_err(|e| LabError::system(what(), e))?;
+        let action = || format!("read {}", file.ours.display());
+        let text = fs::read_to_string(&file.ours).map_err(|e| LabError::system(action(), e))?;
         for (name, value) in read::assignments(&text) {
             all.insert(name, (value, file.theirs.clone()));
         }

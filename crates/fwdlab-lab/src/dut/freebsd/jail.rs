@@ -110,10 +110,10 @@ impl FreeBsd {
 
     /// Refuses to set something on the host while the DUT is a jail, because that affects no frame
     /// there.
-    pub(super) fn check_outside(&self, what: &str) -> Result<(), LabError> {
+    pub(super) fn check_outside(&self, action: &str) -> Result<(), LabError> {
         match self.is_jailed.load(Ordering::Relaxed) {
             true => self.refuse(
-                &format!("{what} of a jail"),
+                &format!("{action} of a jail"),
                 &format!("write a command: jexec {NAME} ..."),
             ),
             false => Ok(()),
@@ -145,12 +145,12 @@ impl FreeBsd {
             self.ports.iter().map(|port| text(port)).collect::<String>()
         };
         // ports return by themselves when the jail ends, unless it ends slowly
-        let back = format!(
+        let undo = format!(
             "set -e\njls -j {NAME} >/dev/null 2>&1 || exit 0\n{}jail -r {NAME}\n{}",
             each(&|port| format!("ifconfig {port} -vnet {NAME} 2>/dev/null || :\n")),
             each(&|port| format!("ifconfig {port} >/dev/null\n"))
         );
-        let back = self.script("remove the jail", &back);
+        let undo = self.script("remove the jail", &undo);
         let make = format!(
             "set -e\njail -c name={NAME} path=/ host.hostname={NAME} vnet persist\n{}",
             each(&|port| format!("ifconfig {port} vnet {NAME}\n"))
@@ -165,7 +165,7 @@ impl FreeBsd {
         let (addresses, _) = self.addressing(has_ipv6);
         let (routes, _) = self.routing(&self.routes());
         let inside = Jail(self.host.clone());
-        let change = self.changing("a jail with both ports", back, || {
+        let change = self.changing("a jail with both ports", undo, || {
             let make = self.script("set up a jail with both ports", &make);
             self.host.run(&make, Limit::OURS)?;
             let router = format!("set -e\n{settings}{addresses}{routes}");
@@ -173,7 +173,7 @@ impl FreeBsd {
                 &self.script("set addresses and routes", &router),
                 Limit::OURS,
             )?;
-            let there = inside.ask("ifconfig", &["-l"])?;
+            let there = inside.query("ifconfig", &["-l"])?;
             let there: Vec<&str> = there.split_whitespace().collect();
             if let Some(port) = self
                 .ports
@@ -185,7 +185,7 @@ impl FreeBsd {
                     there.join(" ").escape_debug()
                 )));
             }
-            let forwards = inside.ask("sysctl", &["-n", "net.inet.ip.forwarding"])?;
+            let forwards = inside.query("sysctl", &["-n", "net.inet.ip.forwarding"])?;
             match forwards.trim() {
                 "1" => Ok(()),
                 other => Err(self.otherwise(format!(

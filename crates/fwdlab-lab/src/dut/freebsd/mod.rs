@@ -24,9 +24,11 @@ use fwdlab_model::procedure::Moment;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
-use super::daemons::{Daemons, Ended};
+use super::daemons::{Daemons, EndedDaemon};
 use super::timed;
-use super::{Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Swept, Updates};
+use super::{
+    Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, SweptParameter, Updates,
+};
 use crate::control::Control;
 use crate::error::LabError;
 use crate::host::not_understood;
@@ -63,7 +65,7 @@ gone() {
 
 /// The kind of system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Making {
+pub enum FreebsdKind {
     /// A default installation, on a writable disk.
     #[default]
     Plain,
@@ -76,7 +78,7 @@ pub enum Making {
 #[derive(Debug)]
 pub struct FreeBsd {
     host: Arc<dyn Host>,
-    making: Making,
+    making: FreebsdKind,
     /// Input and output.
     ports: [String; 2],
     networks: Networks,
@@ -95,13 +97,13 @@ impl FreeBsd {
     /// Creates a DUT on this host with these ports (input and output) between these networks.
     pub fn new(
         host: Arc<dyn Host>,
-        making: Making,
+        making: FreebsdKind,
         ports: [&str; 2],
         networks: Networks,
         undo: Arc<Undo>,
     ) -> FreeBsd {
         FreeBsd {
-            daemons: Daemons::of(host.name(), "/var/run"),
+            daemons: Daemons::for_run(host.name(), "/var/run"),
             host,
             making,
             ports: ports.map(str::to_owned),
@@ -128,25 +130,25 @@ impl FreeBsd {
     /// Like [`Undo::changing`], on its host.
     fn changing(
         &self,
-        what: &str,
-        back: Command,
+        action: &str,
+        undo_commands: Command,
         work: impl FnOnce() -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        self.undo.changing(&self.host, what, back, work)
+        self.undo.changing(&self.host, action, undo_commands, work)
     }
 
     /// Returns the error for a setting that the DUT did not keep.
-    fn otherwise(&self, why: String) -> LabError {
+    fn otherwise(&self, reason: String) -> LabError {
         LabError::Preflight(format!(
-            "{} did not keep the setting: {why}. See whether something else changes it",
+            "{} did not keep the setting: {reason}. See whether something else changes it",
             self.host.name()
         ))
     }
 
-    fn refuse<T>(&self, what: &str, instead: &str) -> Result<T, LabError> {
+    fn refuse<T>(&self, action: &str, instead: &str) -> Result<T, LabError> {
         Err(LabError::NotAsked {
             dut: self.host.name().to_owned(),
-            what: what.to_owned(),
+            what: action.to_owned(),
             of_kind: ", which is FreeBSD",
             instead: instead.to_owned(),
         })
@@ -161,8 +163,8 @@ impl FreeBsd {
             quoted(name)
         ));
         let ask = ask.called(format!("sysctl -n {name}"));
-        let said = self.host.run(&ask, Limit::OURS)?;
-        let text = String::from_utf8_lossy(&said.stdout).trim().to_owned();
+        let output = self.host.run(&ask, Limit::OURS)?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         let is_plain = |c: char| c == ' ' || c == '\t' || c.is_ascii_graphic();
         match text.chars().all(is_plain) {
             false => Err(not_understood(self.host.as_ref(), &ask.to_string(), &text)),
@@ -174,18 +176,18 @@ impl FreeBsd {
     /// if `may_miss` permits that, begin with `not set`.
     fn set_settings(
         &self,
-        what: &str,
-        wanted: &[(String, String)],
+        action: &str,
+        requested: &[(String, String)],
         may_miss: &dyn Fn(&str) -> bool,
     ) -> Result<BTreeMap<String, String>, LabError> {
         let (mut set, mut missing) = (BTreeMap::new(), BTreeSet::new());
-        let (mut back, mut script) = (String::new(), String::new());
-        for (name, value) in wanted {
+        let (mut undo, mut script) = (String::new(), String::new());
+        for (name, value) in requested {
             match self.setting(name)? {
                 Some(before) => {
                     if before != *value {
                         // the last that was set is restored first
-                        back = format!("sysctl {}\n{back}", quoted(&format!("{name}={before}")));
+                        undo = format!("sysctl {}\n{undo}", quoted(&format!("{name}={before}")));
                     }
                     let _ = writeln!(script, "sysctl {}", quoted(&format!("{name}={value}")));
                     set.insert(name.clone(), value.clone());
@@ -205,13 +207,13 @@ impl FreeBsd {
                 }
             }
         }
-        let back = self.script(&format!("restore {what}"), &format!("set -e\n{back}"));
-        let script = self.script(&format!("set {what}"), &format!("set -e\n{script}"));
-        self.changing(what, back, || {
+        let undo = self.script(&format!("restore {action}"), &format!("set -e\n{undo}"));
+        let script = self.script(&format!("set {action}"), &format!("set -e\n{script}"));
+        self.changing(action, undo, || {
             self.host.run(&script, Limit::OURS)?;
-            for (name, value) in wanted.iter().filter(|(name, _)| !missing.contains(name)) {
+            for (name, value) in requested.iter().filter(|(name, _)| !missing.contains(name)) {
                 let found = self.setting(name)?.unwrap_or_default();
-                if !super::set::settings::says(&found, value) {
+                if !super::set::settings::matches_value(&found, value) {
                     return Err(self.otherwise(format!("{name} should be {value}, and is {found}")));
                 }
             }
@@ -228,7 +230,7 @@ impl FreeBsd {
     /// Returns the script that sets addresses, next hops and routes of the bed, and the one that
     /// removes them.
     fn addressing(&self, has_ipv6: bool) -> (String, String) {
-        let (mut script, mut back) = ("set -e\n".to_owned(), format!("set -e\n{GONE}"));
+        let (mut script, mut undo) = ("set -e\n".to_owned(), format!("set -e\n{GONE}"));
         for (side, port) in self.sides() {
             let lladdr = mac(side.tester_mac);
             let (v4, v6) = (&side.ipv4, &side.ipv6);
@@ -242,7 +244,7 @@ impl FreeBsd {
                 next = v4.next_hop
             );
             let _ = write!(
-                back,
+                undo,
                 "gone route -n delete -net {behind} {next}\ngone arp -d {next}\ngone ifconfig {port} inet {} -alias\n",
                 v4.dut,
                 next = v4.next_hop
@@ -258,14 +260,14 @@ impl FreeBsd {
                     next = v6.next_hop
                 );
                 let _ = write!(
-                    back,
+                    undo,
                     "gone route -n delete -6 -net {behind} {next}\ngone ndp -d {next}\ngone ifconfig {port} inet6 {} -alias\n",
                     v6.dut,
                     next = v6.next_hop
                 );
             }
         }
-        (script, back)
+        (script, undo)
     }
 
     /// Returns the routes for test frames that were added so far.
@@ -296,20 +298,20 @@ impl Dut for FreeBsd {
     }
 
     fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
-        let wanted = SYSCTLS
+        let requested = SYSCTLS
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let wanted: Vec<(String, String)> = wanted.collect();
-        let mut set = self.set_settings("settings of a router", &wanted, &|name| {
+        let requested: Vec<(String, String)> = requested.collect();
+        let mut set = self.set_settings("settings of a router", &requested, &|name| {
             name.contains("inet6")
         })?;
         let has_ipv6 = set["net.inet6.ip6.forwarding"] == "1";
-        let (script, back) = self.addressing(has_ipv6);
-        let what = "addresses and routes of the bed";
-        let back = self.script("take addresses and routes of the bed back", &back);
-        self.changing(what, back, || {
+        let (script, undo) = self.addressing(has_ipv6);
+        let action = "addresses and routes of the bed";
+        let undo = self.script("take addresses and routes of the bed back", &undo);
+        self.changing(action, undo, || {
             self.host
-                .run(&self.script(&format!("set {what}"), &script), Limit::OURS)?;
+                .run(&self.script(&format!("set {action}"), &script), Limit::OURS)?;
             Ok(())
         })?;
         set.insert("note".into(), NOT_YET_RUN.into());
@@ -320,12 +322,12 @@ impl Dut for FreeBsd {
         self.apply_all(configuration, control)
     }
 
-    fn daemons_ended(&self) -> Result<Vec<Ended>, LabError> {
+    fn daemons_ended(&self) -> Result<Vec<EndedDaemon>, LabError> {
         self.daemons.ended(self.host.as_ref())
     }
 
-    fn meet_daemons(&self) -> Result<(), LabError> {
-        self.daemons.meet(self.host.as_ref())
+    fn find_new_daemons(&self) -> Result<(), LabError> {
+        self.daemons.find_daemons(self.host.as_ref())
     }
 
     fn in_force(
@@ -341,26 +343,26 @@ impl Dut for FreeBsd {
 
     fn set(
         &self,
-        swept: &Swept,
+        swept: &SweptParameter,
         version: IpVersion,
         value: u64,
         control: &Control,
     ) -> Result<Option<Change>, LabError> {
         match swept {
-            Swept::Stream | Swept::Units => Ok(None),
-            Swept::Cores => self.refuse(
+            SweptParameter::Stream | SweptParameter::Units => Ok(None),
+            SweptParameter::Cores => self.refuse(
                 "sweep cores",
                 "set net.isr.maxthreads in loader.conf of a configuration set for every number",
             ),
-            Swept::Rules => {
+            SweptParameter::Rules => {
                 self.check_outside("set rules")?;
                 self.set_rules(version, value).map(Some)
             }
-            Swept::Routes => {
+            SweptParameter::Routes => {
                 self.check_outside("set routes")?;
                 self.set_routes(version, value).map(Some)
             }
-            Swept::Command { apply, undo } => {
+            SweptParameter::Command { apply, undo } => {
                 let text = |of: &str| of.replace("{}", &value.to_string());
                 let limit = Limit {
                     time: self.patience,
@@ -370,8 +372,8 @@ impl Dut for FreeBsd {
                 match undo {
                     None => work().map(|()| None),
                     Some(undo) => {
-                        let what = format!("what `{}` did", text(apply));
-                        self.changing(&what, self.users_command(&text(undo)), work)
+                        let action = format!("what `{}` did", text(apply));
+                        self.changing(&action, self.users_command(&text(undo)), work)
                             .map(Some)
                     }
                 }
@@ -399,15 +401,17 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         };
         Ok(PlannedReset {
             reset: reset.clone(),
-            how,
+            description: how,
         })
     }
 
     fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<Vec<Moment>, LabError> {
-        let timed = self.users_command(&timed(&planned.how));
-        let run = self.host.run(&timed.called(planned.how.trim()), limit);
+        let timed = self.users_command(&timed(&planned.description));
+        let run = self
+            .host
+            .run(&timed.called(planned.description.trim()), limit);
         match run.map_err(LabError::from) {
-            Ok(output) => Ok(Moment::of(&output.text())),
+            Ok(output) => Ok(Moment::parse_all(&output.text())),
             Err(LabError::Interrupted) => Err(LabError::Interrupted),
             Err(source) => Err(LabError::NotReset {
                 what: planned.reset.to_string(),
@@ -420,10 +424,10 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         &self,
         permitted: &[(String, String)],
         rules: u32,
-        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+        report: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
         self.check_outside("set filters")?;
-        self.set_filters(permitted, rules, tell)
+        self.set_filters(permitted, rules, report)
     }
 
     fn begin_updates(
@@ -461,12 +465,12 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         let of = |end| {
             let port = self.port(end);
             let words = ["-I", port, "-b", "-n", "-d", "--libxo", "json"];
-            let said = inside.ask("netstat", &words)?;
-            read::counters(&said, port).ok_or_else(|| {
+            let printed = inside.query("netstat", &words)?;
+            read::counters(&printed, port).ok_or_else(|| {
                 not_understood(
                     self.host.as_ref(),
                     &format!("netstat {}", words.join(" ")),
-                    &said,
+                    &printed,
                 )
             })
         };
@@ -476,21 +480,27 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         }))
     }
 
-    fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
-        let mut amiss = Vec::new();
+    fn port_problems(&self) -> Result<Vec<String>, LabError> {
+        let mut problem = Vec::new();
         let inside = self.inside();
         for port in &self.ports {
             let look = format!("ifconfig {port} 2>&1 || :");
             let look = Command::shell(&look).called(format!("ifconfig {port}"));
-            let said = inside.run(&look, Limit::OURS)?.text();
-            let state = match said.starts_with(&format!("{port}: ")) {
-                true => read::amiss(&said),
-                false if said.contains("does not exist") => Some("is gone"),
-                false => return Err(not_understood(self.host.as_ref(), &look.to_string(), &said)),
+            let output = inside.run(&look, Limit::OURS)?.text();
+            let state = match output.starts_with(&format!("{port}: ")) {
+                true => read::state_problem(&output),
+                false if output.contains("does not exist") => Some("is gone"),
+                false => {
+                    return Err(not_understood(
+                        self.host.as_ref(),
+                        &look.to_string(),
+                        &output,
+                    ));
+                }
             };
-            amiss.extend(state.map(|state| format!("{port} in {} {state}", self.host.name())));
+            problem.extend(state.map(|state| format!("{port} in {} {state}", self.host.name())));
         }
-        Ok(amiss)
+        Ok(problem)
     }
 
     fn waited(&self) -> Option<Duration> {
@@ -501,10 +511,10 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         let mut offloads = BTreeMap::new();
         let inside = self.inside();
         for port in &self.ports {
-            let Ok(said) = inside.ask("ifconfig", &[port]) else {
+            let Ok(output) = inside.query("ifconfig", &[port]) else {
                 continue;
             };
-            let on = read::options(&said);
+            let on = read::options(&output);
             for name in ["rxcsum", "txcsum", "tso4", "tso6", "lro"] {
                 let state = if on.iter().any(|one| one == name) {
                     "on"
@@ -517,13 +527,13 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         offloads
     }
 
-    fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {
-        Ok(self.undo.take_back(change, limit)?)
+    fn undo_change(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {
+        Ok(self.undo.undo_change(change, limit)?)
     }
 
     fn undo(&self) -> Vec<String> {
-        let amiss = self.undo.take_all_back(Limit::OURS);
+        let problem = self.undo.undo_all(Limit::OURS);
         self.is_jailed.store(false, Ordering::Relaxed);
-        amiss
+        problem
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn counters(text: &str, port: &str) -> Option<Counted> {
 }
 
 /// Returns what is wrong according to `ifconfig PORT`: `is down`; `None` if frames can pass.
-pub(super) fn amiss(text: &str) -> Option<&'static str> {
+pub(super) fn state_problem(text: &str) -> Option<&'static str> {
     let flags = text.lines().next().and_then(|line| line.split_once('<'))?.1;
     let flags: Vec<&str> = flags
         .split('>')
@@ -185,16 +185,16 @@ mod tests {
     }
 
     #[test]
-    fn ports_say_how_they_are() {
+    fn the_state_of_ports_is_parsed() {
         let text = "igb1: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500\n\
                     \toptions=4e527bb<RXCSUM,TXCSUM,VLAN_MTU,TSO4,LRO>\n\tether 00:0d:b9:41:ca:3d\n\tmedia: Ethernet autoselect (1000baseT <full-duplex>)\n\
                     \tstatus: active\n";
-        assert_eq!(amiss(text), None);
+        assert_eq!(state_problem(text), None);
         assert_eq!(
-            amiss(&text.replace("active", "no carrier")),
+            state_problem(&text.replace("active", "no carrier")),
             Some("is down")
         );
-        assert_eq!(amiss(&text.replace("UP,", "")), Some("is down"));
+        assert_eq!(state_problem(&text.replace("UP,", "")), Some("is down"));
         assert_eq!(
             options(text),
             ["rxcsum", "txcsum", "vlan_mtu", "tso4", "lro"]

@@ -69,10 +69,12 @@ impl FreeBsd {
         .map(drop)
     }
 
-    fn same(&self, asked: u64, there: u64, what: &str) -> Result<(), LabError> {
-        match asked == there {
+    fn same(&self, requested: u64, there: u64, action: &str) -> Result<(), LabError> {
+        match requested == there {
             true => Ok(()),
-            false => Err(self.otherwise(format!("the kernel lists {there} {what}, not {asked}"))),
+            false => Err(self.otherwise(format!(
+                "the kernel lists {there} {action}, not {requested}"
+            ))),
         }
     }
 
@@ -80,8 +82,8 @@ impl FreeBsd {
     fn has_module(&self, name: &str) -> Result<bool, LabError> {
         let look = format!("kldstat -q -m {name} && echo yes || echo no");
         let look = Command::shell(&look).called(format!("kldstat -q -m {name}"));
-        let said = self.host.run(&look, Limit::OURS)?;
-        match String::from_utf8_lossy(&said.stdout).trim() {
+        let output = self.host.run(&look, Limit::OURS)?;
+        match String::from_utf8_lossy(&output.stdout).trim() {
             "yes" => Ok(true),
             "no" => Ok(false),
             other => Err(not_understood(self.host.as_ref(), &look.to_string(), other)),
@@ -95,21 +97,21 @@ impl FreeBsd {
             true => "",
             false => "kldunload ipfw\n",
         };
-        let mut back =
+        let mut undo =
             format!("set -e\n{GONE}kldstat -q -m ipfw || exit 0\nipfw -q delete set {set}\n");
         if !more.is_empty() {
-            let _ = writeln!(back, "gone ipfw table {TABLE} destroy");
+            let _ = writeln!(undo, "gone ipfw table {TABLE} destroy");
         }
-        let back = self.script(&format!("remove set {set} of ipfw"), &(back + unload));
-        let what = format!("{count} rules of ipfw");
+        let undo = self.script(&format!("remove set {set} of ipfw"), &(undo + unload));
+        let action = format!("{count} rules of ipfw");
         let script = format!(
             "set -e\n{LOAD_IPFW}ipfw -q delete set {set}\n{more}ipfw -q /dev/stdin <<'END'\n{rules}END\n"
         );
-        self.changing(&what, back, || {
+        self.changing(&action, undo, || {
             self.host
-                .run(&self.script(&format!("set {what}"), &script), Limit::OURS)?;
+                .run(&self.script(&format!("set {action}"), &script), Limit::OURS)?;
             let set = set.to_string();
-            let there = self.host.ask("ipfw", &["set", &set, "list"])?;
+            let there = self.host.query("ipfw", &["set", &set, "list"])?;
             let is_rule = |line: &&str| {
                 line.split_whitespace()
                     .next()
@@ -133,9 +135,9 @@ impl FreeBsd {
         more += "END\n";
         let rule = format!("add 100 set {GENERATED} deny ip from 'table({TABLE})' to any\n");
         let change = self.ipfw(GENERATED, &more, &rule.replace('\'', ""), 1)?;
-        let said = self.host.ask("ipfw", &["table", TABLE, "info"])?;
+        let output = self.host.query("ipfw", &["table", TABLE, "info"])?;
         // `  items: 100, size: 12345`
-        let items = said
+        let items = output
             .lines()
             .find_map(|line| line.trim().strip_prefix("items: "));
         let items = items
@@ -147,7 +149,7 @@ impl FreeBsd {
                 return Err(not_understood(
                     self.host.as_ref(),
                     &format!("ipfw table {TABLE} info"),
-                    &said,
+                    &output,
                 ));
             }
         }
@@ -163,7 +165,7 @@ impl FreeBsd {
     ) -> Result<Change, LabError> {
         let was_loaded = self.has_module("pf")?;
         if was_loaded {
-            let there = self.host.ask("pfctl", &["-sr"])?;
+            let there = self.host.query("pfctl", &["-sr"])?;
             if !there.trim().is_empty() {
                 return self.refuse(
                     &format!("generate rules of pf while it has others ({} lines)", there.lines().count()),
@@ -176,17 +178,17 @@ impl FreeBsd {
             false => "kldunload pf\n",
         };
         // pfctl fails if pf is disabled already; that is fine
-        let back = format!(
+        let undo = format!(
             "set -e\nkldstat -q -m pf || exit 0\npfctl -q -d 2>/dev/null || :\npfctl -q -F all\n{unload}"
         );
-        let back = self.script("take rules of pf back", &back);
+        let undo = self.script("take rules of pf back", &undo);
         let script = format!(
             "set -e\nkldstat -q -m pf || kldload pf\npfctl -q -f - <<'END'\n{rules}END\n{more}pfctl -s info | grep -q '^Status: Enabled' || pfctl -q -e\n"
         );
-        self.changing("rules of pf", back, || {
+        self.changing("rules of pf", undo, || {
             self.host
                 .run(&self.script("set rules of pf", &script), Limit::OURS)?;
-            look(&self.host.ask("pfctl", &["-sr"])?)
+            look(&self.host.query("pfctl", &["-sr"])?)
         })
     }
 
@@ -207,7 +209,7 @@ impl FreeBsd {
                     there.escape_debug()
                 )));
             }
-            let there = self.host.ask("pfctl", &["-t", TABLE, "-T", "show"])?;
+            let there = self.host.query("pfctl", &["-t", TABLE, "-T", "show"])?;
             let there = there
                 .lines()
                 .filter(|line| line.trim().parse::<std::net::Ipv4Addr>().is_ok());
@@ -226,7 +228,7 @@ impl FreeBsd {
         &self,
         permitted: &[(String, String)],
         rules: u32,
-        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+        report: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
         let is_ipv6 = permitted
             .first()
@@ -254,7 +256,7 @@ impl FreeBsd {
             }
             add("deny ip from any to any".into());
         }
-        tell(format!("filters on the DUT, ipfw:\n{text}"))?;
+        report(format!("filters on the DUT, ipfw:\n{text}"))?;
         self.ipfw(FILTERS, "", &text, count)
     }
 
@@ -266,21 +268,21 @@ impl FreeBsd {
             IpVersion::Ipv4 => ("inet", "", "20."),
             IpVersion::Ipv6 => ("inet6", "-6 ", "2001:db8:"),
         };
-        let (mut script, mut back) = ("set -e\n".to_owned(), format!("set -e\n{GONE}"));
+        let (mut script, mut undo) = ("set -e\n".to_owned(), format!("set -e\n{GONE}"));
         for n in 0..count {
             let network = match version {
                 IpVersion::Ipv4 => format!("{}/24", unused_v4(n, 256)),
                 IpVersion::Ipv6 => format!("{}/64", unused_v6(u128::from(n) << 64)),
             };
             let _ = writeln!(script, "route -qn add {flag}-net {network} {next}");
-            let _ = writeln!(back, "gone route -qn delete {flag}-net {network} {next}");
+            let _ = writeln!(undo, "gone route -qn delete {flag}-net {network} {next}");
         }
-        let what = format!("{count} routes");
-        let back = self.script(&format!("take {what} back"), &back);
-        self.changing(&what, back, || {
+        let action = format!("{count} routes");
+        let undo = self.script(&format!("take {action} back"), &undo);
+        self.changing(&action, undo, || {
             self.host
-                .run(&self.script(&format!("set {what}"), &script), Limit::OURS)?;
-            let table = self.host.ask("netstat", &["-rnW", "-f", family])?;
+                .run(&self.script(&format!("set {action}"), &script), Limit::OURS)?;
+            let table = self.host.query("netstat", &["-rnW", "-f", family])?;
             self.same(count, read::routes(&table, begin, &next) as u64, "routes")
         })
     }
@@ -288,17 +290,17 @@ impl FreeBsd {
     /// Adds routes via next hops of the bed.
     pub(super) fn add_routes(&self, routes: &[Route]) -> Result<String, LabError> {
         let (script, words) = self.routing(routes);
-        let mut back = format!("set -e\n{GONE}");
+        let mut undo = format!("set -e\n{GONE}");
         for line in words.lines() {
             let _ = writeln!(
-                back,
+                undo,
                 "gone {}",
                 line.replacen("route add", "route -n delete", 1)
             );
         }
         if !routes.is_empty() {
-            let back = self.script("take routes for test frames back", &back);
-            self.changing("routes for test frames", back, || {
+            let undo = self.script("take routes for test frames back", &undo);
+            self.changing("routes for test frames", undo, || {
                 self.host.run(
                     &self.script("set routes for test frames", &script),
                     Limit::OURS,

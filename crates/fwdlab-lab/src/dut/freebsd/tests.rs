@@ -252,7 +252,7 @@ impl Machine {
 
     /// Executes a script line by line; a here-document is the input of the line before it.
     fn script(&mut self, text: &str) -> String {
-        let mut said = String::new();
+        let mut output = String::new();
         let lines: Vec<&str> = text.lines().collect();
         let mut at = 0;
         while at < lines.len() {
@@ -263,10 +263,10 @@ impl Machine {
                 input.extend(&lines[at + 1..end]);
                 at = end;
             }
-            said += &self.line(line, &input);
+            output += &self.line(line, &input);
             at += 1;
         }
-        said
+        output
     }
 
     fn answer(&mut self, command: &str, input: &str) -> String {
@@ -381,7 +381,7 @@ impl Machine {
 
 /// Returns a DUT on such a machine, the machine, its host and the record of its changes.
 fn freebsd(
-    making: Making,
+    making: FreebsdKind,
     machine: Machine,
     with: impl FnOnce(Scripted) -> Scripted,
 ) -> (
@@ -441,10 +441,10 @@ const TREE: [(&str, &str); 3] = [
     ),
 ];
 
-type Asked = fn(&FreeBsd) -> Result<(), LabError>;
+type Operation = fn(&FreeBsd) -> Result<(), LabError>;
 
 /// Every operation of a DUT.
-const ALL: [(&str, Asked); 17] = [
+const ALL: [(&str, Operation); 17] = [
     ("prepare", |dut| dut.prepare().map(drop)),
     ("route", |dut| {
         let network = ("48.0.0.0".parse().unwrap(), 22);
@@ -455,12 +455,22 @@ const ALL: [(&str, Asked); 17] = [
         .map(drop)
     }),
     ("rules", |dut| {
-        dut.set(&Swept::Rules, IpVersion::Ipv4, 3, &Control::default())
-            .map(drop)
+        dut.set(
+            &SweptParameter::Rules,
+            IpVersion::Ipv4,
+            3,
+            &Control::default(),
+        )
+        .map(drop)
     }),
     ("routes", |dut| {
-        dut.set(&Swept::Routes, IpVersion::Ipv4, 3, &Control::default())
-            .map(drop)
+        dut.set(
+            &SweptParameter::Routes,
+            IpVersion::Ipv4,
+            3,
+            &Control::default(),
+        )
+        .map(drop)
     }),
     ("filter", |dut| {
         let permitted = [("198.18.0.0/16".to_owned(), "198.19.0.0/16".to_owned())];
@@ -485,7 +495,7 @@ const ALL: [(&str, Asked); 17] = [
         dut.daemons_ended().map(drop)
     }),
     ("counters", |dut| dut.counters().map(drop)),
-    ("ports", |dut| dut.ports_amiss().map(drop)),
+    ("ports", |dut| dut.port_problems().map(drop)),
     ("set", |dut| {
         // do not wait long for a machine that does not come back
         let says = ("set.toml", "reboot = true\nreboot-within = '1s'\n");
@@ -495,23 +505,23 @@ const ALL: [(&str, Asked); 17] = [
 ];
 
 #[test]
-fn what_is_asked_is_done_read_back_and_taken_back() {
-    for (what, ask) in ALL {
-        let (dut, machine, host, record) = freebsd(Making::Plain, Machine::new(), |host| host);
+fn requests_are_applied_verified_and_undone() {
+    for (action, ask) in ALL {
+        let (dut, machine, host, record) = freebsd(FreebsdKind::Plain, Machine::new(), |host| host);
         let before = machine.lock().unwrap().clone();
-        ask(&dut).unwrap_or_else(|error| panic!("{what}: {error}"));
-        let is_reading = ["counters", "ports", "reset"].contains(&what);
+        ask(&dut).unwrap_or_else(|error| panic!("{action}: {error}"));
+        let is_reading = ["counters", "ports", "reset"].contains(&action);
         assert_eq!(
             *machine.lock().unwrap() == before,
-            is_reading && what != "reset",
-            "{what}: {:#?}",
-            host.asked()
+            is_reading && action != "reset",
+            "{action}: {:#?}",
+            host.commands()
         );
-        assert_eq!(dut.undo(), ["x"; 0], "{what}");
+        assert_eq!(dut.undo(), ["x"; 0], "{action}");
         let text = fs::read_to_string(record.path()).unwrap();
-        assert_eq!(Left::of(&text), Left::default(), "{what}");
+        assert_eq!(Left::parse(&text), Left::default(), "{action}");
         let mut after = machine.lock().unwrap().clone();
-        match what {
+        match action {
             // a reset restores what the bed has set before; a restart loses it
             "reset" => after.lines.clear(),
             "set" => {
@@ -523,9 +533,9 @@ fn what_is_asked_is_done_read_back_and_taken_back() {
             }
             _ => {}
         }
-        assert_eq!(after, before, "{what}: {:#?}", host.asked());
+        assert_eq!(after, before, "{action}: {:#?}", host.commands());
     }
-    let (dut, machine, _, _) = freebsd(Making::Plain, Machine::new(), |host| host);
+    let (dut, machine, _, _) = freebsd(FreebsdKind::Plain, Machine::new(), |host| host);
     let set = dut.prepare().unwrap();
     assert!(set["note"].contains("not yet been run on the real thing"));
     let lines = machine.lock().unwrap().lines.clone();
@@ -547,7 +557,7 @@ fn what_is_asked_is_done_read_back_and_taken_back() {
         (counted.output.tx_packets, counted.output.tx_dropped),
         (20, 2)
     );
-    assert_eq!(dut.ports_amiss().unwrap(), ["x"; 0]);
+    assert_eq!(dut.port_problems().unwrap(), ["x"; 0]);
     assert_eq!(dut.offloads()["igb1:lro"], "on");
     assert_eq!(dut.offloads()["igb1:tso4"], "off");
 }
@@ -555,8 +565,8 @@ fn what_is_asked_is_done_read_back_and_taken_back() {
 /// The ports and the test settings of the host move into the jail; counters are read there. At the
 /// end, everything is as before.
 #[test]
-fn in_a_jail_the_ports_are_asked_there_and_come_back() {
-    let (dut, machine, host, record) = freebsd(Making::Plain, Machine::new(), |host| host);
+fn ports_in_a_jail_are_queried_there_and_return() {
+    let (dut, machine, host, record) = freebsd(FreebsdKind::Plain, Machine::new(), |host| host);
     let before = machine.lock().unwrap().clone();
     dut.prepare().unwrap();
     let far = Route {
@@ -581,50 +591,50 @@ fn in_a_jail_the_ports_are_asked_there_and_come_back() {
     }
     let counted = dut.counters().unwrap().unwrap();
     assert_eq!(counted.output.tx_packets, 20);
-    assert_eq!(dut.ports_amiss().unwrap(), ["x"; 0]);
+    assert_eq!(dut.port_problems().unwrap(), ["x"; 0]);
     assert_eq!(dut.offloads()["igb1:lro"], "on");
     let read = dut.observed().unwrap();
     assert_eq!(read.system, System::FreeBsd);
     read.host
-        .ask("sysctl", &["-n", "net.inet.ip.redirect"])
+        .query("sysctl", &["-n", "net.inet.ip.redirect"])
         .unwrap();
-    let asked = host.asked();
+    let requested = host.commands();
     assert_eq!(
-        asked.last().unwrap(),
+        requested.last().unwrap(),
         "jexec fwdlab_dut sysctl -n net.inet.ip.redirect"
     );
 
     // a setting on the host would affect no frame
     let control = Control::default();
     for refused in [
-        dut.set(&Swept::Rules, IpVersion::Ipv4, 3, &control)
+        dut.set(&SweptParameter::Rules, IpVersion::Ipv4, 3, &control)
             .unwrap_err(),
-        dut.set(&Swept::Routes, IpVersion::Ipv4, 3, &control)
+        dut.set(&SweptParameter::Routes, IpVersion::Ipv4, 3, &control)
             .unwrap_err(),
         dut.filter(&[], 25, &mut |_| Ok(())).unwrap_err(),
         dut.plan_reset(&Reset::Interface).unwrap_err(),
     ] {
-        let said = refused.to_string();
-        assert!(said.contains("jexec fwdlab_dut"), "{said}");
+        let printed = refused.to_string();
+        assert!(printed.contains("jexec fwdlab_dut"), "{printed}");
     }
-    assert_eq!(host.asked().len(), asked.len());
+    assert_eq!(host.commands().len(), requested.len());
     let again = generated(&dut, "vnet-jail").unwrap_err().to_string();
     assert!(again.contains("has a jail fwdlab_dut already"), "{again}");
 
     assert_eq!(dut.undo(), ["x"; 0]);
     assert_eq!(*machine.lock().unwrap(), before);
     let text = fs::read_to_string(record.path()).unwrap();
-    assert_eq!(Left::of(&text), Left::default());
+    assert_eq!(Left::parse(&text), Left::default());
     // and the host is asked again
     dut.counters().unwrap();
-    assert!(!host.asked().last().unwrap().contains("jexec"));
+    assert!(!host.commands().last().unwrap().contains("jexec"));
 }
 
 #[test]
-fn a_jail_is_refused_where_it_would_not_be_measured() {
+fn a_jail_is_refused_if_it_would_not_be_measured() {
     let parts = ["generate:vnet-jail", "generate:ipfw-rules,n=4"].map(str::to_owned);
     let both = Configuration::named("both", &parts, Path::new("/")).unwrap();
-    let (dut, _, host, _) = freebsd(Making::Plain, Machine::new(), |host| host);
+    let (dut, _, host, _) = freebsd(FreebsdKind::Plain, Machine::new(), |host| host);
     let error = dut
         .apply(&both, &Control::default())
         .unwrap_err()
@@ -633,11 +643,11 @@ fn a_jail_is_refused_where_it_would_not_be_measured() {
         error.contains("vnet-jail cannot be combined with ipfw-rules"),
         "{error}"
     );
-    assert_eq!(host.asked(), ["x"; 0]);
+    assert_eq!(host.commands(), ["x"; 0]);
 
     let mut old = Machine::new();
     old.settings.remove("kern.features.vimage");
-    let (dut, ..) = freebsd(Making::Plain, old, |host| host);
+    let (dut, ..) = freebsd(FreebsdKind::Plain, old, |host| host);
     let error = generated(&dut, "vnet-jail").unwrap_err().to_string();
     assert!(error.contains("without VIMAGE"), "{error}");
 }
@@ -645,33 +655,35 @@ fn a_jail_is_refused_where_it_would_not_be_measured() {
 /// For every failure at every command: either an error with place and cause, or no harm; and every
 /// change is undone, or reported as left behind.
 #[test]
-fn whatever_fails_wherever_is_said_and_taken_back() {
+fn every_failure_is_reported_and_undone() {
     let mut tried = 0;
-    for (what, ask) in ALL {
-        let (dut, _, host, _) = freebsd(Making::Plain, Machine::new(), |host| host);
+    for (action, ask) in ALL {
+        let (dut, _, host, _) = freebsd(FreebsdKind::Plain, Machine::new(), |host| host);
         ask(&dut).unwrap();
-        for at in 0..host.asked().len() {
-            let is_restart = ["reboot", "which boot is this?"].contains(&host.asked()[at].as_str());
+        for at in 0..host.commands().len() {
+            let is_restart =
+                ["reboot", "which boot is this?"].contains(&host.commands()[at].as_str());
             for how in Fails::ALL {
                 // each of them waits for a second, and all behave alike
                 if is_restart && how != Fails::Lost {
                     continue;
                 }
                 tried += 1;
-                let (dut, _, host, record) =
-                    freebsd(Making::Plain, Machine::new(), |host| host.failing(at, how));
+                let (dut, _, host, record) = freebsd(FreebsdKind::Plain, Machine::new(), |host| {
+                    host.failing(at, how)
+                });
                 let result = ask(&dut);
-                let asked = host.asked();
-                let failed = asked[at].lines().next().unwrap().to_owned();
-                let case = format!("{what}, command {at}, {failed}, {how:?}");
+                let requested = host.commands();
+                let failed = requested[at].lines().next().unwrap().to_owned();
+                let case = format!("{action}, command {at}, {failed}, {how:?}");
                 match &result {
                     Err(error) => {
-                        let said = error.to_string();
-                        assert!(said.contains(NAME), "{case}: {said}");
+                        let output = error.to_string();
+                        assert!(output.contains(NAME), "{case}: {output}");
                         // a restart waits for a machine that is lost, and says so
-                        let waits = what == "set" && failed.starts_with("reboot");
+                        let waits = action == "set" && failed.starts_with("reboot");
                         for words in how.words() {
-                            assert!(waits || said.contains(words), "{case}: {said}");
+                            assert!(waits || output.contains(words), "{case}: {output}");
                         }
                     }
                     Ok(()) => {
@@ -698,17 +710,17 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
                 }
                 let text = fs::read_to_string(record.path()).unwrap();
                 let changed = text.contains("\"undo\"");
-                let amiss = dut.undo();
+                let problem = dut.undo();
                 if how == Fails::Lost {
-                    assert_eq!(amiss.is_empty(), !changed, "{case}: {amiss:?}");
+                    assert_eq!(problem.is_empty(), !changed, "{case}: {problem:?}");
                     assert!(
-                        amiss.iter().all(|said| said.contains(NAME)),
-                        "{case}: {amiss:?}"
+                        problem.iter().all(|output| output.contains(NAME)),
+                        "{case}: {problem:?}"
                     );
                 } else {
-                    assert_eq!(amiss, ["x"; 0], "{case}");
+                    assert_eq!(problem, ["x"; 0], "{case}");
                     let text = fs::read_to_string(record.path()).unwrap();
-                    assert_eq!(Left::of(&text), Left::default(), "{case}");
+                    assert_eq!(Left::parse(&text), Left::default(), "{case}");
                 }
             }
         }
@@ -718,17 +730,21 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
 
 /// Without a `/proc` with start times, a daemon is identified by its number.
 #[test]
-fn a_daemon_that_dies_on_it_has_last_words() {
-    let (dut, machine, host, _record) = freebsd(Making::Plain, Machine::new(), |host| host);
+fn a_daemon_that_dies_is_reported_with_its_last_output() {
+    let (dut, machine, host, _record) = freebsd(FreebsdKind::Plain, Machine::new(), |host| host);
     let words = "bird -P $FWDLAB_DAEMONS/bird.pid";
     let configuration = Configuration::parse(words).unwrap();
     let apply = || dut.apply(&configuration, &Control::default());
     apply().unwrap();
     let folder = format!("/var/run/fwdlab-daemons-{NAME}");
-    let asked = host.asked();
-    let at = |what: &str| asked.iter().position(|asked| asked.contains(what));
+    let requested = host.commands();
+    let at = |action: &str| {
+        requested
+            .iter()
+            .position(|requested| requested.contains(action))
+    };
     let made = at(&format!("make {folder}")).unwrap();
-    assert!(made < at(words).unwrap(), "{asked:?}");
+    assert!(made < at(words).unwrap(), "{requested:?}");
     assert_eq!(dut.daemons_ended().unwrap(), []);
 
     let log = format!("{folder}/bird.log");
@@ -739,24 +755,24 @@ fn a_daemon_that_dies_on_it_has_last_words() {
         .files
         .insert(log, "up\nno memory\n".into());
     let ended = dut.daemons_ended().unwrap();
-    let told = crate::dut::daemons::told(&ended, "during trial 3");
+    let reported = crate::dut::daemons::describe_ended(&ended, "during trial 3");
     assert_eq!(
-        told,
+        reported,
         "bird (process 77) ended during trial 3; its last words: up | no memory"
     );
     assert_eq!(dut.undo(), ["x"; 0]);
-    assert!(host.asked().contains(&format!("rm -rf -- {folder}")));
+    assert!(host.commands().contains(&format!("rm -rf -- {folder}")));
 
     // a daemon that does not start, or none that does
     let error = apply().unwrap_err();
-    assert!(told_of(&error).contains("ended before anything was measured"));
+    assert!(error_text(&error).contains("ended before anything was measured"));
     machine.lock().unwrap().daemon = None;
     let error = apply().unwrap_err();
-    assert!(told_of(&error).contains("has created no file there"));
+    assert!(error_text(&error).contains("has created no file there"));
 }
 
 /// Returns the text of an error with its cause.
-fn told_of(error: &LabError) -> String {
+fn error_text(error: &LabError) -> String {
     let cause = std::error::Error::source(error);
     format!(
         "{error}: {}",
@@ -766,12 +782,12 @@ fn told_of(error: &LabError) -> String {
 
 /// If the value read back differs from the one set, the error shows both.
 #[test]
-fn what_is_not_taken_is_said() {
+fn settings_that_are_not_kept_are_reported() {
     let stubborn = Machine {
         stubborn: true,
         ..Machine::new()
     };
-    let (dut, ..) = freebsd(Making::Plain, stubborn, |host| host);
+    let (dut, ..) = freebsd(FreebsdKind::Plain, stubborn, |host| host);
     let error = dut.prepare().unwrap_err().to_string();
     assert!(
         error.contains("net.inet.ip.forwarding should be 1, and is 0"),
@@ -783,13 +799,13 @@ fn what_is_not_taken_is_said() {
         ("boot/loader.conf", "net.fibs=\"16\"\n"),
         ("etc/rc.conf", "pf_enable=YES\n"),
     ]);
-    let (dut, ..) = freebsd(Making::Plain, Machine::new(), |host| host);
+    let (dut, ..) = freebsd(FreebsdKind::Plain, Machine::new(), |host| host);
     let error = applied(&dut, whole.path()).unwrap_err().to_string();
     assert!(
         error.contains("pf should be enabled, and `pfctl -s info` says that it is not"),
         "{error}"
     );
-    let (dut, ..) = freebsd(Making::Plain, Machine::new(), |_| {
+    let (dut, ..) = freebsd(FreebsdKind::Plain, Machine::new(), |_| {
         let machine = Mutex::new(Machine::new());
         Scripted::new(move |command, input| match command {
             _ if command.starts_with("kenv -q of") => "net.fibs=1\n".into(),
@@ -810,7 +826,7 @@ fn what_is_not_taken_is_said() {
         pf: vec!["pass all".into()],
         ..Machine::new()
     };
-    let (dut, machine, ..) = freebsd(Making::Plain, others.clone(), |host| host);
+    let (dut, machine, ..) = freebsd(FreebsdKind::Plain, others.clone(), |host| host);
     let error = generated(&dut, "pf-rules,n=4").unwrap_err().to_string();
     assert!(
         error.contains("cannot generate rules of pf while it has others"),
@@ -820,8 +836,8 @@ fn what_is_not_taken_is_said() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
-    let (dut, _, host, _) = freebsd(Making::Plain, Machine::new(), |host| host);
+fn unsupported_requests_are_refused() {
+    let (dut, _, host, _) = freebsd(FreebsdKind::Plain, Machine::new(), |host| host);
     let control = Control::default();
     let agent = Agent {
         community: "public",
@@ -832,7 +848,7 @@ fn what_cannot_be_done_is_refused() {
     let nft = set(&[("etc/nftables.conf", "")]);
     for (error, words) in [
         (
-            dut.set(&Swept::Cores, IpVersion::Ipv4, 2, &control)
+            dut.set(&SweptParameter::Cores, IpVersion::Ipv4, 2, &control)
                 .map(drop),
             "cannot sweep cores",
         ),
@@ -855,7 +871,7 @@ fn what_cannot_be_done_is_refused() {
         let error = error.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
-    assert_eq!(host.asked(), ["x"; 0]);
+    assert_eq!(host.commands(), ["x"; 0]);
 }
 
 /// A nanobsd is writable only while files are written, saved before it restarts, and saved again
@@ -864,18 +880,18 @@ fn what_cannot_be_done_is_refused() {
 fn a_nanobsd_is_saved_restarted_and_upgraded() {
     let mut machine = Machine::new();
     machine.files.insert("/etc/rc.conf".into(), "before".into());
-    let (dut, machine, host, _) = freebsd(Making::Bsdrp, machine, |host| host);
-    let said = applied(&dut, set(&TREE).path()).unwrap();
-    assert!(said.contains("only after the next restart"), "{said}");
-    let asked = host.asked();
+    let (dut, machine, host, _) = freebsd(FreebsdKind::Bsdrp, machine, |host| host);
+    let output = applied(&dut, set(&TREE).path()).unwrap();
+    assert!(output.contains("only after the next restart"), "{output}");
+    let requested = host.commands();
     let at = |words: &str| {
-        asked
+        requested
             .iter()
             .position(|command| command.starts_with(words))
             .unwrap()
     };
     assert!(at("upload") < at("config save") && at("config save") < at("reboot"));
-    assert!(asked[at("upload")].contains("mount -uw /\ntrap 'mount -ur /' EXIT"));
+    assert!(requested[at("upload")].contains("mount -uw /\ntrap 'mount -ur /' EXIT"));
     assert_eq!(machine.lock().unwrap().saved, 1);
     assert_eq!(dut.undo(), ["x"; 0]);
     let now = machine.lock().unwrap().clone();
@@ -892,7 +908,7 @@ fn a_nanobsd_is_saved_restarted_and_upgraded() {
     let image = image.path().join("BSDRP-1.97-upgrade-amd64.img.xz");
     dut.upgrade(&image, "1.97", &Control::default()).unwrap();
     let upgrade = host
-        .asked()
+        .commands()
         .into_iter()
         .find(|command| command.starts_with("upgrade\n"))
         .unwrap();
@@ -913,8 +929,8 @@ fn a_nanobsd_is_saved_restarted_and_upgraded() {
 
 /// Every set of the archive is accepted unchanged.
 #[test]
-fn sets_of_netbenches_are_taken_as_they_are() {
-    let test = "sets_of_netbenches_are_taken_as_they_are";
+fn netbenches_sets_are_applied_unchanged() {
+    let test = "netbenches_sets_are_applied_unchanged";
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/netbenches");
     let archive = std::env::var_os("FWDLAB_NETBENCHES").map_or(beside, PathBuf::from);
     let mut sets = Vec::new();
@@ -958,7 +974,7 @@ fn sets_of_netbenches_are_taken_as_they_are() {
             "{error}"
         );
         // and is applied
-        let (dut, machine, _, _) = freebsd(Making::Bsdrp, Machine::new(), |host| host);
+        let (dut, machine, _, _) = freebsd(FreebsdKind::Bsdrp, Machine::new(), |host| host);
         dut.apply(&one, &Control::default()).unwrap();
         let kept = dut.in_force(&one).unwrap();
         let ours = fs::read_to_string(path.join("boot/loader.conf.local")).unwrap();

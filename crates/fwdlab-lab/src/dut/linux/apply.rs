@@ -20,7 +20,7 @@ use crate::control::Control;
 use crate::dut::set::folder::{Folder, Kind, Upload};
 use crate::dut::set::settings::{self, Setting};
 use crate::dut::set::{Configuration, Step};
-use crate::dut::upload::{Around, Uploads, upload};
+use crate::dut::upload::{Uploads, WriteCommands, upload};
 use crate::dut::{Dut, verify};
 use crate::error::LabError;
 use crate::host::not_understood;
@@ -58,19 +58,19 @@ impl Linux {
             Step::Execute(path) => self.execute(path, limit),
             Step::Nft(path) => {
                 self.keep_rules()?;
-                let said = self.load(path, limit)?;
-                self.has_tables(&[path]).map(|()| said)
+                let output = self.load(path, limit)?;
+                self.has_tables(&[path]).map(|()| output)
             }
             Step::Sysctl(path) => {
-                let wanted = settings::read(path)?;
-                self.keep_settings(&wanted)?;
-                let said = self.shell(&sysctl_script(&wanted), limit)?;
-                self.has_settings(&wanted).map(|()| said)
+                let requested = settings::read(path)?;
+                self.keep_settings(&requested)?;
+                let output = self.shell(&sysctl_script(&requested), limit)?;
+                self.has_settings(&requested).map(|()| output)
             }
             Step::Folder(folder) => self.apply_folder(folder, name, limit),
             // this takes long, and may be stopped
             Step::Generated(one) if one.family.name == "bgp" => self.bgp(one, limit),
-            Step::Generated(one) if gateway::is_one(one) => self.gateway(one, limit),
+            Step::Generated(one) if gateway::is_gateway(one) => self.gateway(one, limit),
             Step::Generated(generated) => self.generate(generated).map(|()| String::new()),
             Step::Vpp(path) => Err(LabError::Configuration {
                 name: path.display().to_string(),
@@ -88,19 +88,22 @@ impl Linux {
         let says = &folder.says;
         self.has_packages(&says.packages)?;
         if !says.undo.is_empty() {
-            let back = self.users_command(&says.undo.join("\n"));
-            self.undo
-                .before(&self.place, &format!("what the set {name} did"), back)?;
+            let undo_commands = self.users_command(&says.undo.join("\n"));
+            self.undo.before(
+                &self.place,
+                &format!("what the set {name} did"),
+                undo_commands,
+            )?;
         }
-        let mut said = String::new();
+        let mut output = String::new();
         for text in &says.before {
-            said += &self.shell(text, limit)?;
+            output += &self.shell(text, limit)?;
         }
-        let wanted = folder.settings()?;
-        let rules: Vec<&Upload> = folder.of(Kind::Nft).collect();
+        let requested = folder.settings()?;
+        let rules: Vec<&Upload> = folder.uploads(Kind::Nft).collect();
         // undone in reverse: rules, settings, then files and their reload commands
         self.place_files(folder)?;
-        self.keep_settings(&wanted)?;
+        self.keep_settings(&requested)?;
         if !rules.is_empty() {
             self.keep_rules()?;
         }
@@ -112,23 +115,23 @@ impl Linux {
             reboot_and_wait(self.place.as_ref(), limit)?;
             // loaded by the system at its start, and checked before the DUT becomes a router again:
             // the router's settings for its ports must not hide those of the set
-            self.has_settings(&wanted)?;
+            self.has_settings(&requested)?;
             self.prepare()?;
-            if !wanted.is_empty() {
-                said += &self.shell(&sysctl_script(&wanted), limit)?;
+            if !requested.is_empty() {
+                output += &self.shell(&sysctl_script(&requested), limit)?;
             }
         } else {
-            if !wanted.is_empty() {
-                said += &self.shell(&sysctl_script(&wanted), limit)?;
+            if !requested.is_empty() {
+                output += &self.shell(&sysctl_script(&requested), limit)?;
             }
             for file in &rules {
-                said += &self.load(&file.ours, limit)?;
+                output += &self.load(&file.ours, limit)?;
             }
             for reload in &says.reload {
-                said += &self.shell(&reload.command, limit)?;
+                output += &self.shell(&reload.command, limit)?;
             }
         }
-        self.has_settings(&wanted)?;
+        self.has_settings(&requested)?;
         self.has_tables(
             &rules
                 .iter()
@@ -136,15 +139,15 @@ impl Linux {
                 .collect::<Vec<_>>(),
         )?;
         for text in &says.after {
-            said += &self.shell(text, limit)?;
+            output += &self.shell(text, limit)?;
         }
         if let Some(apply) = &folder.apply {
-            said += &self.execute(apply, limit)?;
+            output += &self.execute(apply, limit)?;
         }
         for verify in &says.verify {
             self.is_verified(verify, limit)?;
         }
-        Ok(said)
+        Ok(output)
     }
 
     /// Puts the files of a set where they belong; see [`Files`] for where that is.
@@ -152,23 +155,26 @@ impl Linux {
         let is_loaded = |file: &&Upload| matches!(file.kind, Kind::Sysctl | Kind::Nft);
         match self.place.files() {
             Files::Machine => {
-                let uploads = Uploads::look(&self.place, folder, Around::default())?;
+                let uploads = Uploads::look(&self.place, folder, WriteCommands::default())?;
                 let reloads = folder
                     .says
                     .reload
                     .iter()
                     .map(|reload| reload.command.clone());
-                let back = uploads.way_back(&reloads.collect::<Vec<_>>());
-                let what = format!("files of {}", folder.path.display());
+                let undo_commands = uploads.restore_command(&reloads.collect::<Vec<_>>());
+                let action = format!("files of {}", folder.path.display());
                 let work = || uploads.carry_out(&self.place);
                 match folder.files.is_empty() {
                     true => Ok(()),
-                    false => self.undo.changing(&self.place, &what, back, work).map(drop),
+                    false => self
+                        .undo
+                        .changing(&self.place, &action, undo_commands, work)
+                        .map(drop),
                 }
             }
             Files::Guest => {
                 let all: Vec<&Upload> = folder.files.iter().collect();
-                upload(&self.place, folder, &all, Around::default())
+                upload(&self.place, folder, &all, WriteCommands::default())
             }
             Files::View => {
                 let others = || folder.files.iter().filter(|file| !is_loaded(file));
@@ -185,7 +191,7 @@ impl Linux {
                     &self.place,
                     folder,
                     &others().collect::<Vec<_>>(),
-                    Around::default(),
+                    WriteCommands::default(),
                 )
             }
             Files::Ours => match folder.files.iter().find(|file| !is_loaded(file)) {
@@ -209,15 +215,15 @@ impl Linux {
             let _ = writeln!(script, "has {0} || echo missing: {0}", quoted(package));
         }
         let command = Command::shell(&format!("{script}echo looked\n")).called("look for packages");
-        let said = self.place.run(&command, Limit::OURS)?;
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        let mut lines: Vec<&str> = said.lines().collect();
+        let output = self.place.run(&command, Limit::OURS)?;
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut lines: Vec<&str> = output.lines().collect();
         let missing = |line: &&str| line.strip_prefix("missing: ").map(str::to_owned);
         if lines.pop() != Some("looked") || lines.iter().any(|line| missing(line).is_none()) {
             return Err(not_understood(
                 self.place.as_ref(),
                 "look for packages",
-                &said,
+                &output,
             ));
         }
         let missing: Vec<String> = lines.iter().filter_map(missing).collect();
@@ -259,9 +265,9 @@ impl Linux {
 
     /// Records the values of these settings: they persist on every DUT except in namespaces that
     /// fwdlab creates, where restoring them is merely unnecessary.
-    fn keep_settings(&self, wanted: &[Setting]) -> Result<(), LabError> {
-        let mut back = String::new();
-        let names: BTreeSet<String> = wanted
+    fn keep_settings(&self, requested: &[Setting]) -> Result<(), LabError> {
+        let mut undo_commands = String::new();
+        let names: BTreeSet<String> = requested
             .iter()
             .map(|setting| file_of(&setting.name))
             .collect();
@@ -272,7 +278,7 @@ impl Linux {
                 None => {}
                 Some(value) => {
                     let _ = writeln!(
-                        back,
+                        undo_commands,
                         "printf '%s\\n' {} > {}",
                         quoted(&value),
                         quoted(&file)
@@ -280,9 +286,10 @@ impl Linux {
                 }
             }
         }
-        if !back.is_empty() {
-            let back = Command::shell(&back).called("restore settings of a set");
-            self.undo.before(&self.place, "settings of a set", back)?;
+        if !undo_commands.is_empty() {
+            let undo_commands = Command::shell(&undo_commands).called("restore settings of a set");
+            self.undo
+                .before(&self.place, "settings of a set", undo_commands)?;
         }
         Ok(())
     }
@@ -292,7 +299,7 @@ impl Linux {
         if self.place.files() != Files::Machine {
             return Ok(());
         }
-        let rules = self.place.ask("nft", &["-s", "list", "ruleset"])?;
+        let rules = self.place.query("nft", &["-s", "list", "ruleset"])?;
         let is_rules = |line: &str| line.starts_with("table ") || line.starts_with('#');
         if !rules.trim().is_empty() && !rules.lines().next().is_some_and(is_rules) {
             return Err(not_understood(
@@ -301,8 +308,10 @@ impl Linux {
                 &rules,
             ));
         }
-        let back = Command::new("nft", &["-f", "-"]).with_input(format!("flush ruleset\n{rules}"));
-        self.undo.before(&self.place, "rules of a set", back)?;
+        let undo_commands =
+            Command::new("nft", &["-f", "-"]).with_input(format!("flush ruleset\n{rules}"));
+        self.undo
+            .before(&self.place, "rules of a set", undo_commands)?;
         Ok(())
     }
 
@@ -323,22 +332,24 @@ impl Linux {
             }
             Err(error) => match error.failure {
                 Failure::File(_) => Ok(None),
-                Failure::Exit { ref said, .. } if is_no_value(said) => Ok(None),
+                Failure::Exit {
+                    said: ref output, ..
+                } if is_no_value(output) => Ok(None),
                 _ => Err(error.into()),
             },
         }
     }
 
     /// Checks that these settings have the values that were set.
-    fn has_settings(&self, wanted: &[Setting]) -> Result<(), LabError> {
-        for setting in settings::in_force(wanted) {
+    fn has_settings(&self, requested: &[Setting]) -> Result<(), LabError> {
+        for setting in settings::in_force(requested) {
             let file = file_of(&setting.name);
             let found = match self.text_of(&file)? {
                 Some(found) => found,
                 // a write-only setting has no value (net.ipv4.route.flush)
                 None => continue,
             };
-            if !settings::says(&found, &setting.value) && !setting.optional {
+            if !settings::matches_value(&found, &setting.value) && !setting.optional {
                 let Setting {
                     file,
                     line,
@@ -357,23 +368,23 @@ impl Linux {
 
     /// Checks that the tables that these files create exist.
     fn has_tables(&self, files: &[&Path]) -> Result<(), LabError> {
-        let mut wanted: BTreeMap<String, &Path> = BTreeMap::new();
+        let mut requested: BTreeMap<String, &Path> = BTreeMap::new();
         for file in files {
-            let what = || format!("read {}", file.display());
-            let text = fs::read_to_string(file).map_err(|e| LabError::system(what(), e))?;
+            let action = || format!("read {}", file.display());
+            let text = fs::read_to_string(file).map_err(|e| LabError::system(action(), e))?;
             for (table, is_there) in tables(&text) {
                 match is_there {
-                    true => wanted.insert(table, file),
-                    false => wanted.remove(&table),
+                    true => requested.insert(table, file),
+                    false => requested.remove(&table),
                 };
             }
         }
-        if wanted.is_empty() {
+        if requested.is_empty() {
             return Ok(());
         }
-        let there = self.place.ask("nft", &["list", "tables"])?;
+        let there = self.place.query("nft", &["list", "tables"])?;
         let there: Vec<String> = there.lines().map(words).collect();
-        match wanted
+        match requested
             .iter()
             .find(|(table, _)| !there.contains(&format!("table {table}")))
         {
@@ -396,7 +407,7 @@ impl Linux {
         let output = self
             .place
             .run(&command.called(verify.command.trim()), limit)?;
-        verify::look(verify, &output, self.place.as_ref())?.map_err(|why| self.otherwise(why))
+        verify::look(verify, &output, self.place.as_ref())?.map_err(|reason| self.otherwise(reason))
     }
 
     /// Returns what of a configuration is in force, as the DUT reports it: names and texts.
@@ -415,7 +426,7 @@ impl Linux {
                 Step::Generated(one) => shows.extend(super::families::shows(one)),
                 Step::Folder(folder) => {
                     named.extend(folder.settings()?);
-                    let mut rules = folder.of(Kind::Nft);
+                    let mut rules = folder.uploads(Kind::Nft);
                     shows.extend(rules.next().map(|_| NFT));
                     let is_uploaded = |file: &&Upload| match self.place.files() {
                         Files::Machine | Files::Guest => true,
@@ -463,14 +474,14 @@ has() {
 ";
 
 /// Returns true if a system reports that a file is missing or has no value.
-fn is_no_value(said: &str) -> bool {
+fn is_no_value(output: &str) -> bool {
     let reasons = [
         "No such file",
         "Permission denied",
         "Invalid argument",
         "Operation not permitted",
     ];
-    reasons.iter().any(|reason| said.contains(reason))
+    reasons.iter().any(|reason| output.contains(reason))
 }
 
 /// Returns the file of a setting. In names with slashes, dots are literal (sysctl.d(5)).

@@ -52,21 +52,21 @@ impl Linux {
             "coalescing" => each(&|port| self.coalescing(port, one.count("usecs"))),
             "rss" => each(&|port| self.spread(port, one.count("n"))),
             "flow-hash" => each(&|port| self.hashed(port, one.value("fields"))),
-            "governor" => self.of_all_cpus(
+            "governor" => self.set_on_all_cpus(
                 "cpufreq/scaling_governor",
                 one.value("name"),
                 "choose its clock",
             ),
             "idle-states" => {
                 let disabled = if one.is_on() { "0" } else { "1" };
-                self.of_all_cpus(
+                self.set_on_all_cpus(
                     "cpuidle/state[1-9]*/disable",
                     disabled,
                     "choose how deep it sleeps",
                 )
             }
             "smt" => self
-                .of_the_machine("set the threads per core")
+                .check_whole_machine("set the threads per core")
                 .and_then(|()| {
                     self.set_file("/sys/devices/system/cpu/smt/control", one.value("state"))
                 }),
@@ -87,29 +87,32 @@ impl Linux {
     fn tool<T: PartialEq + std::fmt::Debug>(
         &self,
         ask: &str,
-        wanted: &T,
+        requested: &T,
         read: &dyn Fn(&str) -> Option<T>,
         set: &dyn Fn(&T) -> String,
-        what: &str,
+        action: &str,
     ) -> Result<(), LabError> {
         let words: Vec<&str> = ask.split(' ').collect();
         let look = || -> Result<T, LabError> {
-            let said = self.host.ask("ethtool", &words)?;
-            read(&said)
-                .ok_or_else(|| not_understood(self.host.as_ref(), &format!("ethtool {ask}"), &said))
+            let output = self.host.query("ethtool", &words)?;
+            read(&output).ok_or_else(|| {
+                not_understood(self.host.as_ref(), &format!("ethtool {ask}"), &output)
+            })
         };
         let before = look()?;
-        if before == *wanted {
+        if before == *requested {
             return Ok(());
         }
-        let back = Command::shell(&set(&before));
+        let undo_commands = Command::shell(&set(&before));
         self.undo
-            .changing(&self.host, what, back, || {
-                self.host.run(&Command::shell(&set(wanted)), Limit::OURS)?;
+            .changing(&self.host, action, undo_commands, || {
+                self.host
+                    .run(&Command::shell(&set(requested)), Limit::OURS)?;
                 match look()? {
-                    found if found == *wanted => Ok(()),
+                    found if found == *requested => Ok(()),
                     found => {
-                        Err(self.otherwise(format!("{what}: it has {found:?}, not {wanted:?}")))
+                        Err(self
+                            .otherwise(format!("{action}: it has {found:?}, not {requested:?}")))
                     }
                 }
             })
@@ -161,24 +164,27 @@ impl Linux {
     }
 
     /// Refuses to set CPUs unless the DUT is a whole machine.
-    fn of_the_machine(&self, what: &str) -> Result<(), LabError> {
+    fn check_whole_machine(&self, action: &str) -> Result<(), LabError> {
         match self.place.files() {
             Files::Machine | Files::Guest => Ok(()),
-            _ => Err(self.cannot(&format!(
-                "{what}: it is part of this machine and shares its CPUs"
+            _ => Err(self.unsupported(&format!(
+                "{action}: it is part of this machine and shares its CPUs"
             ))),
         }
     }
 
     /// Sets a file of every CPU of the machine.
-    fn of_all_cpus(&self, pattern: &str, value: &str, what: &str) -> Result<(), LabError> {
-        self.of_the_machine(what)?;
+    fn set_on_all_cpus(&self, pattern: &str, value: &str, action: &str) -> Result<(), LabError> {
+        self.check_whole_machine(action)?;
         let list = format!("ls /sys/devices/system/cpu/cpu[0-9]*/{pattern} 2>/dev/null || :");
-        let said = self.host.ask("sh", &["-c", &list])?;
-        if said.trim().is_empty() {
-            return Err(self.cannot(&format!("{what}: its kernel has no {pattern} for its CPUs")));
+        let output = self.host.query("sh", &["-c", &list])?;
+        if output.trim().is_empty() {
+            return Err(self.unsupported(&format!(
+                "{action}: its kernel has no {pattern} for its CPUs"
+            )));
         }
-        said.lines()
+        output
+            .lines()
             .try_for_each(|file| self.set_file(file.trim(), value))
     }
 }
@@ -244,7 +250,7 @@ mod tests {
 
     /// Output of ethtool 6.1 for cards of Intel and of Amazon.
     #[test]
-    fn what_ethtool_says_is_read() {
+    fn ethtool_output_is_parsed() {
         let text = "Ring parameters for ens1:\nPre-set maximums:\nRX:\t\t4096\nTX:\t\t4096\nCurrent hardware settings:\nRX:\t\t512\nRX Mini:\tn/a\nTX:\t\t256\n";
         assert_eq!(rings(text), Some((512, 256)));
         let text = "Coalesce parameters for ens1:\nAdaptive RX: on  TX: on\nstats-block-usecs: n/a\nrx-usecs: 50\nrx-frames: n/a\n";
@@ -261,29 +267,31 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_does_not_take_it_is_put_back_and_told() {
-        let said = "Current hardware settings:\nRX:\t\t512\nTX:\t\t512\n";
+    fn a_card_that_rejects_a_setting_is_restored_and_reported() {
+        let output = "Current hardware settings:\nRX:\t\t512\nTX:\t\t512\n";
         let (dut, host, _) = linux(Scripted::new(move |command, _| match command {
-            _ if command.starts_with("ethtool -g") => said.into(),
+            _ if command.starts_with("ethtool -g") => output.into(),
             _ => String::new(),
         }));
         let of = |text: &str| dut.generate(&Generated::parse(text).unwrap()[0]);
         of("ring,n=512").unwrap();
         assert!(
             !host
-                .asked()
+                .commands()
                 .iter()
-                .any(|asked| asked.contains("ethtool -G"))
+                .any(|requested| requested.contains("ethtool -G"))
         );
         let error = of("ring,n=4096").unwrap_err().to_string();
         assert!(
             error.contains("it has (512, 512), not (4096, 4096)"),
             "{error}"
         );
-        let back = host.asked();
-        let back = back.iter().filter(|asked| asked.contains("ethtool -G"));
-        let back: Vec<_> = back.collect();
-        assert!(back.len() == 2 && back[1].contains("rx 512 tx 512"));
+        let undo = host.commands();
+        let undo = undo
+            .iter()
+            .filter(|requested| requested.contains("ethtool -G"));
+        let undo: Vec<_> = undo.collect();
+        assert!(undo.len() == 2 && undo[1].contains("rx 512 tx 512"));
         for everybodys in ["governor,name=performance", "smt,state=off"] {
             let error = of(everybodys).unwrap_err().to_string();
             assert!(error.contains("and shares its CPUs"), "{error}");

@@ -68,26 +68,26 @@ impl Linux {
         if held.is_some() {
             return Ok(host);
         }
-        let what = format!("lock {}", lock.display());
-        let file = File::open(lock).map_err(|e| LabError::system(&what, e))?;
+        let action = format!("lock {}", lock.display());
+        let file = File::open(lock).map_err(|e| LabError::system(&action, e))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::Error(e)) => return Err(LabError::system(&what, e)),
+            Err(TryLockError::Error(e)) => return Err(LabError::system(&action, e)),
             Err(TryLockError::WouldBlock) => {
-                return Err(self.cannot(
+                return Err(self.unsupported(
                     "set the maximum number of connections: the setting applies to this whole machine, and another DUT has set it. Measure \
                      one after the other (mrr, not paired), while no other fwdlab measures",
                 ));
             }
         }
-        let said = host.read(COUNT)?;
-        let said = String::from_utf8_lossy(&said);
-        let tracked: u64 = said
+        let output = host.read(COUNT)?;
+        let output = String::from_utf8_lossy(&output);
+        let tracked: u64 = output
             .trim()
             .parse()
-            .map_err(|_| not_understood(host.as_ref(), &format!("read {COUNT}"), &said))?;
+            .map_err(|_| not_understood(host.as_ref(), &format!("read {COUNT}"), &output))?;
         if tracked > 0 && self.place.files() == Files::View {
-            return Err(self.cannot(&format!(
+            return Err(self.unsupported(&format!(
                 "set the maximum number of connections: the setting applies to this whole machine, which tracks {tracked} other \
                  connections. Measure on a machine that is not in use, or allow configurations to change this one with --set-unconfined"
             )));
@@ -107,10 +107,10 @@ mod tests {
     fn machine(tracked: &'static str, most: u64) -> Scripted {
         let values = Mutex::new(("262144".to_owned(), "65536".to_owned()));
         Scripted::new(move |command, text| {
-            let asked = if text.is_empty() { command } else { text };
+            let requested = if text.is_empty() { command } else { text };
             let mut values = values.lock().unwrap();
             let (max, buckets) = &mut *values;
-            let written = asked.rsplit_once("printf '%s\\n' ");
+            let written = requested.rsplit_once("printf '%s\\n' ");
             let written = written.and_then(|(_, rest)| rest.split_once(" > "));
             match written {
                 Some((value, MAX)) => value.clone_into(max),
@@ -119,10 +119,10 @@ mod tests {
                 }
                 _ => {}
             }
-            match asked {
-                _ if asked.ends_with(COUNT) => format!("{tracked}\n"),
-                _ if asked.ends_with(MAX) => format!("{max}\n"),
-                _ if asked.ends_with(BUCKETS) => format!("{buckets}\n"),
+            match requested {
+                _ if requested.ends_with(COUNT) => format!("{tracked}\n"),
+                _ if requested.ends_with(MAX) => format!("{max}\n"),
+                _ if requested.ends_with(BUCKETS) => format!("{buckets}\n"),
                 _ => String::new(),
             }
         })
@@ -140,28 +140,28 @@ mod tests {
         (dut, host)
     }
 
-    fn said(text: &str) -> Generated {
+    fn generated(text: &str) -> Generated {
         Generated::parse(text).unwrap().remove(0)
     }
 
     #[test]
-    fn the_whole_machine_has_room_for_one_dut_at_a_time_and_is_put_back() {
+    fn the_host_serves_one_dut_at_a_time_and_is_restored() {
         let lock = tempfile::NamedTempFile::new().unwrap();
         let (dut, host) = part_of(machine("0", u64::MAX), lock.path());
-        let wanted = said("conntrack,max=12000000,buckets=1048576");
-        dut.connections(&wanted).unwrap();
-        let now = |file: &str| host.ask("sh", &["-c", &format!("cat {file}")]).unwrap();
+        let requested = generated("conntrack,max=12000000,buckets=1048576");
+        dut.connections(&requested).unwrap();
+        let now = |file: &str| host.query("sh", &["-c", &format!("cat {file}")]).unwrap();
         assert_eq!(
             (now(MAX), now(BUCKETS)),
             ("12000000\n".into(), "1048576\n".into())
         );
         // another DUT is refused until this one has gone
         let (other, untouched) = part_of(machine("0", u64::MAX), lock.path());
-        let error = other.connections(&wanted).unwrap_err().to_string();
+        let error = other.connections(&requested).unwrap_err().to_string();
         assert!(error.contains("another DUT has set it"), "{error}");
-        assert_eq!(untouched.asked(), Vec::<String>::new());
+        assert_eq!(untouched.commands(), Vec::<String>::new());
         // the same DUT may continue
-        dut.connections(&said("conntrack,max=4000000,buckets=1048576"))
+        dut.connections(&generated("conntrack,max=4000000,buckets=1048576"))
             .unwrap();
         assert_eq!(now(MAX), "4000000\n");
         assert_eq!(crate::dut::Dut::undo(&dut), Vec::<String>::new());
@@ -170,34 +170,34 @@ mod tests {
             ("262144\n".into(), "65536\n".into())
         );
         drop(dut);
-        other.connections(&wanted).unwrap();
+        other.connections(&requested).unwrap();
     }
 
     #[test]
     fn a_machine_that_tracks_connections_of_its_own_is_left_alone() {
         let lock = tempfile::NamedTempFile::new().unwrap();
         let (dut, host) = part_of(machine("23", u64::MAX), lock.path());
-        let wanted = said("conntrack,max=12000000,buckets=1048576");
-        let error = dut.connections(&wanted).unwrap_err().to_string();
+        let requested = generated("conntrack,max=12000000,buckets=1048576");
+        let error = dut.connections(&requested).unwrap_err().to_string();
         assert!(error.contains("which tracks 23 of its own"), "{error}");
-        assert_eq!(host.asked(), [format!("read {COUNT}")]);
+        assert_eq!(host.commands(), [format!("read {COUNT}")]);
         // the user has permitted it: --set-unconfined
         let place: Arc<dyn Host> =
             Arc::new(Scripted::new(|_, _| String::new()).with_files(Files::Ours));
-        Linux { place, ..dut }.connections(&wanted).unwrap();
+        Linux { place, ..dut }.connections(&requested).unwrap();
     }
 
     #[test]
-    fn what_the_kernel_does_not_take_is_told_and_nothing_stays() {
+    fn settings_that_the_kernel_rejects_are_reported_and_undone() {
         let lock = tempfile::NamedTempFile::new().unwrap();
         let (dut, host) = part_of(machine("0", 100_000), lock.path());
-        let wanted = said("conntrack,max=12000000,buckets=1048576");
-        let error = dut.connections(&wanted).unwrap_err().to_string();
+        let requested = generated("conntrack,max=12000000,buckets=1048576");
+        let error = dut.connections(&requested).unwrap_err().to_string();
         assert!(
             error.contains("nf_conntrack_buckets says 65536, not 1048576"),
             "{error}"
         );
-        let now = |file: &str| host.ask("sh", &["-c", &format!("cat {file}")]).unwrap();
+        let now = |file: &str| host.query("sh", &["-c", &format!("cat {file}")]).unwrap();
         assert_eq!(
             (now(MAX), now(BUCKETS)),
             ("262144\n".into(), "65536\n".into())

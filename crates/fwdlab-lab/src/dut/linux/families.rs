@@ -11,7 +11,7 @@ use fwdlab_model::family::Generated;
 use fwdlab_model::trial::IpVersion;
 
 use super::apply::{NFT, file_of};
-use super::tables::Whose;
+use super::tables::RuleOwner;
 use super::{Linux, bgp, cards, conntrack, gateway, paths};
 use crate::dut::set::settings;
 use crate::dut::sweep::unused_v4;
@@ -88,8 +88,8 @@ impl Linux {
             _ => IpVersion::Ipv4,
         };
         match one.family.name {
-            "nft-rules" => self.set_rules(Whose::Generated, version, n).map(drop),
-            "routes" => self.set_routes(Whose::Generated, version, n).map(drop),
+            "nft-rules" => self.set_rules(RuleOwner::Generated, version, n).map(drop),
+            "routes" => self.set_routes(RuleOwner::Generated, version, n).map(drop),
             "nft-set" => self.nft_set(n),
             "nft-stateful" => self.nft_stateful(one.is_on()),
             "iptables-rules" => self.chain(one, RULES_CHAIN, &iptables_rules(n), n),
@@ -99,7 +99,7 @@ impl Linux {
             }
             "ipset" => self.ipset(one, n),
             "queues" => self.queues(n),
-            "packet-steering" if n as usize > self.cpus.len() => Err(self.cannot(&format!(
+            "packet-steering" if n as usize > self.cpus.len() => Err(self.unsupported(&format!(
                 "spread flows over {n} CPUs: fwdlab knows {} of its CPUs",
                 self.cpus.len()
             ))),
@@ -119,33 +119,37 @@ impl Linux {
             "sysctl" => self.sysctl(one.value("name"), one.value("value")),
             other => {
                 let elsewhere = self.path(one).or_else(|| self.card(one));
-                elsewhere.unwrap_or_else(|| Err(self.cannot(&format!("do {other}"))))
+                elsewhere.unwrap_or_else(|| Err(self.unsupported(&format!("do {other}"))))
             }
         }
     }
 
-    pub(super) fn cannot(&self, what: &str) -> LabError {
-        LabError::Impossible(format!("{} cannot {what}. Leave it out", self.host.name()))
+    pub(super) fn unsupported(&self, action: &str) -> LabError {
+        LabError::Impossible(format!(
+            "{} cannot {action}. Leave it out",
+            self.host.name()
+        ))
     }
 
     fn nft_set(&self, count: u64) -> Result<(), LabError> {
-        let what = format!("a set of {count} addresses");
+        let action = format!("a set of {count} addresses");
         let look = |there: &str| {
             let (_, elements) = there.split_once("elements = {").unwrap_or_default();
             let (elements, _) = elements.split_once('}').unwrap_or_default();
             let elements = elements.split(',').filter(|one| !one.trim().is_empty());
             self.same(count, elements.count(), "elements of the set")
         };
-        self.load_table(SET, &what, &set_of(count), look).map(drop)
+        self.load_table(SET, &action, &set_of(count), look)
+            .map(drop)
     }
 
     fn nft_stateful(&self, is_on: bool) -> Result<(), LabError> {
         let text = state_table(is_on);
         let is_rule = |line: &&str| line.trim().ends_with(" accept") || line.trim() == "accept";
-        let wanted = text.lines().filter(is_rule).count();
+        let requested = text.lines().filter(is_rule).count();
         let look = |there: &str| {
             self.same(
-                wanted as u64,
+                requested as u64,
                 there.lines().filter(is_rule).count(),
                 "nftables rules",
             )
@@ -161,10 +165,10 @@ impl Linux {
             _ => "iptables-nft",
         };
         let text = format!("*filter\n:{chain} - [0:0]\n{rules}-A FORWARD -j {chain}\nCOMMIT\n");
-        let what = format!("{count} rules of iptables");
+        let action = format!("{count} rules of iptables");
         let tables = self
             .host
-            .ask("sh", &["-c", "nft list tables 2>/dev/null || :"])?;
+            .query("sh", &["-c", "nft list tables 2>/dev/null || :"])?;
         let is_first = iptables == "iptables-nft"
             && !tables
                 .lines()
@@ -172,7 +176,7 @@ impl Linux {
         self.undo
             .changing(
                 &self.host,
-                &what,
+                &action,
                 without_chain(iptables, chain, is_first),
                 || {
                     self.host.feed(
@@ -180,7 +184,7 @@ impl Linux {
                         &["-w", "60", "--noflush"],
                         &text,
                     )?;
-                    let there = self.host.ask(iptables, &["-w", "60", "-S", chain])?;
+                    let there = self.host.query(iptables, &["-w", "60", "-S", chain])?;
                     let there = there.lines().filter(|line| line.starts_with("-A "));
                     self.same(count, there.count(), &format!("rules of {iptables}"))
                 },
@@ -191,14 +195,14 @@ impl Linux {
     fn ipset(&self, one: &Generated, count: u64) -> Result<(), LabError> {
         let gone =
             format!("ipset list -n {IPSET} >/dev/null 2>&1 || exit 0\nipset destroy {IPSET}\n");
-        let back = Command::shell(&gone).called(format!("ipset destroy {IPSET}"));
+        let undo_commands = Command::shell(&gone).called(format!("ipset destroy {IPSET}"));
         self.undo.changing(
             &self.host,
             &format!("an ipset of {count} addresses"),
-            back,
+            undo_commands,
             || {
                 self.host.feed("ipset", &["restore"], &ipset_of(count))?;
-                let there = self.host.ask("ipset", &["list", "-t", IPSET])?;
+                let there = self.host.query("ipset", &["list", "-t", IPSET])?;
                 let entries = there
                     .lines()
                     .find_map(|line| line.strip_prefix("Number of entries: "));
@@ -212,12 +216,12 @@ impl Linux {
         self.chain(one, IPSET_CHAIN, &rule, 1)
     }
 
-    fn queues(&self, wanted: u64) -> Result<(), LabError> {
+    fn queues(&self, requested: u64) -> Result<(), LabError> {
         for port in &self.ports {
             let read = || -> Result<Vec<Channels>, LabError> {
-                let said = self.host.ask("ethtool", &["-l", port])?;
-                channels(&said).ok_or_else(|| {
-                    not_understood(self.host.as_ref(), &format!("ethtool -l {port}"), &said)
+                let output = self.host.query("ethtool", &["-l", port])?;
+                channels(&output).ok_or_else(|| {
+                    not_understood(self.host.as_ref(), &format!("ethtool -l {port}"), &output)
                 })
             };
             let before = read()?;
@@ -228,32 +232,30 @@ impl Linux {
                 pairs.collect::<Vec<_>>().join(" ")
             };
             if before.is_empty() {
-                return Err(self.cannot(&format!(
+                return Err(self.unsupported(&format!(
                     "set the number of queues of {port}: its driver does not support that"
                 )));
             }
-            if before.iter().all(|of| of.now == wanted) {
+            if before.iter().all(|of| of.now == requested) {
                 continue;
             }
-            if let Some(of) = before.iter().find(|of| of.most < wanted) {
+            if let Some(of) = before.iter().find(|of| of.most < requested) {
                 let Channels { kind, most, .. } = of;
-                return Err(self.cannot(&format!(
-                    "have {wanted} {kind} queues at {port}: it has at most {most}"
+                return Err(self.unsupported(&format!(
+                    "have {requested} {kind} queues at {port}: it has at most {most}"
                 )));
             }
             // some versions fail if nothing changes
-            let back = format!("ethtool -L {port} {} || [ $? -eq 80 ]", words(&|n| n));
-            let what = format!("queues of {port}");
+            let undo_commands = format!("ethtool -L {port} {} || [ $? -eq 80 ]", words(&|n| n));
+            let action = format!("queues of {port}");
             self.undo
-                .changing(&self.host, &what, Command::shell(&back), || {
-                    let set = format!("ethtool -L {port} {}", words(&|_| wanted));
+                .changing(&self.host, &action, Command::shell(&undo_commands), || {
+                    let set = format!("ethtool -L {port} {}", words(&|_| requested));
                     self.host.run(&Command::shell(&set), Limit::OURS)?;
-                    match read()?.iter().find(|of| of.now != wanted) {
+                    match read()?.iter().find(|of| of.now != requested) {
                         None => Ok(()),
-                        Some(Channels { kind, now, .. }) => {
-                            Err(self
-                                .otherwise(format!("{port} has {now} {kind} queues, not {wanted}")))
-                        }
+                        Some(Channels { kind, now, .. }) => Err(self
+                            .otherwise(format!("{port} has {now} {kind} queues, not {requested}"))),
                     }
                 })?;
         }
@@ -264,15 +266,15 @@ impl Linux {
     fn irq_affinity(&self, cpus: &[usize]) -> Result<(), LabError> {
         for port in &self.ports {
             let list = format!("ls /sys/class/net/{port}/device/msi_irqs 2>/dev/null || :");
-            let said = self.host.ask("sh", &["-c", &list])?;
-            let numbers: Result<Vec<u64>, _> = said.split_whitespace().map(str::parse).collect();
+            let output = self.host.query("sh", &["-c", &list])?;
+            let numbers: Result<Vec<u64>, _> = output.split_whitespace().map(str::parse).collect();
             let Ok(mut numbers) = numbers else {
-                let what = format!("ls /sys/class/net/{port}/device/msi_irqs");
-                return Err(not_understood(self.host.as_ref(), &what, &said));
+                let action = format!("ls /sys/class/net/{port}/device/msi_irqs");
+                return Err(not_understood(self.host.as_ref(), &action, &output));
             };
             numbers.sort_unstable();
             if numbers.is_empty() {
-                return Err(self.cannot(&format!(
+                return Err(self.unsupported(&format!(
                     "set the interrupts of {port}: it has no interrupts, like all ports of namespaces"
                 )));
             }
@@ -304,26 +306,26 @@ impl Linux {
     /// Assigns the NAPI threads of the ports to these CPUs in turn.
     fn napi_affinity(&self, cpus: &[usize]) -> Result<(), LabError> {
         if !matches!(self.place.files(), Files::Machine | Files::Guest) {
-            return Err(self.cannot(
+            return Err(self.unsupported(
                 "move the threads of its ports: threads of all namespaces of this machine have the same names, and those of the DUT run on \
                  the CPUs of dut-cpus",
             ));
         }
         for port in &self.ports {
             let list = format!("grep -l '^napi/{port}-' /proc/[0-9]*/comm || :");
-            let said = self.host.ask("sh", &["-c", &list])?;
+            let output = self.host.query("sh", &["-c", &list])?;
             let of = |line: &str| {
                 let number = line.strip_prefix("/proc/")?.strip_suffix("/comm")?;
                 number.parse::<u32>().ok()
             };
-            let threads: Option<Vec<u32>> = said.lines().map(of).collect();
+            let threads: Option<Vec<u32>> = output.lines().map(of).collect();
             let Some(mut threads) = threads else {
-                let what = format!("find the threads of {port}");
-                return Err(not_understood(self.host.as_ref(), &what, &said));
+                let action = format!("find the threads of {port}");
+                return Err(not_understood(self.host.as_ref(), &action, &output));
             };
             threads.sort_unstable();
             if threads.is_empty() {
-                return Err(self.cannot(&format!(
+                return Err(self.unsupported(&format!(
                     "move the threads of {port}: it has none; generate threaded-napi, state = \"on\" before"
                 )));
             }
@@ -336,8 +338,8 @@ impl Linux {
 
     fn pin(&self, thread: u32, port: &str, cpu: usize) -> Result<(), LabError> {
         let read = || -> Result<String, LabError> {
-            let said = self.host.ask("taskset", &["-pc", &thread.to_string()])?;
-            let list = said
+            let output = self.host.query("taskset", &["-pc", &thread.to_string()])?;
+            let list = output
                 .trim()
                 .rsplit(": ")
                 .next()
@@ -349,20 +351,20 @@ impl Linux {
                 false => Err(not_understood(
                     self.host.as_ref(),
                     &format!("taskset -pc {thread}"),
-                    &said,
+                    &output,
                 )),
             }
         };
         let before = read()?;
         // another process may have its number by then
-        let back = format!(
+        let undo_commands = format!(
             "grep -q '^napi/{port}-' /proc/{thread}/comm 2>/dev/null || exit 0\ntaskset -pc {before} {thread}"
         );
-        let what = format!("the CPU of a thread of {port}");
+        let action = format!("the CPU of a thread of {port}");
         self.undo
-            .changing(&self.host, &what, Command::shell(&back), || {
+            .changing(&self.host, &action, Command::shell(&undo_commands), || {
                 self.host
-                    .ask("taskset", &["-pc", &cpu.to_string(), &thread.to_string()])?;
+                    .query("taskset", &["-pc", &cpu.to_string(), &thread.to_string()])?;
                 match read()? {
                     found if found == cpu.to_string() => Ok(()),
                     found => Err(self.otherwise(format!(
@@ -373,35 +375,40 @@ impl Linux {
             .map(drop)
     }
 
-    fn offload(&self, port: &str, feature: &str, wanted: &str) -> Result<(), LabError> {
+    fn offload(&self, port: &str, feature: &str, requested: &str) -> Result<(), LabError> {
         let read = || -> Result<(String, bool), LabError> {
-            let said = self.host.ask("ethtool", &["-k", port])?;
-            offload_of(&said, feature).ok_or_else(|| {
-                self.cannot(&format!(
+            let output = self.host.query("ethtool", &["-k", port])?;
+            offload_of(&output, feature).ok_or_else(|| {
+                self.unsupported(&format!(
                     "set {feature} of {port}: `ethtool -k {port}` does not name it"
                 ))
             })
         };
         let (before, is_fixed) = read()?;
-        if before == wanted {
+        if before == requested {
             return Ok(());
         }
         if is_fixed {
-            return Err(self.cannot(&format!(
-                "set {feature} of {port} {wanted}: its driver has it {before} for good"
+            return Err(self.unsupported(&format!(
+                "set {feature} of {port} {requested}: its driver has it {before} for good"
             )));
         }
-        let back = Command::new("ethtool", &["-K", port, feature, &before]);
+        let undo_commands = Command::new("ethtool", &["-K", port, feature, &before]);
         self.undo
-            .changing(&self.host, &format!("{feature} of {port}"), back, || {
-                self.host.ask("ethtool", &["-K", port, feature, wanted])?;
-                match read()?.0 {
-                    found if found == wanted => Ok(()),
-                    found => {
-                        Err(self.otherwise(format!("{feature} of {port} is {found}, not {wanted}")))
+            .changing(
+                &self.host,
+                &format!("{feature} of {port}"),
+                undo_commands,
+                || {
+                    self.host
+                        .query("ethtool", &["-K", port, feature, requested])?;
+                    match read()?.0 {
+                        found if found == requested => Ok(()),
+                        found => Err(self
+                            .otherwise(format!("{feature} of {port} is {found}, not {requested}"))),
                     }
-                }
-            })
+                },
+            )
             .map(drop)
     }
 
@@ -411,7 +418,7 @@ impl Linux {
         if matches!(self.place.files(), Files::View | Files::Ours)
             && !file.starts_with("/proc/sys/net/")
         {
-            return Err(self.cannot(&format!(
+            return Err(self.unsupported(&format!(
                 "set {name}: it is a part of this machine, and of its own are only settings that begin with net."
             )));
         }
@@ -431,27 +438,31 @@ impl Linux {
         value: &str,
     ) -> Result<(), LabError> {
         let read = || -> Result<String, LabError> {
-            let said = host.ask("sh", &["-c", &format!("cat {}", quoted(file))])?;
-            let said = said.trim().to_owned();
+            let output = host.query("sh", &["-c", &format!("cat {}", quoted(file))])?;
+            let output = output.trim().to_owned();
             let is_plain = |c: char| c == ' ' || c == '\t' || c.is_ascii_graphic();
-            match !said.is_empty() && said.chars().all(is_plain) {
-                true => Ok(said),
-                false => Err(not_understood(host.as_ref(), &format!("cat {file}"), &said)),
+            match !output.is_empty() && output.chars().all(is_plain) {
+                true => Ok(output),
+                false => Err(not_understood(
+                    host.as_ref(),
+                    &format!("cat {file}"),
+                    &output,
+                )),
             }
         };
         let write = |value: &str| format!("printf '%s\\n' {} > {}", quoted(value), quoted(file));
         let before = read()?;
-        if settings::says(&before, value) {
+        if settings::matches_value(&before, value) {
             return Ok(());
         }
         // a value that could not be set need not be restored, and often cannot
         let is_as_before = format!("[ \"$(cat {})\" = {} ]", quoted(file), quoted(&before));
-        let back = Command::shell(&format!("{is_as_before} || {}", write(&before)));
+        let undo_commands = Command::shell(&format!("{is_as_before} || {}", write(&before)));
         self.undo
-            .changing(host, file, back, || {
+            .changing(host, file, undo_commands, || {
                 host.run(&Command::shell(&write(value)), Limit::OURS)?;
                 match read()? {
-                    found if settings::says(&found, value) => Ok(()),
+                    found if settings::matches_value(&found, value) => Ok(()),
                     found => Err(self.otherwise(format!("{file} says {found}, not {value}"))),
                 }
             })
@@ -579,7 +590,7 @@ mod tests {
 
     /// Output of ethtool 6.1.
     #[test]
-    fn what_ethtool_says_is_read() {
+    fn ethtool_output_is_parsed() {
         let text = "Channel parameters for ens1:\nPre-set maximums:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\t1\nCombined:\t63\n\
                     Current hardware settings:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\t1\nCombined:\t4\n";
         let of = |kind: &str, now, most| Channels {
@@ -606,10 +617,10 @@ mod tests {
 
     /// A machine whose offloads ignore every change.
     #[test]
-    fn what_cannot_be_set_is_refused_and_nothing_is_changed() {
-        let said = "generic-receive-offload: off\nlarge-receive-offload: off [fixed]\n";
+    fn impossible_settings_are_refused_before_any_change() {
+        let output = "generic-receive-offload: off\nlarge-receive-offload: off [fixed]\n";
         let (dut, host, _) = linux(Scripted::new(move |command, _| match command {
-            _ if command.starts_with("ethtool -k") => said.into(),
+            _ if command.starts_with("ethtool -k") => output.into(),
             _ => String::new(),
         }));
         for (text, expect) in [
@@ -636,8 +647,8 @@ mod tests {
         }
         let offload = &Generated::parse("offload,feature=gro,state=off").unwrap()[0];
         dut.generate(offload).unwrap();
-        let asked = host.asked();
-        let changes: Vec<&String> = asked
+        let requested = host.commands();
+        let changes: Vec<&String> = requested
             .iter()
             .filter(|command| command.contains("ethtool -K"))
             .collect();

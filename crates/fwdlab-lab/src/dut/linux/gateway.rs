@@ -53,7 +53,7 @@ pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
 }
 
 /// Returns true if a configuration is a gateway.
-pub(super) fn is_one(one: &Generated) -> bool {
+pub(super) fn is_gateway(one: &Generated) -> bool {
     functions(one.family.name).is_some()
 }
 
@@ -90,30 +90,31 @@ impl Linux {
         if tunnels > 0 {
             self.set_file(CHOICE, "1")?;
         }
-        let back = self
+        let undo_commands = self
             .users_command(&text("back"))
             .called(format!("take {one} back"));
-        let what = format!("{tunnels} tunnels of {name}, and the router behind them");
-        let mut said = String::new();
-        self.undo.changing(&self.place, &what, back, || {
-            said = self.start_daemons(one, &text("make"), limit)?;
-            Ok(())
-        })?;
+        let action = format!("{tunnels} tunnels of {name}, and the router behind them");
+        let mut output = String::new();
+        self.undo
+            .changing(&self.place, &action, undo_commands, || {
+                output = self.start_daemons(one, &text("make"), limit)?;
+                Ok(())
+            })?;
         self.tunnels.store(tunnels, Ordering::Relaxed);
-        Ok(said)
+        Ok(output)
     }
 
     /// Checks, before anything is changed, that all requirements are met and that nothing is in the
     /// way.
     fn has_room_for(&self, one: &Generated, look: &Command) -> Result<(), LabError> {
-        let said = self.place.run(look, Limit::OURS)?;
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
-        let mut lines: Vec<&str> = said.lines().collect();
+        let output = self.place.run(look, Limit::OURS)?;
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut lines: Vec<&str> = output.lines().collect();
         if lines.pop() != Some("looked") {
             return Err(not_understood(
                 self.place.as_ref(),
                 &look.to_string(),
-                &said,
+                &output,
             ));
         }
         match lines.is_empty() {
@@ -137,7 +138,7 @@ impl Linux {
         let of = |port: &str| table.get(port).copied().unwrap_or_default();
         let names = (0..tunnels).map(|n| format!("tun{n}"));
         Ok(Some(Spread {
-            came: of(&self.ports[0]).rx_packets,
+            arrived: of(&self.ports[0]).rx_packets,
             carried: names
                 .map(|name| (of(&name).tx_packets, name))
                 .map(|(n, name)| (name, n))
@@ -166,11 +167,11 @@ impl Linux {
     ///
     /// # Errors
     /// The DUT is not one of the embedded test bed with isolation.
-    pub(super) fn has_daemons_of_its_own(&self, what: &str) -> Result<(), LabError> {
+    pub(super) fn has_daemons_of_its_own(&self, action: &str) -> Result<(), LabError> {
         match self.place.files() {
             Files::View => Ok(()),
             _ => Err(LabError::Preflight(format!(
-                "{}: fwdlab generates {what} only for DUTs of the embedded test bed, with isolation. For a separate machine, write a set \
+                "{}: fwdlab generates {action} only for DUTs of the embedded test bed, with isolation. For a separate machine, write a set \
                  with the configuration of its daemons",
                 self.place.name()
             ))),
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_looked_made_counted_and_taken_back() {
+    fn a_gateway_is_checked_created_counted_and_undone() {
         for (files, guest) in [
             (Files::Machine, ""),
             (Files::Guest, "yes"),
@@ -241,29 +242,32 @@ mod tests {
                 let words = format!("tunnels=2 cpus=2,3,5 guest={guest}");
                 (words, verb.to_owned())
             };
-            let asked = scripted.asked();
+            let requested = scripted.commands();
             assert_eq!(*texts.lock().unwrap(), ["look", "make"].map(given));
-            assert!(asked[2].contains("printf '%s\\n' 1"), "{asked:#?}");
+            assert!(requested[2].contains("printf '%s\\n' 1"), "{requested:#?}");
 
             // a missing tunnel has carried nothing
             let spread = dut.spread().unwrap().unwrap();
             let carried = [("tun0", 15), ("tun1", 0)].map(|(name, n)| (name.to_owned(), n));
-            assert_eq!((spread.came, spread.carried), (22, carried.into()));
+            assert_eq!((spread.arrived, spread.carried), (22, carried.into()));
 
-            let before = scripted.asked().len();
+            let before = scripted.commands().len();
             assert_eq!(dut.undo(), ["x"; 0]);
-            let back = &scripted.asked()[before..];
-            assert_eq!(back.len(), 2, "{back:#?}");
+            let undo_commands = &scripted.commands()[before..];
+            assert_eq!(undo_commands.len(), 2, "{undo_commands:#?}");
             assert_eq!(texts.lock().unwrap()[2], given("back"));
-            assert!(back[1].contains("printf '%s\\n' 0"), "{back:#?}");
+            assert!(
+                undo_commands[1].contains("printf '%s\\n' 0"),
+                "{undo_commands:#?}"
+            );
             let text = fs::read_to_string(record.path()).unwrap();
-            assert_eq!(Left::of(&text), Left::default());
+            assert_eq!(Left::parse(&text), Left::default());
             assert_eq!(dut.spread().unwrap(), None);
         }
     }
 
     #[test]
-    fn what_stands_in_the_way_is_told_before_anything_is_changed() {
+    fn conflicts_are_reported_before_any_change() {
         let found = "its kernel, 9.9, makes no port of IPsec (Unknown device type.)\nit has a port mid0 already\nlooked\n";
         let (dut, scripted, _) = linux(host(found).0.with_files(Files::Machine));
         let error = apply(&dut, "esp,tunnels=1").unwrap_err().to_string();
@@ -271,20 +275,20 @@ mod tests {
             error.ends_with("router1 cannot set up esp,tunnels=1: its kernel, 9.9, makes no port of IPsec (Unknown device type.); it has a port mid0 already"),
             "{error}"
         );
-        assert_eq!(scripted.asked().len(), 1);
+        assert_eq!(scripted.commands().len(), 1);
         let (dut, scripted, _) = linux(host("looked\n").0.with_files(Files::Ours));
         let error = apply(&dut, "wireguard,tunnels=1").unwrap_err().to_string();
         assert!(error.contains("Omit --set-unconfined"), "{error}");
-        assert_eq!(scripted.asked(), [""; 0]);
+        assert_eq!(scripted.commands(), [""; 0]);
     }
 
     /// For every failure at every command: the error says where, and all changes are undone.
     #[test]
-    fn whatever_fails_is_told_and_taken_back() {
+    fn any_failure_is_reported_and_undone() {
         let commands = {
             let (dut, host, _) = linux(host("looked\n").0.with_files(Files::Machine));
             apply(&dut, "wireguard,tunnels=3").unwrap();
-            host.asked().len()
+            host.commands().len()
         };
         assert_eq!(commands, 5);
         for at in 0..commands {
@@ -294,7 +298,7 @@ mod tests {
                 let scripted = scripted.with_files(Files::Machine).failing(at, how);
                 let (dut, host, record) = linux(scripted);
                 let result = apply(&dut, "wireguard,tunnels=3");
-                let asked = host.asked();
+                let requested = host.commands();
                 match result {
                     Err(error) => {
                         let error = error.to_string();
@@ -305,12 +309,12 @@ mod tests {
                     Ok(()) => assert!(how == Fails::Garbage && [2, 4].contains(&at), "{case}"),
                 }
                 if at == 4 && ![Fails::Lost, Fails::Garbage].contains(&how) {
-                    assert_eq!(asked[5], "take wireguard,tunnels=3 back", "{case}");
+                    assert_eq!(requested[5], "take wireguard,tunnels=3 back", "{case}");
                 }
                 if how != Fails::Lost {
                     assert_eq!(dut.undo(), ["x"; 0], "{case}");
                     let text = fs::read_to_string(record.path()).unwrap();
-                    assert_eq!(Left::of(&text), Left::default(), "{case}");
+                    assert_eq!(Left::parse(&text), Left::default(), "{case}");
                 }
             }
         }

@@ -32,21 +32,21 @@ use fwdlab_model::procedure::Moment;
 use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
-use super::daemons::{Daemons, Ended};
+use super::daemons::{Daemons, EndedDaemon};
 use super::timed;
 use super::{
-    Account, Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Spread, Swept,
-    Updates,
+    Account, Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Spread,
+    SweptParameter, Updates,
 };
 use crate::control::Control;
 use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Failure, Host, HostError, Limit, Process, not_understood};
-use crate::interfaces::{Counted, counters_of, link_changes, ports_amiss, read_counters};
+use crate::interfaces::{Counted, counters_of, link_changes, port_problems, read_counters};
 use crate::networks::{End, Networks, Side, mac};
 use crate::telemetry::{Observed, System};
 use conntrack::Machine;
-use tables::Whose;
+use tables::RuleOwner;
 
 /// What is set, and why. Everything else keeps the kernel's value.
 const SYSCTLS: &[(&str, &str)] = &[
@@ -126,7 +126,7 @@ impl Linux {
         undo: Arc<Undo>,
     ) -> Linux {
         Linux {
-            daemons: Daemons::of(host.name(), "/run"),
+            daemons: Daemons::for_run(host.name(), "/run"),
             host,
             place,
             ports: ports.map(str::to_owned),
@@ -189,7 +189,7 @@ impl Linux {
         let file = |name: &str| format!("/proc/sys/{name}");
         let mut set = BTreeMap::new();
         let mut missing = BTreeSet::new();
-        let mut back = String::new();
+        let mut undo_commands = String::new();
         let settings = self.settings();
         let names: Vec<&str> = settings.iter().map(|(name, _)| name.as_str()).collect();
         let found = read_settings(self.host.as_ref(), &names)?;
@@ -197,7 +197,7 @@ impl Linux {
             match before {
                 // the last that was set is restored first, because some change others
                 Ok(before) if before != *value => {
-                    back = format!("echo '{before}' > {}\n{back}", file(name));
+                    undo_commands = format!("echo '{before}' > {}\n{undo_commands}", file(name));
                 }
                 Ok(_) => {}
                 // a kernel without IPv6 has nothing to set; and what cannot be read cannot be
@@ -230,9 +230,10 @@ impl Linux {
             }
             Ok(())
         };
-        let back = Command::shell(&format!("set -e\n{back}")).called("restore settings");
+        let undo_commands =
+            Command::shell(&format!("set -e\n{undo_commands}")).called("restore settings");
         self.undo
-            .changing(&self.host, "settings of a router", back, write)?;
+            .changing(&self.host, "settings of a router", undo_commands, write)?;
         let recorded = read_settings(self.host.as_ref(), RECORDED_SYSCTLS)?;
         for (name, value) in RECORDED_SYSCTLS.iter().zip(recorded) {
             if let Ok(value) = value {
@@ -245,7 +246,7 @@ impl Linux {
     /// Sets addresses, next hops and routes of one IP version.
     fn address(&self, version: IpVersion) -> Result<(), LabError> {
         let family = family(version);
-        let (mut batch, mut back) = (String::new(), String::new());
+        let (mut batch, mut undo_commands) = (String::new(), String::new());
         for (side, port) in self.sides() {
             let lladdr = mac(side.tester_mac);
             let next_hop = side.next_hop(version);
@@ -264,16 +265,18 @@ impl Linux {
             );
             // what is flushed may be gone already
             let _ = writeln!(
-                back,
+                undo_commands,
                 "route flush exact {behind} dev {port}\nneigh flush to {next_hop} dev {port} nud permanent\n\
                  addr flush dev {port} to {address}"
             );
         }
-        let back = Command::new("ip", &[family, "-batch", "-"]).with_input(back);
-        self.undo
-            .changing(&self.host, "addresses and routes of the bed", back, || {
-                Ok(self.host.feed("ip", &[family, "-batch", "-"], &batch)?)
-            })?;
+        let undo_commands = Command::new("ip", &[family, "-batch", "-"]).with_input(undo_commands);
+        self.undo.changing(
+            &self.host,
+            "addresses and routes of the bed",
+            undo_commands,
+            || Ok(self.host.feed("ip", &[family, "-batch", "-"], &batch)?),
+        )?;
         Ok(())
     }
 
@@ -299,11 +302,11 @@ impl Linux {
     /// Returns the clock rate of the first CPU, as the kernel reports it.
     fn clock_hz(&self) -> Option<f64> {
         let text = String::from_utf8(self.host.read("/proc/cpuinfo").ok()?).ok()?;
-        let wanted = self.cpus.first()?.to_string();
+        let requested = self.cpus.first()?.to_string();
         let mut is_meant = false;
         for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {
             match name.trim() {
-                "processor" => is_meant = value.trim() == wanted,
+                "processor" => is_meant = value.trim() == requested,
                 "cpu MHz" if is_meant => return Some(value.trim().parse::<f64>().ok()? * 1e6),
                 _ => {}
             }
@@ -314,7 +317,7 @@ impl Linux {
     /// Returns the path of a program, if it is installed.
     fn find(&self, program: &str) -> Result<Option<String>, LabError> {
         let look = format!("PATH=$PATH:{SBIN}; command -v {program} || true");
-        let found = self.host.ask("sh", &["-c", &look])?;
+        let found = self.host.query("sh", &["-c", &look])?;
         Ok((!found.trim().is_empty()).then(|| found.trim().to_owned()))
     }
 }
@@ -352,17 +355,17 @@ impl Dut for Linux {
 
     fn set(
         &self,
-        swept: &Swept,
+        swept: &SweptParameter,
         version: IpVersion,
         value: u64,
         control: &Control,
     ) -> Result<Option<Change>, LabError> {
         match swept {
-            Swept::Stream | Swept::Units => Ok(None),
-            Swept::Cores => self.steer(value as usize).map(Some),
-            Swept::Rules => self.set_rules(Whose::Swept, version, value).map(Some),
-            Swept::Routes => self.set_routes(Whose::Swept, version, value).map(Some),
-            Swept::Command { apply, undo } => {
+            SweptParameter::Stream | SweptParameter::Units => Ok(None),
+            SweptParameter::Cores => self.steer(value as usize).map(Some),
+            SweptParameter::Rules => self.set_rules(RuleOwner::Swept, version, value).map(Some),
+            SweptParameter::Routes => self.set_routes(RuleOwner::Swept, version, value).map(Some),
+            SweptParameter::Command { apply, undo } => {
                 let text = |of: &str| of.replace("{}", &value.to_string());
                 let limit = Limit {
                     time: self.patience,
@@ -372,9 +375,11 @@ impl Dut for Linux {
                 match undo {
                     None => work().map(|()| None),
                     Some(undo) => {
-                        let what = format!("what `{}` did", text(apply));
-                        let back = self.users_command(&text(undo));
-                        self.undo.changing(&self.place, &what, back, work).map(Some)
+                        let action = format!("what `{}` did", text(apply));
+                        let undo_commands = self.users_command(&text(undo));
+                        self.undo
+                            .changing(&self.place, &action, undo_commands, work)
+                            .map(Some)
                     }
                 }
             }
@@ -387,15 +392,17 @@ impl Dut for Linux {
         self.shell(":", Limit::OURS)?;
         Ok(PlannedReset {
             reset: reset.clone(),
-            how: self.reset_script(reset)?,
+            description: self.reset_script(reset)?,
         })
     }
 
     fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<Vec<Moment>, LabError> {
-        let timed = self.users_command(&timed(&planned.how));
-        let run = self.place.run(&timed.called(planned.how.trim()), limit);
+        let timed = self.users_command(&timed(&planned.description));
+        let run = self
+            .place
+            .run(&timed.called(planned.description.trim()), limit);
         match run.map_err(LabError::from) {
-            Ok(output) => Ok(Moment::of(&output.text())),
+            Ok(output) => Ok(Moment::parse_all(&output.text())),
             Err(LabError::Interrupted) => Err(LabError::Interrupted),
             Err(source) => Err(LabError::NotReset {
                 what: planned.reset.to_string(),
@@ -408,17 +415,17 @@ impl Dut for Linux {
         &self,
         permitted: &[(String, String)],
         rules: u32,
-        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+        report: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        self.set_filters(permitted, rules, tell)
+        self.set_filters(permitted, rules, report)
     }
 
     fn begin_updates(
         &self,
         version: IpVersion,
-        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+        report: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        self.set_updated(version, tell)
+        self.set_updated(version, report)
     }
 
     fn update(&self, version: IpVersion, to: Updates) -> Result<(), LabError> {
@@ -428,7 +435,7 @@ impl Dut for Linux {
     fn start_agent(&self, agent: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
         let missing = || LabError::NoAgent {
             at: agent.at.0,
-            why: "nothing answers, and the program `snmpd` is not installed".into(),
+            reason: "nothing answers, and the program `snmpd` is not installed".into(),
         };
         let program = self.find("snmpd")?.ok_or_else(missing)?;
         let cpus: Vec<String> = agent.cpus.iter().map(ToString::to_string).collect();
@@ -470,8 +477,8 @@ impl Dut for Linux {
         }))
     }
 
-    fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
-        ports_amiss(self.host.as_ref(), &self.ports)
+    fn port_problems(&self) -> Result<Vec<String>, LabError> {
+        port_problems(self.host.as_ref(), &self.ports)
     }
 
     fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
@@ -482,12 +489,12 @@ impl Dut for Linux {
         self.carried()
     }
 
-    fn daemons_ended(&self) -> Result<Vec<Ended>, LabError> {
+    fn daemons_ended(&self) -> Result<Vec<EndedDaemon>, LabError> {
         self.daemons.ended(self.place.as_ref())
     }
 
-    fn meet_daemons(&self) -> Result<(), LabError> {
-        self.daemons.meet(self.place.as_ref())
+    fn find_new_daemons(&self) -> Result<(), LabError> {
+        self.daemons.find_daemons(self.place.as_ref())
     }
 
     fn waited(&self) -> Option<Duration> {
@@ -502,11 +509,11 @@ impl Dut for Linux {
         let Some(before) = self.cpu_time() else {
             return Ok(None);
         };
-        let began = Instant::now();
+        let started = Instant::now();
         Ok(Some(Box::new(move || {
             let after = self.cpu_time();
             Ok(Work {
-                duration_s: began.elapsed().as_secs_f64(),
+                duration_s: started.elapsed().as_secs_f64(),
                 cpu_ns: after.map(|(ns, _)| ns.saturating_sub(before.0)),
                 cpu_of: before.1,
                 clock_hz: self.clock_hz(),
@@ -518,7 +525,7 @@ impl Dut for Linux {
     fn offloads(&self) -> BTreeMap<String, String> {
         let mut offloads = BTreeMap::new();
         for port in &self.ports {
-            let Ok(text) = self.host.ask("ethtool", &["-k", port]) else {
+            let Ok(text) = self.host.query("ethtool", &["-k", port]) else {
                 continue;
             };
             for (name, state) in text.lines().filter_map(|line| line.split_once(": ")) {
@@ -544,13 +551,13 @@ impl Dut for Linux {
         })
     }
 
-    fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {
-        Ok(self.undo.take_back(change, limit)?)
+    fn undo_change(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {
+        Ok(self.undo.undo_change(change, limit)?)
     }
 
     fn undo(&self) -> Vec<String> {
         self.tunnels.store(0, Ordering::Relaxed);
-        self.undo.take_all_back(Limit::OURS)
+        self.undo.undo_all(Limit::OURS)
     }
 }
 
@@ -605,7 +612,7 @@ fn read_settings(
 /// Describes why a setting could not be set.
 fn not_set(error: &HostError) -> String {
     match &error.failure {
-        Failure::File(why) => format!("not set: {why}"),
+        Failure::File(reason) => format!("not set: {reason}"),
         _ => format!("not set: {error}"),
     }
 }

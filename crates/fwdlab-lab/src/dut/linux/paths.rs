@@ -51,13 +51,13 @@ impl Linux {
 
     fn flowtable(&self, is_on: bool) -> Result<(), LabError> {
         let text = flowtable(&self.ports, is_on);
-        let wanted = text
+        let requested = text
             .lines()
             .filter(|line| line.contains("flow add"))
             .count();
         let look = |there: &str| {
             let rules = there.lines().filter(|line| line.contains("flow add"));
-            self.same(wanted as u64, rules.count(), "rules that bypass routing")
+            self.same(requested as u64, rules.count(), "rules that bypass routing")
         };
         self.load_table(FLOWTABLE, "a flowtable", &text, look)
             .map(drop)
@@ -76,7 +76,7 @@ impl Linux {
     /// Adds policy rules that match no frame: each is evaluated for every frame, before the routing
     /// tables.
     fn choices(&self, count: u64) -> Result<(), LabError> {
-        let back = Command::new("ip", &["rule", "flush", "protocol", CHOICES]);
+        let undo_commands = Command::new("ip", &["rule", "flush", "protocol", CHOICES]);
         let mut text = String::new();
         for n in 0..count {
             let _ = writeln!(
@@ -86,16 +86,16 @@ impl Linux {
                 FIRST_CHOICE + n
             );
         }
-        let what = format!("{count} rules of routing");
+        let action = format!("{count} rules of routing");
         self.undo
-            .changing(&self.host, &what, back, || {
+            .changing(&self.host, &action, undo_commands, || {
                 self.host.feed("ip", &["-batch", "-"], &text)?;
-                let there = self.host.ask("ip", &["rule", "show"])?;
+                let there = self.host.query("ip", &["rule", "show"])?;
                 let ours = there.lines().filter(|line| {
                     let number = line.split(':').next().and_then(|n| n.parse::<u64>().ok());
                     number.is_some_and(|n| (FIRST_CHOICE..FIRST_CHOICE + count).contains(&n))
                 });
-                self.same(count, ours.count(), &what)
+                self.same(count, ours.count(), &action)
             })
             .map(drop)
     }
@@ -111,9 +111,9 @@ impl Linux {
                 )));
             }
             let file = format!("/run/fwdlab-forward-{port}.o");
-            let back = Command::new("ip", &["link", "set", "dev", port, "xdp", "off"]);
-            let what = format!("a program in the driver of {port}");
-            self.undo.changing(&self.host, &what, back, || {
+            let undo_commands = Command::new("ip", &["link", "set", "dev", port, "xdp", "off"]);
+            let action = format!("a program in the driver of {port}");
+            self.undo.changing(&self.host, &action, undo_commands, || {
                 self.host.write(&file, forward::OBJECT)?;
                 let load = format!(
                     "ip link set dev {port} xdp object {file} section {section}; said=$?; rm -f {file}; exit $said"
@@ -132,8 +132,10 @@ impl Linux {
 
     /// Returns the name of a port's program.
     fn program(&self, port: &str) -> Result<Option<String>, LabError> {
-        let said = self.host.ask("ip", &["-d", "link", "show", "dev", port])?;
-        let Some((_, rest)) = said.split_once("prog/xdp ") else {
+        let output = self
+            .host
+            .query("ip", &["-d", "link", "show", "dev", port])?;
+        let Some((_, rest)) = output.split_once("prog/xdp ") else {
             return Ok(None);
         };
         let mut words = rest.split_whitespace().skip_while(|word| *word != "name");
@@ -184,7 +186,7 @@ mod tests {
     use crate::host::scripted::Scripted;
 
     #[test]
-    fn what_the_kernel_does_not_list_is_not_in_force() {
+    fn rules_that_the_kernel_does_not_list_are_not_in_force() {
         let (dut, host, _) = linux(Scripted::new(|command, _| match command {
             _ if command.starts_with("ip -d link") => "1: x: <UP>\n".into(),
             _ if command.starts_with("ip rule show") => {
@@ -205,11 +207,15 @@ mod tests {
         }
         dut.generate(&Generated::parse("policy-rules,n=1").unwrap()[0])
             .unwrap();
-        assert!(host.asked().iter().any(|asked| asked.contains("xdp off")));
+        assert!(
+            host.commands()
+                .iter()
+                .any(|requested| requested.contains("xdp off"))
+        );
     }
 
     #[test]
-    fn a_program_of_somebody_is_left_alone() {
+    fn programs_of_others_are_left_alone() {
         let (dut, host, _) = linux(Scripted::new(|command, _| match command {
             _ if command.starts_with("ip -d link") => {
                 "1: x: <UP> xdp\n  prog/xdp id 7 name theirs tag 1\n".into()
@@ -220,6 +226,11 @@ mod tests {
             .generate(&Generated::parse("xdp,program=pass").unwrap()[0])
             .unwrap_err();
         assert!(error.to_string().contains("theirs"), "{error}");
-        assert!(!host.asked().iter().any(|asked| asked.contains("xdp")));
+        assert!(
+            !host
+                .commands()
+                .iter()
+                .any(|requested| requested.contains("xdp"))
+        );
     }
 }

@@ -23,7 +23,7 @@ echo 1 > $v4; [ ! -e $v6 ] || echo 1 > $v6
             .into(),
             Reset::Interface => {
                 let port = self.port(End::Output);
-                let [four, six] = ["-4", "-6"].map(|family| self.what_a_port_forgets(family, port));
+                let [four, six] = ["-4", "-6"].map(|family| self.restore_lines(family, port));
                 let (four, six) = (four?, six?);
                 format!(
                     "set -e\nip link set {port} down\nsleep 1\nip link set {port} up\n\
@@ -36,8 +36,8 @@ echo 1 > $v4; [ ! -e $v6 ] || echo 1 > $v6
 
     /// Returns lines for `ip -batch` of a family that restore what the kernel removes when a port
     /// goes down.
-    fn what_a_port_forgets(&self, family: &str, port: &str) -> Result<String, HostError> {
-        let show = |what: &[&str]| self.host.ask("ip", &[&[family], what].concat());
+    fn restore_lines(&self, family: &str, port: &str) -> Result<String, HostError> {
+        let show = |action: &[&str]| self.host.query("ip", &[&[family], action].concat());
         Ok([
             addresses(&show(&["-o", "addr", "show", "dev", port])?, port),
             neighbours(
@@ -93,7 +93,7 @@ mod tests {
 
     /// Output of iproute2 6.1.
     #[test]
-    fn what_ip_shows_is_what_ip_is_told() {
+    fn ip_shows_the_applied_settings() {
         assert_eq!(
             addresses(
                 "3: eth1    inet 198.19.0.1/30 scope global eth1\\       valid_lft forever preferred_lft forever\n\

@@ -51,7 +51,7 @@ fn families_are_in_the_kernel_and_leave_nothing() {
             "ethtool -k ens1",
         ] {
             state.push(
-                host.ask("sh", &["-c", &format!("{look} 2>/dev/null || :")])
+                host.query("sh", &["-c", &format!("{look} 2>/dev/null || :")])
                     .unwrap(),
             );
         }
@@ -68,7 +68,7 @@ fn families_are_in_the_kernel_and_leave_nothing() {
     )
     .on(&[0, 1], None);
     // the first query creates the tables of legacy iptables, and no kernel removes them
-    let _ = host.ask("iptables-legacy", &["-w", "60", "-S"]);
+    let _ = host.query("iptables-legacy", &["-w", "60", "-S"]);
     let before = tables();
     dut.prepare().unwrap();
     // without GRO, a veth port has no NAPI
@@ -170,10 +170,10 @@ fn families_are_in_the_kernel_and_leave_nothing() {
     ] {
         let one = Configuration::parse(&format!("generate:{family}")).unwrap();
         match dut.apply(&one, &control()) {
-            Ok(said) => assert_eq!(said, "", "{family}"),
+            Ok(output) => assert_eq!(output, "", "{family}"),
             // some kernels lack families, and some machines the programs
             Err(error) => {
-                let said = error.to_string();
+                let output = error.to_string();
                 let is_missing = [
                     "there is no program",
                     "not supported",
@@ -182,17 +182,17 @@ fn families_are_in_the_kernel_and_leave_nothing() {
                     "kernel lacks",
                 ];
                 assert!(
-                    is_missing.iter().any(|words| said.contains(words)),
-                    "{family}: {said}"
+                    is_missing.iter().any(|words| output.contains(words)),
+                    "{family}: {output}"
                 );
                 unknown.push(family);
                 continue;
             }
         }
-        let said = Local
-            .ask("ip", &["netns", "exec", &namespace.0, "sh", "-c", look])
+        let output = Local
+            .query("ip", &["netns", "exec", &namespace.0, "sh", "-c", look])
             .unwrap();
-        assert_eq!(said.trim(), expect, "{family}");
+        assert_eq!(output.trim(), expect, "{family}");
         let kept = dut.in_force(&one).unwrap();
         assert!(
             kept.is_empty() == family.starts_with("sysctl"),
@@ -255,10 +255,10 @@ fn a_set_that_is_not_in_force_is_an_error() {
     ];
     let whole = set(&files);
     let one = configuration(&whole);
-    let said = dut.apply(&one, &control()).unwrap();
+    let output = dut.apply(&one, &control()).unwrap();
     assert!(
-        said.contains("of the set\n") && said.ends_with("ens1\n"),
-        "{said}"
+        output.contains("of the set\n") && output.ends_with("ens1\n"),
+        "{output}"
     );
     let kept = dut.in_force(&one).unwrap();
     assert_eq!(kept["sysctl.txt"], "net.ipv4.conf.ens1.rp_filter = 2\n");
@@ -463,12 +463,12 @@ fn whole_set(more: &str) -> tempfile::TempDir {
 /// For every operation and every failure at every command: an error with place and cause, and every
 /// change is undone, or reported as left behind.
 #[test]
-fn whatever_fails_in_a_set_is_said_and_taken_back() {
+fn every_failure_in_a_set_is_reported_and_undone() {
     let whole = whole_set("reload = [{ files = '/etc/x', command = 'systemctl reload x' }]");
     let one = configuration(&whole);
     let (dut, host, _) = linux(machine());
     dut.apply(&one, &control()).unwrap();
-    let commands = host.asked();
+    let commands = host.commands();
     for words in [
         "systemctl stop x",
         "upload the files",
@@ -482,8 +482,8 @@ fn whatever_fails_in_a_set_is_said_and_taken_back() {
         );
     }
     assert_eq!(dut.undo(), ["x"; 0]);
-    let back: Vec<String> = host.asked()[commands.len()..].to_vec();
-    let first: Vec<&str> = back
+    let undo_commands: Vec<String> = host.commands()[commands.len()..].to_vec();
+    let first: Vec<&str> = undo_commands
         .iter()
         .map(|command| command.lines().next().unwrap())
         .collect();
@@ -494,31 +494,35 @@ fn whatever_fails_in_a_set_is_said_and_taken_back() {
     );
     assert!(first[2].starts_with("restore the files that"), "{first:?}");
     assert_eq!(first[3..], ["systemctl start x"]);
-    assert!(back[0].contains("table ip kept"), "{back:#?}");
     assert!(
-        back[2].contains("printf %s 'before\n' | back /etc/x 640 0:0"),
-        "{}",
-        back[2]
+        undo_commands[0].contains("table ip kept"),
+        "{undo_commands:#?}"
     );
     assert!(
-        back[2].contains("rm -f /etc/nftables.conf") && back[2].ends_with("systemctl reload x"),
+        undo_commands[2].contains("printf %s 'before\n' | back /etc/x 640 0:0"),
         "{}",
-        back[2]
+        undo_commands[2]
+    );
+    assert!(
+        undo_commands[2].contains("rm -f /etc/nftables.conf")
+            && undo_commands[2].ends_with("systemctl reload x"),
+        "{}",
+        undo_commands[2]
     );
 
     for at in 0..commands.len() {
         for how in Fails::ALL {
             let (dut, host, record) = linux(machine().failing(at, how));
             let result = dut.apply(&one, &control());
-            let asked = host.asked();
-            let failed = asked[at].lines().next().unwrap();
+            let requested = host.commands();
+            let failed = requested[at].lines().next().unwrap();
             let case = format!("command {at}, {failed}, {how:?}");
             match &result {
                 Err(error) => {
-                    let said = error.to_string();
-                    assert!(said.contains(NAME), "{case}: {said}");
+                    let output = error.to_string();
+                    assert!(output.contains(NAME), "{case}: {output}");
                     for words in how.words() {
-                        assert!(said.contains(words), "{case}: {said}");
+                        assert!(output.contains(words), "{case}: {output}");
                     }
                 }
                 Ok(_) => {
@@ -540,23 +544,23 @@ fn whatever_fails_in_a_set_is_said_and_taken_back() {
                 }
             }
             let text = fs::read_to_string(record.path()).unwrap();
-            let amiss = dut.undo();
+            let problem = dut.undo();
             if how == Fails::Lost {
                 assert_eq!(
-                    amiss.is_empty(),
+                    problem.is_empty(),
                     !text.contains("\"undo\""),
-                    "{case}: {amiss:?}"
+                    "{case}: {problem:?}"
                 );
             } else {
-                assert_eq!(amiss, ["x"; 0], "{case}");
+                assert_eq!(problem, ["x"; 0], "{case}");
                 let text = fs::read_to_string(record.path()).unwrap();
-                assert_eq!(Left::of(&text), Left::default(), "{case}");
+                assert_eq!(Left::parse(&text), Left::default(), "{case}");
             }
             // nothing is changed before the record says how to undo it
             let changes = ["upload the files", "set -e", "exec nft", "systemctl stop"];
             if !text.contains("\"undo\"") {
                 let of = |command: &&String| changes.iter().any(|begin| command.starts_with(begin));
-                assert_eq!(asked.iter().filter(of).count(), 0, "{case}");
+                assert_eq!(requested.iter().filter(of).count(), 0, "{case}");
             }
         }
     }
@@ -571,10 +575,14 @@ fn a_set_with_a_restart_waits_for_it() {
     let (dut, host, _) = linux(machine());
     let error = dut.apply(&one, &control()).unwrap_err().to_string();
     assert!(error.contains("rp_filter should be 2, and is 7"), "{error}");
-    let asked = host.asked();
-    let at = |words: &str| asked.iter().position(|command| command.starts_with(words));
+    let requested = host.commands();
+    let at = |words: &str| {
+        requested
+            .iter()
+            .position(|command| command.starts_with(words))
+    };
     let (upload, reboot) = (at("upload the files"), at("reboot"));
-    assert!(upload < reboot && upload.is_some(), "{asked:#?}");
+    assert!(upload < reboot && upload.is_some(), "{requested:#?}");
     // what it has not loaded is reported before anything else is set
     assert_eq!(at("write /proc/sys/net/ipv4/ip_forward"), None);
     assert_eq!(at("exec nft -f"), None);
@@ -583,7 +591,7 @@ fn a_set_with_a_restart_waits_for_it() {
     let (dut, host, _) = linux(machine().with_files(Files::View));
     let error = dut.apply(&one, &control()).unwrap_err().to_string();
     assert!(error.contains("omit reboot from its set.toml"), "{error}");
-    assert_eq!(host.asked(), ["x"; 0]);
+    assert_eq!(host.commands(), ["x"; 0]);
 }
 
 /// Behind sshd.
@@ -593,14 +601,14 @@ mod slow {
     /// A separate machine with its own files, over a real SSH server: files, settings and rules are
     /// restored, by this process or another.
     #[test]
-    fn a_machine_of_its_own_is_as_it_was() {
-        let test = "a_machine_of_its_own_is_as_it_was";
+    fn a_separate_machine_is_restored() {
+        let test = "a_separate_machine_is_restored";
         if !crate::user_namespace::is_root() {
             return println!("SKIPPED: {test}: not root");
         }
         let namespace = with_ports("machine");
         let inside = Netns::bare(&namespace.0);
-        inside.ask("ip", &["link", "set", "lo", "up"]).unwrap();
+        inside.query("ip", &["link", "set", "lo", "up"]).unwrap();
         // /etc is private, and what is written there vanishes with the mounts
         let own = "set -e; mount --make-rprivate /; mount -t tmpfs own /mnt; mkdir /mnt/files /mnt/work; \
                mount -t overlay -o lowerdir=/etc,upperdir=/mnt/files,workdir=/mnt/work own /etc; \
@@ -614,7 +622,7 @@ mod slow {
             .unwrap();
         let look = "cat /etc/fwdlab-test; stat -c %a /etc/fwdlab-test; ls /etc/fwdlab-new 2>&1 | head -1; cat /etc/sysctl.conf 2>&1; \
                 cat /proc/sys/net/ipv4/conf/ens1/rp_filter; nft -s list ruleset";
-        let state = || host.ask("sh", &["-c", look]).unwrap();
+        let state = || host.query("sh", &["-c", look]).unwrap();
         let before = state();
         let files = [
             (
@@ -653,10 +661,10 @@ mod slow {
         // this process dies, and the next one finds the record
         apply();
         let text = fs::read_to_string(record.path()).unwrap();
-        let left = Left::of(&text).take_back(record.path(), |_| false, Address::reach);
+        let left = Left::parse(&text).undo_change(record.path(), |_| false, Address::reach);
         assert_eq!(left, ["x"; 0]);
         assert_eq!(state(), before);
-        let made = host.ask("sh", &["-c", "ls /etc/made 2>&1 || :"]).unwrap();
+        let made = host.query("sh", &["-c", "ls /etc/made 2>&1 || :"]).unwrap();
         assert!(made.contains("No such file"), "{made}");
         assert!(!Path::new("/etc/fwdlab-test").exists());
     }
@@ -671,11 +679,11 @@ mod slow {
         }
         let namespace = with_ports("restart");
         let inside = Netns::bare(&namespace.0);
-        inside.ask("ip", &["link", "set", "lo", "up"]).unwrap();
+        inside.query("ip", &["link", "set", "lo", "up"]).unwrap();
         let disk = tempfile::tempdir().unwrap();
         let etc = disk.path().join("etc");
         Local
-            .ask("cp", &["-a", "/etc", etc.to_str().unwrap()])
+            .query("cp", &["-a", "/etc", etc.to_str().unwrap()])
             .unwrap();
         fs::write(etc.join("sysctl.conf"), "").unwrap();
         let _ = fs::remove_file(etc.join("nftables.conf"));
@@ -704,7 +712,7 @@ mod slow {
         let dut = Linux::new(host.clone(), host.clone(), ports, Networks::EMBEDDED, undo);
         let look = "cat /etc/sysctl.conf; ls /etc/nftables.conf 2>&1; nft -s list ruleset; ip -o -4 addr show; \
                 cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/ens1/rp_filter";
-        let state = || host.ask("sh", &["-c", look]).unwrap();
+        let state = || host.query("sh", &["-c", look]).unwrap();
         let before = state();
         dut.prepare().unwrap();
         let whole = set(&[

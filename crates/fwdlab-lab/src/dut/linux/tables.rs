@@ -20,27 +20,27 @@ use crate::placement::Placement;
 
 /// The owner of rules or routes; both kinds can exist at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum RuleOwner {
     /// A sweep.
     Swept,
     /// A generated configuration.
     Generated,
 }
 
-impl Whose {
+impl RuleOwner {
     /// Returns the name of its table.
     fn table(self) -> &'static str {
         match self {
-            Whose::Swept => "fwdlab",
-            Whose::Generated => "fwdlab_rules",
+            RuleOwner::Swept => "fwdlab",
+            RuleOwner::Generated => "fwdlab_rules",
         }
     }
 
     /// Returns the mark of its routes (rtnetlink's `protocol`).
     fn protocol(self) -> &'static str {
         match self {
-            Whose::Swept => "198",
-            Whose::Generated => "197",
+            RuleOwner::Swept => "198",
+            RuleOwner::Generated => "197",
         }
     }
 }
@@ -73,94 +73,108 @@ impl Linux {
             "/sys/class/net/{}/queues/rx-0/rps_cpus",
             self.port(End::Input)
         );
-        let before = self.host.ask("sh", &["-c", &format!("cat {file}")])?;
+        let before = self.host.query("sh", &["-c", &format!("cat {file}")])?;
         let before = before.trim();
         let is_mask = |text: &str| text.chars().all(|c| c.is_ascii_hexdigit() || c == ',');
         if before.is_empty() || !is_mask(before) {
-            let what = format!("cat {file}");
-            return Err(not_understood(self.host.as_ref(), &what, before));
+            let action = format!("cat {file}");
+            return Err(not_understood(self.host.as_ref(), &action, before));
         }
-        let back = Command::shell(&format!("echo '{before}' > {file}"));
-        self.undo.changing(&self.host, "packet steering", back, || {
-            let script = Command::shell(&format!("echo {mask} > {file} && cat {file}"));
-            let said = self.host.run(&script, Limit::OURS)?.text();
-            // the kernel may add leading zeros and commas
-            let digits = |text: &str| {
-                let digits = text.trim().replace(',', "");
-                digits.trim_start_matches('0').to_owned()
-            };
-            match digits(&said) == digits(&mask) {
-                true => Ok(()),
-                false => Err(self.otherwise(format!("{file} says {}, not {mask}", said.trim()))),
-            }
-        })
+        let undo_commands = Command::shell(&format!("echo '{before}' > {file}"));
+        self.undo
+            .changing(&self.host, "packet steering", undo_commands, || {
+                let script = Command::shell(&format!("echo {mask} > {file} && cat {file}"));
+                let output = self.host.run(&script, Limit::OURS)?.text();
+                // the kernel may add leading zeros and commas
+                let digits = |text: &str| {
+                    let digits = text.trim().replace(',', "");
+                    digits.trim_start_matches('0').to_owned()
+                };
+                match digits(&output) == digits(&mask) {
+                    true => Ok(()),
+                    false => {
+                        Err(self.otherwise(format!("{file} says {}, not {mask}", output.trim())))
+                    }
+                }
+            })
     }
 
     /// Sets rules that match nothing, before the rest of the forwarding.
     pub(super) fn set_rules(
         &self,
-        whose: Whose,
+        whose: RuleOwner,
         version: IpVersion,
         count: u64,
     ) -> Result<Change, LabError> {
         let table = whose.table();
-        let what = format!("{count} rules of nftables");
-        self.load_table(table, &what, &idle_rules(table, version, count), |there| {
-            let rules = there.lines().filter(|line| line.trim().ends_with(" drop"));
-            self.same(count, rules.count(), "nftables rules")
-        })
+        let action = format!("{count} rules of nftables");
+        self.load_table(
+            table,
+            &action,
+            &idle_rules(table, version, count),
+            |there| {
+                let rules = there.lines().filter(|line| line.trim().ends_with(" drop"));
+                self.same(count, rules.count(), "nftables rules")
+            },
+        )
     }
 
     /// Loads a table of ours from this text, and checks it with `look`.
     pub(super) fn load_table(
         &self,
         table: &str,
-        what: &str,
+        action: &str,
         text: &str,
         look: impl FnOnce(&str) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        self.undo.changing(&self.host, what, without(table), || {
+        self.undo.changing(&self.host, action, without(table), || {
             self.host.feed("nft", &["-f", "-"], text)?;
-            look(&self.host.ask("nft", &["list", "table", "inet", table])?)
+            look(&self.host.query("nft", &["list", "table", "inet", table])?)
         })
     }
 
     /// Sets routes that no frame takes.
     pub(super) fn set_routes(
         &self,
-        whose: Whose,
+        whose: RuleOwner,
         version: IpVersion,
         count: u64,
     ) -> Result<Change, LabError> {
         let protocol = whose.protocol();
-        let back = without_routes(version, protocol);
-        self.undo
-            .changing(&self.host, &format!("{count} routes"), back, || {
+        let undo_commands = without_routes(version, protocol);
+        self.undo.changing(
+            &self.host,
+            &format!("{count} routes"),
+            undo_commands,
+            || {
                 self.host.feed(
                     "ip",
                     &["-batch", "-"],
                     &self.idle_routes(protocol, version, count),
                 )?;
                 let show = [family(version), "route", "show", "proto", protocol];
-                let there = self.host.ask("ip", &show)?;
+                let there = self.host.query("ip", &show)?;
                 let port = format!(" dev {}", self.port(End::Output));
                 let there = there.lines().filter(|line| line.contains(&port));
                 self.same(count, there.count(), "routes")
-            })
+            },
+        )
     }
 
     /// Checks that the kernel has as many as were requested.
-    pub(super) fn same(&self, asked: u64, there: usize, what: &str) -> Result<(), LabError> {
-        match asked == there as u64 {
+    pub(super) fn same(&self, requested: u64, there: usize, action: &str) -> Result<(), LabError> {
+        match requested == there as u64 {
             true => Ok(()),
-            false => Err(self.otherwise(format!("the kernel lists {there} {what}, not {asked}"))),
+            false => Err(self.otherwise(format!(
+                "the kernel lists {there} {action}, not {requested}"
+            ))),
         }
     }
 
     /// Returns the error for a setting that the DUT did not keep.
-    pub(super) fn otherwise(&self, why: String) -> LabError {
+    pub(super) fn otherwise(&self, reason: String) -> LabError {
         LabError::Preflight(format!(
-            "{} did not keep the setting: {why}. See whether something else changes it",
+            "{} did not keep the setting: {reason}. See whether something else changes it",
             self.host.name()
         ))
     }
@@ -189,18 +203,18 @@ impl Linux {
 
     /// Adds routes via next hops of the bed.
     pub(super) fn add_routes(&self, routes: &[Route]) -> Result<String, LabError> {
-        let (mut batch, mut back) = (String::new(), String::new());
+        let (mut batch, mut undo_commands) = (String::new(), String::new());
         for route in routes {
             let (network, length) = route.network;
             let via = self.next_hop(network, route.out);
             let _ = writeln!(batch, "route replace {network}/{length} {via}");
-            let _ = writeln!(back, "route flush exact {network}/{length} {via}");
+            let _ = writeln!(undo_commands, "route flush exact {network}/{length} {via}");
         }
         if !routes.is_empty() {
             let batched = Command::new("ip", &["-batch", "-"]);
-            let back = batched.with_input(back);
+            let undo_commands = batched.with_input(undo_commands);
             self.undo
-                .changing(&self.host, "routes for test frames", back, || {
+                .changing(&self.host, "routes for test frames", undo_commands, || {
                     Ok(self.host.feed("ip", &["-batch", "-"], &batch)?)
                 })?;
         }
@@ -222,10 +236,10 @@ impl Linux {
         &self,
         permitted: &[(String, String)],
         rules: u32,
-        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+        report: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
         let rules = filters(permitted, rules);
-        tell(format!("filters on the DUT, nft -f:\n{rules}"))?;
+        report(format!("filters on the DUT, nft -f:\n{rules}"))?;
         self.undo
             .changing(&self.host, "filters", without(FILTERS), || {
                 let loaded = self.host.feed("nft", &["-f", "-"], &rules);
@@ -240,17 +254,18 @@ impl Linux {
     pub(super) fn set_updated(
         &self,
         version: IpVersion,
-        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+        report: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        tell(format!(
+        report(format!(
             "set by netlink and not by a routing protocol; state A, ip -batch:\n{}state B:\n{}",
             self.state(version, Updates::A),
             self.state(version, Updates::B)
         ))?;
-        let back = without_routes(version, UPDATED_ROUTES);
-        self.undo.changing(&self.host, "updated routes", back, || {
-            self.change_updated(version, Updates::A)
-        })
+        let undo_commands = without_routes(version, UPDATED_ROUTES);
+        self.undo
+            .changing(&self.host, "updated routes", undo_commands, || {
+                self.change_updated(version, Updates::A)
+            })
     }
 
     /// Sets the routes of a state, and reads them back.
@@ -258,13 +273,13 @@ impl Linux {
         let batch = self.state(version, to);
         self.host.feed("ip", &["-batch", "-"], &batch)?;
         let show = [family(version), "route", "show", "proto", UPDATED_ROUTES];
-        let table = self.host.ask("ip", &show)?;
+        let table = self.host.query("ip", &show)?;
         for line in batch.lines() {
-            let wanted = line.trim_start_matches("route replace ");
-            let wanted = wanted.split(" proto ").next().unwrap_or(wanted);
-            if !table.lines().any(|route| route.starts_with(wanted)) {
+            let requested = line.trim_start_matches("route replace ");
+            let requested = requested.split(" proto ").next().unwrap_or(requested);
+            if !table.lines().any(|route| route.starts_with(requested)) {
                 return Err(self.otherwise(format!(
-                    "a routing update was not taken: `{wanted}` is not among its routes after `ip {line}`"
+                    "a routing update was not taken: `{requested}` is not among its routes after `ip {line}`"
                 )));
             }
         }
@@ -374,7 +389,7 @@ mod tests {
     use crate::host::scripted::Scripted;
 
     #[test]
-    fn rules_and_routes_touch_no_frame_of_ours() {
+    fn generated_rules_and_routes_match_no_test_frame() {
         assert_eq!(unused_v4(0, 256), Ipv4Addr::new(20, 0, 0, 0));
         assert_eq!(
             unused_v4(MOST_ROUTES - 1, 256),

@@ -83,23 +83,23 @@ fn router() -> Scripted {
 }
 
 /// An operation on a DUT in the tests below.
-type Asked = fn(&Linux) -> Result<(), LabError>;
+type Operation = fn(&Linux) -> Result<(), LabError>;
 
-fn set(dut: &Linux, swept: &Swept, value: u64) -> Result<(), LabError> {
+fn set(dut: &Linux, swept: &SweptParameter, value: u64) -> Result<(), LabError> {
     let version = IpVersion::Ipv4;
     dut.set(swept, version, value, &Control::default())
         .map(drop)
 }
 
-fn command() -> Swept {
-    Swept::Command {
+fn command() -> SweptParameter {
+    SweptParameter::Command {
         apply: "vtysh -c 'peers {}'".into(),
         undo: Some("vtysh -c 'no peers {}'".into()),
     }
 }
 
 /// Every operation on a DUT.
-const ALL: [(&str, Asked); 12] = [
+const ALL: [(&str, Operation); 12] = [
     ("prepare", |dut| dut.prepare().map(drop)),
     ("apply", |dut| {
         let configuration = Configuration::parse("nft add table ip nat")?;
@@ -112,9 +112,9 @@ const ALL: [(&str, Asked); 12] = [
         };
         dut.route(&[far]).map(drop)
     }),
-    ("rules", |dut| set(dut, &Swept::Rules, 3)),
-    ("routes", |dut| set(dut, &Swept::Routes, 3)),
-    ("cores", |dut| set(dut, &Swept::Cores, 2)),
+    ("rules", |dut| set(dut, &SweptParameter::Rules, 3)),
+    ("routes", |dut| set(dut, &SweptParameter::Routes, 3)),
+    ("cores", |dut| set(dut, &SweptParameter::Cores, 2)),
     ("command", |dut| set(dut, &command(), 9)),
     ("reset", |dut| {
         let planned = dut.plan_reset(&Reset::Interface)?;
@@ -141,7 +141,7 @@ const ALL: [(&str, Asked); 12] = [
 ];
 
 /// Returns true if a command undoes something.
-fn takes_back(command: &str) -> bool {
+fn is_undo(command: &str) -> bool {
     ["flush", "delete table", "no peers", "restore settings", "echo '"]
         .iter()
         .any(|word| command.contains(word))
@@ -150,13 +150,13 @@ fn takes_back(command: &str) -> bool {
 }
 
 #[test]
-fn what_is_asked_is_asked_of_the_host_verified_and_taken_back_the_last_first() {
+fn requests_are_applied_verified_and_undone_in_reverse_order() {
     let (dut, host, record) = linux(router());
-    for (what, ask) in ALL {
-        ask(&dut).unwrap_or_else(|error| panic!("{what}: {error}"));
+    for (action, ask) in ALL {
+        ask(&dut).unwrap_or_else(|error| panic!("{action}: {error}"));
     }
-    let asked = host.asked();
-    let has = |words: &str| asked.iter().any(|command| command.contains(words));
+    let requested = host.commands();
+    let has = |words: &str| requested.iter().any(|command| command.contains(words));
     for words in [
         "write /proc/sys/net/ipv4/ip_forward\n1",
         "addr replace 198.19.0.1/30 dev ens2",
@@ -173,7 +173,7 @@ fn what_is_asked_is_asked_of_the_host_verified_and_taken_back_the_last_first() {
         "ip saddr 198.18.0.0/16 ip daddr 198.19.0.0/16 counter accept",
         "taskset -c 2,3 env MIBS= ",
     ] {
-        assert!(has(words), "{words}: {asked:#?}");
+        assert!(has(words), "{words}: {requested:#?}");
     }
     assert_eq!(dut.waited(), Some(Duration::from_nanos(2000)));
     let counted = dut.counters().unwrap().unwrap();
@@ -185,115 +185,127 @@ fn what_is_asked_is_asked_of_the_host_verified_and_taken_back_the_last_first() {
         (counted.output.tx_packets, counted.output.tx_dropped),
         (9, 10)
     );
-    assert_eq!(dut.ports_amiss().unwrap(), ["ens2 in router1 is down"]);
+    assert_eq!(dut.port_problems().unwrap(), ["ens2 in router1 is down"]);
 
-    let before = host.asked().len();
+    let before = host.commands().len();
     assert_eq!(dut.undo(), Vec::<String>::new());
-    let back = &host.asked()[before..];
-    assert_eq!(back.len(), 10, "{back:#?}");
-    assert!(back.iter().all(|command| takes_back(command)), "{back:#?}");
-    assert!(back[0].contains("proto 199") && back[9].contains("restore settings"));
+    let undo_commands = &host.commands()[before..];
+    assert_eq!(undo_commands.len(), 10, "{undo_commands:#?}");
+    assert!(
+        undo_commands.iter().all(|command| is_undo(command)),
+        "{undo_commands:#?}"
+    );
+    assert!(
+        undo_commands[0].contains("proto 199") && undo_commands[9].contains("restore settings")
+    );
     let text = fs::read_to_string(record.path()).unwrap();
-    assert_eq!(Left::of(&text), Left::default());
+    assert_eq!(Left::parse(&text), Left::default());
     // undone only once
     assert_eq!(dut.undo(), Vec::<String>::new());
-    assert_eq!(host.asked().len(), before + 10);
+    assert_eq!(host.commands().len(), before + 10);
 }
 
 /// The undo command is recorded before the first command that changes something.
 #[test]
-fn the_way_back_is_written_down_first() {
+fn the_undo_step_is_recorded_first() {
     let record = tempfile::NamedTempFile::new().unwrap();
     let path = record.path().to_owned();
-    let seen = Arc::new(Mutex::new(BTreeSet::new()));
-    let watched = seen.clone();
+    let observed = Arc::new(Mutex::new(BTreeSet::new()));
+    let watched = observed.clone();
     let host: Arc<dyn Host> = Arc::new(Scripted::new(move |command, _| {
         if command == "nft -f -" {
             let text = fs::read_to_string(&path).unwrap();
             watched
                 .lock()
                 .unwrap()
-                .insert(Left::of(&text) == Left::default());
+                .insert(Left::parse(&text) == Left::default());
         }
         String::new()
     }));
     let undo = Arc::new(Undo::new(record.reopen().unwrap()));
     let dut = Linux::new(host.clone(), host, ["a", "b"], Networks::EMBEDDED, undo);
     // none of them exists afterwards: this is an error, and the change is undone
-    let error = set(&dut, &Swept::Rules, 3).unwrap_err().to_string();
+    let error = set(&dut, &SweptParameter::Rules, 3)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("router1 did not keep the setting: the kernel lists 0 nftables rules"),
         "{error}"
     );
-    assert_eq!(*seen.lock().unwrap(), BTreeSet::from([false]));
+    assert_eq!(*observed.lock().unwrap(), BTreeSet::from([false]));
     let text = fs::read_to_string(record.path()).unwrap();
-    assert_eq!(Left::of(&text), Left::default());
+    assert_eq!(Left::parse(&text), Left::default());
 }
 
 /// For every operation and every failure at every command: either an error with place, cause and
 /// next step, or no harm; and every change is undone, or reported as left behind.
 #[test]
-fn whatever_fails_wherever_is_said_and_taken_back() {
+fn every_failure_is_reported_and_undone() {
     let mut tried = 0;
-    for (what, ask) in ALL {
+    for (action, ask) in ALL {
         let (dut, host, _) = linux(router());
         ask(&dut).unwrap();
-        for at in 0..host.asked().len() {
+        for at in 0..host.commands().len() {
             for how in Fails::ALL {
                 tried += 1;
                 let (dut, host, record) = linux(router().failing(at, how));
                 let result = ask(&dut);
-                let case = format!("{what}, command {at}, {how:?}");
-                let asked = host.asked();
+                let case = format!("{action}, command {at}, {how:?}");
+                let requested = host.commands();
                 if let Err(error) = &result {
-                    let said = error.to_string();
-                    assert!(said.contains(NAME), "{case}: {said}");
+                    let output = error.to_string();
+                    assert!(output.contains(NAME), "{case}: {output}");
                     for words in how.words() {
-                        assert!(said.contains(words), "{case}: {said}");
+                        assert!(output.contains(words), "{case}: {output}");
                     }
-                    let failed = asked[at].lines().next().unwrap();
-                    let named = how == Fails::Garbage || said.contains(failed);
-                    assert!(named, "{case}: {failed} is not in: {said}");
+                    let failed = requested[at].lines().next().unwrap();
+                    let named = how == Fails::Garbage || output.contains(failed);
+                    assert!(named, "{case}: {failed} is not in: {output}");
                 } else {
                     // garbage where the output is not used or is that of a user's configuration; or
                     // a setting that a kernel without IPv6 lacks, or that is only recorded
-                    let is_optional = |name: &&str| asked[at].contains(*name);
+                    let is_optional = |name: &&str| requested[at].contains(*name);
                     let optional = ["/ipv6/"].iter().chain(RECORDED_SYSCTLS).any(is_optional);
                     let allows = how == Fails::Garbage || how == Fails::File && optional;
                     assert!(allows, "{case}");
                     let is_read_back =
-                        ["rules", "routes", "cores", "updates", "counters"].contains(&what);
-                    let is_last = at + 1 == host.asked().len() && how == Fails::Garbage;
+                        ["rules", "routes", "cores", "updates", "counters"].contains(&action);
+                    let is_last = at + 1 == host.commands().len() && how == Fails::Garbage;
                     assert!(!is_read_back || !is_last, "{case}: nobody noticed");
                     continue;
                 }
                 let text = fs::read_to_string(record.path()).unwrap();
-                let left = Left::of(&text);
+                let left = Left::parse(&text);
                 let changed = text.contains("\"undo\"");
                 if how == Fails::Lost {
                     // nothing can be undone: that is recorded and reported
-                    let amiss = dut.undo();
-                    assert_eq!(amiss.is_empty(), !changed, "{case}: {amiss:?}");
-                    let names =
-                        |said: &String| said.contains("could not be undone") && said.contains(NAME);
-                    assert!(amiss.iter().all(names), "{case}: {amiss:?}");
+                    let problem = dut.undo();
+                    assert_eq!(problem.is_empty(), !changed, "{case}: {problem:?}");
+                    let names = |output: &String| {
+                        output.contains("could not be undone") && output.contains(NAME)
+                    };
+                    assert!(problem.iter().all(names), "{case}: {problem:?}");
                     assert_ne!(left == Left::default(), changed, "{case}");
                     // the next start finds the record, and undoes the changes
                     let next = Arc::new(Scripted::new(|_, _| String::new()));
                     let reached = next.clone();
-                    let amiss = left.take_back(record.path(), |_| false, move |_| reached.clone());
-                    assert_eq!(amiss, Vec::<String>::new(), "{case}");
-                    assert_eq!(next.asked().is_empty(), !changed, "{case}");
+                    let problem =
+                        left.undo_change(record.path(), |_| false, move |_| reached.clone());
+                    assert_eq!(problem, Vec::<String>::new(), "{case}");
+                    assert_eq!(next.commands().is_empty(), !changed, "{case}");
                 } else if changed {
                     // at once, if a single change failed
                     let is_one = ["route", "rules", "routes", "cores", "command", "filter"];
-                    if is_one.contains(&what) {
-                        assert_eq!(left, Left::default(), "{case}: {asked:#?}");
-                        assert!(takes_back(&asked[asked.len() - 1]), "{case}: {asked:#?}");
+                    if is_one.contains(&action) {
+                        assert_eq!(left, Left::default(), "{case}: {requested:#?}");
+                        assert!(
+                            is_undo(&requested[requested.len() - 1]),
+                            "{case}: {requested:#?}"
+                        );
                     }
                     assert_eq!(dut.undo(), Vec::<String>::new(), "{case}");
                     let text = fs::read_to_string(record.path()).unwrap();
-                    assert_eq!(Left::of(&text), Left::default(), "{case}");
+                    assert_eq!(Left::parse(&text), Left::default(), "{case}");
                 }
             }
         }
@@ -304,45 +316,51 @@ fn whatever_fails_wherever_is_said_and_taken_back() {
 /// A value that will be restored has the expected format: anything else that a host answers is not
 /// written back.
 #[test]
-fn what_is_put_back_was_understood() {
-    for (what, ask) in ALL
+fn restored_settings_were_parsed_correctly() {
+    for (action, ask) in ALL
         .into_iter()
-        .filter(|(what, _)| ["prepare", "cores"].contains(what))
+        .filter(|(action, _)| ["prepare", "cores"].contains(action))
     {
         let (dut, host, _) = linux(router());
         ask(&dut).unwrap();
         let is_value = |command: &&String| {
             command.starts_with("read /proc/sys/") || command.starts_with("sh -c 'cat ")
         };
-        let asked = host.asked();
-        let values: Vec<usize> = (0..asked.len())
-            .filter(|at| is_value(&&asked[*at]))
+        let requested = host.commands();
+        let values: Vec<usize> = (0..requested.len())
+            .filter(|at| is_value(&&requested[*at]))
             .collect();
         assert!(!values.is_empty());
         for at in values {
             let (dut, host, _) = linux(router().failing(at, Fails::Garbage));
-            let said = ask(&dut).unwrap_err().to_string();
-            let file = asked[at].trim_matches('\'').split(' ').next_back().unwrap();
-            assert!(said.contains(NAME) && said.contains(file), "{said}");
+            let output = ask(&dut).unwrap_err().to_string();
+            let file = requested[at]
+                .trim_matches('\'')
+                .split(' ')
+                .next_back()
+                .unwrap();
+            assert!(output.contains(NAME) && output.contains(file), "{output}");
             assert!(
-                said.contains("%&/ 17 eth") && !said.contains('\u{1b}'),
-                "{said}"
+                output.contains("%&/ 17 eth") && !output.contains('\u{1b}'),
+                "{output}"
             );
             dut.undo();
             let written = host
-                .asked()
+                .commands()
                 .into_iter()
                 .filter(|command| command.contains("%&/"));
-            assert_eq!(written.collect::<Vec<_>>(), ["x"; 0], "{what}");
+            assert_eq!(written.collect::<Vec<_>>(), ["x"; 0], "{action}");
         }
     }
 }
 
 /// If a change fails and cannot be undone either, the error says both.
 #[test]
-fn an_error_says_what_is_left() {
+fn an_error_lists_what_was_not_undone() {
     let (dut, _, _) = linux(router().failing(0, Fails::Lost));
-    let error = set(&dut, &Swept::Rules, 3).unwrap_err().to_string();
+    let error = set(&dut, &SweptParameter::Rules, 3)
+        .unwrap_err()
+        .to_string();
     for words in [
         "lost connection to router1 during `nft -f -`: Connection reset by peer",
         "Some of it (3 rules of nftables) may have been done and could not be undone",
@@ -389,24 +407,24 @@ pub(super) fn router_state(namespace: &Namespace) -> Vec<String> {
         "nft list ruleset",
         mask,
     ];
-    let said = tables.map(|text| host.ask("sh", &["-c", text]).unwrap());
-    settings.chain(said).collect()
+    let output = tables.map(|text| host.query("sh", &["-c", text]).unwrap());
+    settings.chain(output).collect()
 }
 
 /// The kernel's state is restored, by this process or, after it died, by another; doing it twice
 /// does no harm.
 #[test]
-fn a_real_router_is_as_it_was() {
-    let test = "a_real_router_is_as_it_was";
+fn a_real_router_is_restored() {
+    let test = "a_real_router_is_restored";
     if !crate::user_namespace::is_root() {
         return println!("SKIPPED: {test}: not root");
     }
     let namespace = with_ports("here");
     let host = Arc::new(Netns::bare(&namespace.0));
-    is_as_it_was(&namespace, host);
+    assert_restored(&namespace, host);
 }
 
-fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
+fn assert_restored(namespace: &Namespace, host: Arc<dyn Host>) {
     let before = router_state(namespace);
     let record = tempfile::NamedTempFile::new().unwrap();
     let undo = Arc::new(Undo::new(record.reopen().unwrap()));
@@ -415,11 +433,11 @@ fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
     let set_all = || {
         let set = dut.prepare().unwrap();
         assert_eq!(set["net/ipv4/ip_forward"], "1");
-        for (what, ask) in ALL
+        for (action, ask) in ALL
             .iter()
-            .filter(|(what, _)| !["reset", "agent", "command"].contains(what))
+            .filter(|(action, _)| !["reset", "agent", "command"].contains(action))
         {
-            ask(&dut).unwrap_or_else(|error| panic!("{what}: {error}"));
+            ask(&dut).unwrap_or_else(|error| panic!("{action}: {error}"));
         }
         let changed = router_state(namespace);
         let same = before
@@ -433,16 +451,16 @@ fn is_as_it_was(namespace: &Namespace, host: Arc<dyn Host>) {
     assert_eq!(dut.undo(), ["x"; 0]);
     // fwdlab does not undo commands of a configuration
     Netns::bare(&namespace.0)
-        .ask("nft", &["flush", "ruleset"])
+        .query("nft", &["flush", "ruleset"])
         .unwrap();
     assert_eq!(router_state(namespace), before);
 
     set_all();
     let text = fs::read_to_string(record.path()).unwrap();
-    let left = Left::of(&text).take_back(Path::new("/dev/null"), |_| false, Address::reach);
+    let left = Left::parse(&text).undo_change(Path::new("/dev/null"), |_| false, Address::reach);
     assert_eq!(left, ["x"; 0]);
     Netns::bare(&namespace.0)
-        .ask("nft", &["flush", "ruleset"])
+        .query("nft", &["flush", "ruleset"])
         .unwrap();
     assert_eq!(router_state(namespace), before);
     assert_eq!(dut.undo(), ["x"; 0]);
@@ -461,9 +479,9 @@ fn a_routing_daemon_is_for_duts_that_end_with_it() {
             "{error}"
         );
     }
-    let asked = host.asked();
+    let requested = host.commands();
     assert!(
-        asked
+        requested
             .iter()
             .all(|command| !command.contains("bird") && !command.contains("ip netns"))
     );
@@ -476,17 +494,17 @@ mod slow {
     /// The same over SSH: another process finds the host by its address, and undoes what a dead one
     /// left behind. This takes more than a hundred sessions, each with a login shell.
     #[test]
-    fn a_router_that_answers_to_ssh_is_as_it_was() {
-        let test = "a_router_that_answers_to_ssh_is_as_it_was";
+    fn a_router_behind_ssh_is_restored() {
+        let test = "a_router_behind_ssh_is_restored";
         if !crate::user_namespace::is_root() {
             return println!("SKIPPED: {test}: not root");
         }
         let namespace = with_ports("ssh");
         Netns::bare(&namespace.0)
-            .ask("ip", &["link", "set", "lo", "up"])
+            .query("ip", &["link", "set", "lo", "up"])
             .unwrap();
         if let Some(server) = Server::start_within(test, Some(&namespace.0)) {
-            is_as_it_was(&namespace, Arc::new(server.host()));
+            assert_restored(&namespace, Arc::new(server.host()));
         }
     }
 }

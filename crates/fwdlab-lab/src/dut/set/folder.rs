@@ -99,7 +99,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn of(theirs: &str) -> Kind {
+    fn from_path(theirs: &str) -> Kind {
         let below = |folder: &str, end: &str| {
             let name = theirs.strip_prefix(folder);
             name.is_some_and(|name| !name.contains('/') && name.ends_with(end))
@@ -206,9 +206,9 @@ impl Folder {
                     } else {
                         has.join(", ")
                     };
-                    let why = format!("the set has no such file; it has {has}");
+                    let cause = format!("the set has no such file; it has {has}");
                     let way = ["reload".into(), n.into(), "files".into()];
-                    return Err(origin.error(&way, why).into());
+                    return Err(origin.error(&way, cause).into());
                 }
             }
         }
@@ -223,13 +223,15 @@ impl Folder {
     }
 
     /// Returns the files of a kind.
-    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Upload> {
+    pub fn uploads(&self, kind: Kind) -> impl Iterator<Item = &Upload> {
         self.files.iter().filter(move |file| file.kind == kind)
     }
 
     /// Returns the settings of its files for sysctl, in order.
     pub fn settings(&self) -> Result<Vec<Setting>, LabError> {
-        let files = self.of(Kind::Sysctl).map(|file| settings::read(&file.ours));
+        let files = self
+            .uploads(Kind::Sysctl)
+            .map(|file| settings::read(&file.ours));
         Ok(files.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
@@ -318,8 +320,8 @@ fn walk(folder: &Path, theirs: &str, files: &mut Vec<Upload>) -> io::Result<()> 
             .map(str::to_owned);
         let name = name.filter(|name| !name.chars().any(char::is_control));
         let Some(name) = name else {
-            let why = format!("{}: its name cannot be passed to a DUT", ours.display());
-            return Err(io::Error::other(why));
+            let reason = format!("{}: its name cannot be passed to a DUT", ours.display());
+            return Err(io::Error::other(reason));
         };
         let theirs = format!("{theirs}/{name}");
         let kind = fs::metadata(&ours)
@@ -329,7 +331,7 @@ fn walk(folder: &Path, theirs: &str, files: &mut Vec<Upload>) -> io::Result<()> 
         } else if kind.is_file() {
             files.push(Upload {
                 mode: kind.permissions().mode() & 0o7777,
-                kind: Kind::of(&theirs),
+                kind: Kind::from_path(&theirs),
                 ours,
                 theirs,
             });
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_apart_by_where_they_go() {
+    fn files_are_classified_by_their_destination() {
         let set = set(&[
             ("set.toml", "reboot = true"),
             ("etc/sysctl.conf", "net.ipv4.ip_forward=1"),
@@ -411,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_is_said() {
+    fn malformed_sets_are_refused_with_a_reason() {
         assert!(error(&[]).contains("this directory contains none of"));
         assert!(
             error(&[("ect/sysctl.conf", "")])

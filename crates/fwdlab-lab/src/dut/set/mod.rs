@@ -61,7 +61,7 @@ impl Configuration {
     /// An empty text, a path that does not exist, a directory that is not a configuration set, or a
     /// family with lists of values.
     pub fn parse(typed: &str) -> Result<Configuration, LabError> {
-        let mut all = Configuration::several(typed)?;
+        let mut all = Configuration::parse_list(typed)?;
         match (all.pop(), all.len()) {
             (Some(one), 0) => Ok(one),
             (_, others) => Err(LabError::Configuration {
@@ -79,7 +79,7 @@ impl Configuration {
     ///
     /// # Errors
     /// As for [`Configuration::parse`].
-    pub fn several(typed: &str) -> Result<Vec<Configuration>, LabError> {
+    pub fn parse_list(typed: &str) -> Result<Vec<Configuration>, LabError> {
         let bad = |reason: String| LabError::Configuration {
             name: typed.to_owned(),
             reason,
@@ -244,7 +244,7 @@ impl Configuration {
                     let verify = says.verify.iter().map(|verify| verify.command.clone());
                     let commands = says.before.iter().chain(&says.after).cloned();
                     let apply = folder.apply.iter().map(|path| script(path));
-                    let nft = folder.of(folder::Kind::Nft).map(|_| "nft".to_owned());
+                    let nft = folder.uploads(folder::Kind::Nft).map(|_| "nft".to_owned());
                     let all = commands
                         .chain(reloads)
                         .chain(verify)
@@ -318,9 +318,9 @@ impl Configuration {
         &self,
         mut carry_out: impl FnMut(&Step) -> Result<String, LabError>,
     ) -> Result<String, LabError> {
-        let mut said = String::new();
+        let mut output = String::new();
         for step in &self.steps {
-            said += &carry_out(step).map_err(|error| match error {
+            output += &carry_out(step).map_err(|error| match error {
                 LabError::Interrupted => LabError::Interrupted,
                 source => LabError::NotApplied {
                     name: self.name.clone(),
@@ -328,7 +328,7 @@ impl Configuration {
                 },
             })?;
         }
-        Ok(said)
+        Ok(output)
     }
 
     fn generated(&self) -> impl Iterator<Item = &Generated> {
@@ -365,7 +365,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn what_people_type_is_told_apart() {
+    fn kinds_of_configurations_are_distinguished() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let parse = |p: &Path| Configuration::parse(p.to_str().unwrap());
@@ -423,7 +423,7 @@ mod tests {
         };
         let loaded = |kind| {
             folder
-                .of(kind)
+                .uploads(kind)
                 .map(|file| file.ours.clone())
                 .collect::<Vec<_>>()
         };
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn families_are_configurations_and_lists_of_values_several() {
-        let all = Configuration::several("generate:nft-rules,n=10+100").unwrap();
+        let all = Configuration::parse_list("generate:nft-rules,n=10+100").unwrap();
         let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["nft-rules-10", "nft-rules-100"]);
         let error = Configuration::parse("generate:nft-rules,n=10+100").unwrap_err();

@@ -27,8 +27,8 @@ pub(crate) struct Setting {
 /// # Errors
 /// The file cannot be read, or a line is not a setting.
 pub(crate) fn read(path: &Path) -> Result<Vec<Setting>, LabError> {
-    let what = || format!("read {}", path.display());
-    let text = fs::read_to_string(path).map_err(|e| LabError::system(what(), e))?;
+    let action = || format!("read {}", path.display());
+    let text = fs::read_to_string(path).map_err(|e| LabError::system(action(), e))?;
     let mut settings = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -74,7 +74,7 @@ pub(crate) fn in_force(settings: &[Setting]) -> Vec<&Setting> {
 
 /// Returns true if a value that a system prints equals the intended one, apart from spaces and the
 /// notation of numbers.
-pub(crate) fn says(found: &str, wanted: &str) -> bool {
+pub(crate) fn matches_value(found: &str, requested: &str) -> bool {
     let number = |word: &str| {
         let (digits, radix) = match word.trim_start_matches('+').strip_prefix("0x") {
             Some(digits) => (digits.to_owned(), 16),
@@ -86,10 +86,10 @@ pub(crate) fn says(found: &str, wanted: &str) -> bool {
         let text = text.trim().trim_matches('"');
         text.split_whitespace().map(str::to_owned).collect()
     };
-    let (found, wanted) = (words(found), words(wanted));
+    let (found, requested) = (words(found), words(requested));
     let same =
         |(a, b): (&String, &String)| a == b || number(a).is_some_and(|n| number(b) == Some(n));
-    found.len() == wanted.len() && found.iter().zip(&wanted).all(same)
+    found.len() == requested.len() && found.iter().zip(&requested).all(same)
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn values_are_compared_as_kernels_write_them() {
-        for (found, wanted, same) in [
+        for (found, requested, same) in [
             ("1\t2\t3\n", "1 2 3", true),
             ("16", "0x10", true),
             ("1", "+1", true),
@@ -132,7 +132,11 @@ mod tests {
             ("cubic\n", "cubic", true),
             ("10", "1", false),
         ] {
-            assert_eq!(says(found, wanted), same, "{found:?} {wanted:?}");
+            assert_eq!(
+                matches_value(found, requested),
+                same,
+                "{found:?} {requested:?}"
+            );
         }
     }
 }

@@ -64,7 +64,7 @@ impl Cli {
     ///
     /// # Errors
     /// VPP does not answer, or does not know this line.
-    pub fn ask(&self, line: &str) -> Result<String, LabError> {
+    pub fn query(&self, line: &str) -> Result<String, LabError> {
         let text = self.answer(line)?;
         match text.trim_start().starts_with(UNKNOWN) {
             true => Err(self.refused(line, &text)),
@@ -82,8 +82,8 @@ impl Cli {
             .shell(EXEC, &format!("{}\n", lines.trim_end()))
             .called(shown(lines));
         let output = self.host.run(&command, limit)?;
-        let said = plain(&output.stdout);
-        let Some((_, line)) = said.split_once(REFUSED) else {
+        let printed = plain(&output.stdout);
+        let Some((_, line)) = printed.split_once(REFUSED) else {
             return Ok(());
         };
         let line = line.lines().next().unwrap_or_default().trim();
@@ -92,8 +92,8 @@ impl Cli {
             return Err(self.refused(&shown(lines), ""));
         }
         // a refused line changed nothing, and will be refused again
-        let why = self.answer(line)?;
-        Err(self.refused(line, &why))
+        let reason = self.answer(line)?;
+        Err(self.refused(line, &reason))
     }
 
     /// Makes VPP execute a user's lines one by one, up to the first that it refuses; returns the
@@ -101,9 +101,9 @@ impl Cli {
     ///
     /// # Errors
     /// As for [`Cli::exec`], or it was stopped, or all lines together exceeded the limit.
-    pub fn each_of(&self, lines: &str, limit: Limit<'_>) -> Result<String, LabError> {
-        let began = Instant::now();
-        let mut said = String::new();
+    pub fn run_lines(&self, lines: &str, limit: Limit<'_>) -> Result<String, LabError> {
+        let started = Instant::now();
+        let mut output = String::new();
         for line in lines.lines().map(str::trim) {
             if line.is_empty() || line.starts_with('#') {
                 continue;
@@ -111,10 +111,10 @@ impl Cli {
             if (limit.is_stopped)() {
                 return Err(LabError::Interrupted);
             }
-            if began.elapsed() > limit.time {
+            if started.elapsed() > limit.time {
                 return Err(LabError::Vpp {
                     dut: self.host.name().to_owned(),
-                    why: format!(
+                    reason: format!(
                         "it had {:.0} s and has not come to `{line}`: put much of the same into one line, such as ip route add ... count N",
                         limit.time.as_secs_f64()
                     ),
@@ -129,10 +129,10 @@ impl Cli {
                 return Err(self.refused(line, &answer));
             }
             if is_asking(line) {
-                said += &answer;
+                output += &answer;
             }
         }
-        Ok(said)
+        Ok(output)
     }
 
     /// Returns a command that makes VPP execute lines, whatever it answers: used to undo changes.
@@ -164,12 +164,12 @@ impl Cli {
     /// Returns the error for a VPP that does not answer.
     fn silent(&self, error: HostError) -> LabError {
         match &error.failure {
-            Failure::Exit { said, .. } => LabError::Vpp {
+            Failure::Exit { said: output, .. } => LabError::Vpp {
                 dut: self.host.name().to_owned(),
-                why: format!(
+                reason: format!(
                     "no answer at {}: {}. Check that VPP is running there, and that its startup.conf contains unix {{ cli-listen {} }}",
                     self.socket,
-                    said.trim(),
+                    output.trim(),
                     self.socket
                 ),
             },
@@ -177,15 +177,15 @@ impl Cli {
         }
     }
 
-    fn refused(&self, line: &str, said: &str) -> LabError {
-        let said = said.trim();
+    fn refused(&self, line: &str, output: &str) -> LabError {
+        let output = output.trim();
         LabError::Vpp {
             dut: self.host.name().to_owned(),
-            why: match said.is_empty() {
+            reason: match output.is_empty() {
                 true => {
                     format!("it refuses `{line}` and does not say why; `vppctl show logging` may")
                 }
-                false => format!("it refuses `{line}`: {said}. Try it there with vppctl"),
+                false => format!("it refuses `{line}`: {output}. Try it there with vppctl"),
             },
         }
     }
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::host::scripted::Scripted;
 
-    fn asked_of(answer: fn(&str) -> &'static str) -> (Cli, Arc<Scripted>) {
+    fn scripted_cli(answer: fn(&str) -> &'static str) -> (Cli, Arc<Scripted>) {
         let host = Arc::new(Scripted::new(move |command, _| answer(command).into()));
         (Cli::new(host.clone(), "vppctl", "/run/cli.sock"), host)
     }
@@ -254,8 +254,8 @@ mod tests {
 
     /// `vppctl` succeeded in all of them.
     #[test]
-    fn what_vpp_refuses_is_an_error_with_the_line_and_its_reason() {
-        let (cli, host) = asked_of(|command| match command.starts_with("vppctl exec") {
+    fn a_line_that_vpp_rejects_is_an_error_with_its_reason() {
+        let (cli, host) = scripted_cli(|command| match command.starts_with("vppctl exec") {
             true => "exec: CLI line error: ip route add 1.2.3.0/33 via 1.2.3.4\r\n",
             false => "Invalid prefix len: 33\r\n",
         });
@@ -265,19 +265,19 @@ mod tests {
             error,
             "VPP on router1: it refuses `ip route add 1.2.3.0/33 via 1.2.3.4`: Invalid prefix len: 33. Try it there with vppctl"
         );
-        assert_eq!(host.asked().len(), 2, "the file, and the line alone");
+        assert_eq!(host.commands().len(), 2, "the file, and the line alone");
 
-        let (cli, _) = asked_of(|_| "unknown input `nonsense foo'\r\n");
-        let error = cli.ask("nonsense foo").unwrap_err().to_string();
+        let (cli, _) = scripted_cli(|_| "unknown input `nonsense foo'\r\n");
+        let error = cli.query("nonsense foo").unwrap_err().to_string();
         assert!(error.contains("`nonsense foo`: unknown input"), "{error}");
-        let (cli, _) = asked_of(|_| "vpp v26.10\r\n");
-        assert_eq!(cli.ask("show version").unwrap(), "vpp v26.10\n");
+        let (cli, _) = scripted_cli(|_| "vpp v26.10\r\n");
+        assert_eq!(cli.query("show version").unwrap(), "vpp v26.10\n");
         cli.exec("show version", Limit::OURS).unwrap();
     }
 
     /// Answers of VPP 26.10.
     #[test]
-    fn what_vpp_answers_to_a_users_line_tells_whether_it_was_taken() {
+    fn the_answer_of_vpp_decides_whether_a_line_was_accepted() {
         for (line, answer, is_refused) in [
             ("set interface state host-eth0 up", "", false),
             ("create host-interface name eth0", "host-eth0\n", false),
@@ -308,12 +308,12 @@ mod tests {
         ] {
             assert_eq!(is_refusal(line, answer), is_refused, "{line}: {answer}");
         }
-        let (cli, host) = asked_of(|_| "Invalid prefix len: 33\r\n");
+        let (cli, host) = scripted_cli(|_| "Invalid prefix len: 33\r\n");
         let lines = "# a comment\n\n-ip route add 1.2.3.0/33 via x\nip route add 1.2.3.0/34 via x\nshow version\n";
-        let error = cli.each_of(lines, Limit::OURS).unwrap_err().to_string();
+        let error = cli.run_lines(lines, Limit::OURS).unwrap_err().to_string();
         assert!(error.contains("1.2.3.0/34"), "{error}");
         assert_eq!(
-            host.asked().len(),
+            host.commands().len(),
             2,
             "a comment is no line, and none comes after a refusal"
         );

@@ -125,7 +125,7 @@ mod tests {
     const ERRORS: &str = include_str!("recorded/errors.txt");
 
     #[test]
-    fn interfaces_are_read_as_vpp_says_them() {
+    fn interfaces_are_parsed_from_vpp_output() {
         let all = interfaces(INTERFACE);
         assert_eq!(all.len(), 3);
         let (eth0, eth1) = (all["host-eth0"], all["host-eth1"]);
@@ -140,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn of_all_that_vpp_calls_errors_only_drops_are_reasons() {
+    fn only_drops_among_vpp_errors_are_reasons() {
         let after = errors(ERRORS);
         assert_eq!(after.len(), 5);
         let reasons = dropped(&BTreeMap::new(), &after);
-        let told: Vec<(&str, u64)> = reasons.iter().map(|r| (&*r.reason, r.frames)).collect();
-        assert_eq!(told, [("ethernet-input: l3 mac mismatch", 600)]);
+        let reported: Vec<(&str, u64)> = reasons.iter().map(|r| (&*r.reason, r.frames)).collect();
+        assert_eq!(reported, [("ethernet-input: l3 mac mismatch", 600)]);
         // nothing new since then
         assert!(dropped(&after, &after).is_empty());
         let denied = "       300        acl-plugin-in-ip4-fa                 ACL deny packets             error";

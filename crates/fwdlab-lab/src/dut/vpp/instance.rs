@@ -17,7 +17,7 @@ use fwdlab_model::campaign::{self, Kind};
 use super::cli::Cli;
 use crate::error::LabError;
 use crate::host::undo::Undo;
-use crate::host::{Command, Heard, Host, Local, Netns, Process};
+use crate::host::{Command, Host, Local, Netns, Process, ProcessEvent};
 
 /// The environment variable with the path of the program, if it is not given elsewhere.
 const PROGRAM: &str = "FWDLAB_VPP";
@@ -75,17 +75,17 @@ impl Cpus {
     /// # Errors
     /// More workers than the DUT has CPUs.
     pub fn choose(workers: u32, dut: &[usize], generator: &[usize]) -> Result<Cpus, LabError> {
-        let wanted = workers as usize;
-        if wanted == 0 {
+        let requested = workers as usize;
+        if requested == 0 {
             return Ok(Cpus {
                 main: dut.first().copied(),
                 workers: Vec::new(),
             });
         }
-        let Some(own) = dut.get(..wanted) else {
+        let Some(own) = dut.get(..requested) else {
             let them: Vec<String> = dut.iter().map(ToString::to_string).collect();
             return Err(LabError::Preflight(format!(
-                "{wanted} workers of VPP need {wanted} CPUs, and the DUT has {}: give it more with dut-cpus in [bed], or take fewer workers",
+                "{requested} workers of VPP need {requested} CPUs, and the DUT has {}: give it more with dut-cpus in [bed], or take fewer workers",
                 match them.is_empty() {
                     true => "none of its own".into(),
                     false => format!("CPU {}", them.join(", ")),
@@ -93,7 +93,7 @@ impl Cpus {
             )));
         };
         Ok(Cpus {
-            main: dut.get(wanted).or(generator.first()).copied(),
+            main: dut.get(requested).or(generator.first()).copied(),
             workers: own.to_vec(),
         })
     }
@@ -132,7 +132,7 @@ impl Cpus {
 
 /// A VPP started by fwdlab.
 pub(crate) struct Instance {
-    process: Mutex<Going>,
+    process: Mutex<RunningVpp>,
     pub cli: Cli,
 }
 
@@ -144,9 +144,9 @@ impl std::fmt::Debug for Instance {
     }
 }
 
-struct Going {
+struct RunningVpp {
     process: Box<dyn Process>,
-    said: VecDeque<String>,
+    last_lines: VecDeque<String>,
     /// How it ended.
     ended: Option<String>,
 }
@@ -184,9 +184,9 @@ impl Instance {
         let control = control_of(&program);
         let cli = Cli::new(Arc::new(Netns::bare(namespace)), &control, &text(&socket));
         let instance = Instance {
-            process: Mutex::new(Going {
+            process: Mutex::new(RunningVpp {
                 process,
-                said: VecDeque::new(),
+                last_lines: VecDeque::new(),
                 ended: None,
             }),
             cli,
@@ -195,7 +195,7 @@ impl Instance {
         if is_huge {
             instance.sees_huge_pages(namespace)?;
         }
-        for thread in forwarding(&instance.cli.ask("show threads")?) {
+        for thread in forwarding(&instance.cli.query("show threads")?) {
             // without the privilege, it keeps the default niceness
             let _ = crate::sys::set_nice(thread, NICENESS);
         }
@@ -204,13 +204,13 @@ impl Instance {
 
     /// Checks that its memory is in huge pages: VPP falls back to normal pages without an error.
     fn sees_huge_pages(&self, namespace: &str) -> Result<(), LabError> {
-        let heap = self.cli.ask("show memory main-heap")?;
-        let physical = self.cli.ask("show physmem")?;
+        let heap = self.cli.query("show memory main-heap")?;
+        let physical = self.cli.query("show physmem")?;
         match heap.contains("page-size 2M") && physical.contains("subpage-size 2M") {
             true => Ok(()),
             false => Err(LabError::Vpp {
                 dut: namespace.to_owned(),
-                why: format!(
+                reason: format!(
                     "its memory is not in huge pages of 2 MiB: {}; {}",
                     first_with(&heap, "page-size"),
                     first_with(&physical, "subpage-size")
@@ -221,26 +221,26 @@ impl Instance {
 
     /// Waits until it answers.
     fn wait(&self, namespace: &str, socket: &Path) -> Result<(), LabError> {
-        let began = Instant::now();
-        let not_up = |why: String| LabError::Vpp {
+        let started = Instant::now();
+        let not_up = |cause: String| LabError::Vpp {
             dut: namespace.to_owned(),
-            why,
+            reason: cause,
         };
         loop {
             if let Some(words) = self.last_words(LOOK) {
                 return Err(not_up(format!("it does not come up: it {words}")));
             }
-            if socket.exists() && self.cli.ask("show version").is_ok() {
+            if socket.exists() && self.cli.query("show version").is_ok() {
                 return Ok(());
             }
-            if began.elapsed() > STARTS {
-                let said = self.said();
+            if started.elapsed() > STARTS {
+                let output = self.last_output();
                 return Err(not_up(format!(
                     "it does not answer {} s after it was started{}. Try it by hand: fwdlab bed up builds the same bed",
                     STARTS.as_secs(),
-                    match said.is_empty() {
+                    match output.is_empty() {
                         true => ", and said nothing".into(),
-                        false => format!(". It said: {said}"),
+                        false => format!(". It said: {output}"),
                     }
                 )));
             }
@@ -250,38 +250,38 @@ impl Instance {
     /// Returns how it ended, and its last output; `None` while it runs. Waits up to `patience` for
     /// output.
     pub fn last_words(&self, patience: Duration) -> Option<String> {
-        let mut going = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        going.listen(patience);
-        let how = going.ended.clone()?;
-        drop(going);
-        let said = self.said();
-        Some(match said.is_empty() {
+        let mut running = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        running.listen(patience);
+        let how = running.ended.clone()?;
+        drop(running);
+        let output = self.last_output();
+        Some(match output.is_empty() {
             true => format!("has ended ({how}) and said nothing"),
-            false => format!("has ended ({how}); its last words: {said}"),
+            false => format!("has ended ({how}); its last words: {output}"),
         })
     }
 
     /// Returns its last output, as far as it was received.
-    pub fn said(&self) -> String {
-        let mut going = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        going.listen(Duration::ZERO);
-        let said: Vec<&str> = going.said.iter().map(String::as_str).collect();
-        said.join("; ")
+    pub fn last_output(&self) -> String {
+        let mut running = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        running.listen(Duration::ZERO);
+        let output: Vec<&str> = running.last_lines.iter().map(String::as_str).collect();
+        output.join("; ")
     }
 }
 
-impl Going {
+impl RunningVpp {
     fn listen(&mut self, mut patience: Duration) {
         while self.ended.is_none() {
             match self.process.next(patience) {
-                Ok(Heard::Line(line)) => {
-                    if self.said.len() == WORDS {
-                        self.said.pop_front();
+                Ok(ProcessEvent::Line(line)) => {
+                    if self.last_lines.len() == WORDS {
+                        self.last_lines.pop_front();
                     }
-                    self.said.push_back(line.trim().to_owned());
+                    self.last_lines.push_back(line.trim().to_owned());
                 }
-                Ok(Heard::Silence) => return,
-                Ok(Heard::End(how)) => self.ended = Some(how),
+                Ok(ProcessEvent::Silence) => return,
+                Ok(ProcessEvent::End(how)) => self.ended = Some(how),
                 Err(error) => self.ended = Some(error.to_string()),
             }
             patience = Duration::ZERO;
@@ -338,9 +338,9 @@ fn reserve(kept: &Path, folder: &Path, undo: &Undo) -> Result<(), LabError> {
     let before = number(&all)?;
     let here: Arc<dyn Host> = Arc::new(Local);
     let added = folder.join("huge-pages");
-    let (file, back) = (added.to_string_lossy(), all.to_string_lossy());
-    let back = Command::new("sh", &["-c", GIVE_BACK, &file, &back]);
-    undo.before(&here, "huge pages", back)?;
+    let (file, undo_commands) = (added.to_string_lossy(), all.to_string_lossy());
+    let undo_commands = Command::new("sh", &["-c", GIVE_BACK, &file, &undo_commands]);
+    undo.before(&here, "huge pages", undo_commands)?;
     fs::write(&added, missing.to_string())
         .map_err(|e| LabError::system(format!("write {}", added.display()), e))?;
     fs::write(&all, (before + missing).to_string())
@@ -358,9 +358,9 @@ fn reserve(kept: &Path, folder: &Path, undo: &Undo) -> Result<(), LabError> {
 ///
 /// # Errors
 /// There is none: where it was searched, and how to specify its path.
-pub(crate) fn find(said: Option<&str>) -> Result<PathBuf, LabError> {
-    let (named, whence) = match (said, std::env::var_os(PROGRAM)) {
-        (Some(said), _) => (Some(PathBuf::from(said)), "program in [dut]"),
+pub(crate) fn find(output: Option<&str>) -> Result<PathBuf, LabError> {
+    let (named, whence) = match (output, std::env::var_os(PROGRAM)) {
+        (Some(output), _) => (Some(PathBuf::from(output)), "program in [dut]"),
         (None, Some(named)) => (Some(PathBuf::from(named)), "$FWDLAB_VPP"),
         (None, None) => (None, "PATH"),
     };
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_that_are_missing_are_reserved_and_the_way_back_is_known_first() {
+    fn missing_huge_pages_are_reserved_after_the_undo_step_is_recorded() {
         let kept = tempfile::tempdir().unwrap();
         let record = tempfile::NamedTempFile::new().unwrap();
         let undo = Undo::new(record.reopen().unwrap());
@@ -505,11 +505,11 @@ mod tests {
         // another lab has reserved 7 meanwhile, and keeps them; a second release does nothing
         says(30 + HUGE_PAGES - 10 + 7, 10);
         for _ in 0..2 {
-            let back = std::process::Command::new("sh")
+            let undo_commands = std::process::Command::new("sh")
                 .args(["-c", GIVE_BACK])
                 .args([&folder.path().join("huge-pages"), &all])
                 .status();
-            assert!(back.unwrap().success());
+            assert!(undo_commands.unwrap().success());
             assert_eq!(there(), 37);
         }
     }

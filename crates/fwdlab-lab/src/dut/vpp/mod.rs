@@ -28,13 +28,14 @@ use self::counters::Interface;
 use self::instance::Instance;
 use super::set::Step;
 use super::{
-    Account, Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Swept, Updates,
+    Account, Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, SweptParameter,
+    Updates,
 };
 use crate::control::Control;
 use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Host, Limit, Process};
-use crate::interfaces::{Counted, counters_of, link_changes, ports_amiss, read_counters};
+use crate::interfaces::{Counted, counters_of, link_changes, port_problems, read_counters};
 use crate::networks::{End, Networks, Side};
 
 /// Default time limit of users' lines.
@@ -108,13 +109,13 @@ impl Vpp {
         for port in kernel_ports {
             lines += &format!("create host-interface name {port}\n");
         }
-        let made = instance.cli.each_of(&lines, Limit::OURS);
+        let made = instance.cli.run_lines(&lines, Limit::OURS);
         made.map_err(|error| match error {
-            LabError::Vpp { dut, why } => LabError::Vpp {
+            LabError::Vpp { dut, reason: why } => LabError::Vpp {
                 dut,
-                why: format!(
+                reason: format!(
                     "{why}. It said: {}. Its ring of frames is locked in memory: run fwdlab as root, or see ulimit -l",
-                    instance.said()
+                    instance.last_output()
                 ),
             },
             other => other,
@@ -151,18 +152,18 @@ impl Vpp {
     /// Like [`Undo::changing`], on its host.
     fn changing(
         &self,
-        what: &str,
-        back: Command,
+        action: &str,
+        undo_commands: Command,
         work: impl FnOnce() -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        self.undo.changing(self.host(), what, back, work)
+        self.undo.changing(self.host(), action, undo_commands, work)
     }
 
     /// Returns the error for what fwdlab cannot do with VPP.
-    fn refuse<T>(&self, what: impl Into<String>, instead: &'static str) -> Result<T, LabError> {
+    fn refuse<T>(&self, action: impl Into<String>, instead: &'static str) -> Result<T, LabError> {
         Err(LabError::NotAsked {
             dut: self.host().name().to_owned(),
-            what: what.into(),
+            what: action.into(),
             of_kind: ", which is VPP",
             instead: instead.into(),
         })
@@ -170,21 +171,23 @@ impl Vpp {
 
     /// Returns one of its interfaces.
     fn interface(&self, port: &str) -> Result<Interface, LabError> {
-        let all = counters::interfaces(&self.cli.ask("show interface")?);
+        let all = counters::interfaces(&self.cli.query("show interface")?);
         all.get(port).copied().ok_or_else(|| LabError::Vpp {
             dut: self.host().name().to_owned(),
-            why: format!("it has no interface {port}: `vppctl show interface` tells which it has"),
+            reason: format!(
+                "it has no interface {port}: `vppctl show interface` tells which it has"
+            ),
         })
     }
 
     /// Replaces an error by VPP's last output if it has ended.
-    fn with_last_words(&self, error: LabError) -> LabError {
+    fn with_last_output(&self, error: LabError) -> LabError {
         let instance = self.instance.as_ref();
         match instance.and_then(|instance| instance.last_words(DYING)) {
             None => error,
             Some(words) => LabError::Vpp {
                 dut: self.host().name().to_owned(),
-                why: format!("it {words}"),
+                reason: format!("it {words}"),
             },
         }
     }
@@ -207,8 +210,8 @@ impl Vpp {
     fn readings(&self) -> Result<Readings, LabError> {
         Ok(Readings {
             at: Instant::now(),
-            interfaces: counters::interfaces(&self.cli.ask("show interface")?),
-            errors: counters::errors(&self.cli.ask("show errors")?),
+            interfaces: counters::interfaces(&self.cli.query("show interface")?),
+            errors: counters::errors(&self.cli.query("show errors")?),
             kernel: self.kernel_counters()?,
         })
     }
@@ -227,10 +230,10 @@ impl Vpp {
 
     /// Returns the cost of forwarding since these readings.
     fn work_since(&self, before: &Readings) -> Result<Work, LabError> {
-        let runtime = self.cli.ask("show runtime")?;
+        let runtime = self.cli.query("show runtime")?;
         let threads = runtime::parse(&runtime).map_err(|line| LabError::Vpp {
             dut: self.host().name().to_owned(),
-            why: format!("`show runtime` says \"{line}\", which fwdlab does not understand: is it a newer VPP?"),
+            reason: format!("`show runtime` says \"{line}\", which fwdlab does not understand: is it a newer VPP?"),
         })?;
         let after = self.readings()?;
         let mut drops = counters::dropped(&before.errors, &after.errors);
@@ -248,8 +251,8 @@ impl Vpp {
         if let Some(known) = self.clock_hz.get() {
             return Ok(*known);
         }
-        let told = base_frequency(&self.cli.ask("show cpu")?);
-        Ok(*self.clock_hz.get_or_init(|| told))
+        let reported = base_frequency(&self.cli.query("show cpu")?);
+        Ok(*self.clock_hz.get_or_init(|| reported))
     }
 
     /// Returns the frames that the kernel's ports received and VPP did not: the ring between them
@@ -265,9 +268,9 @@ impl Vpp {
                 let interface = readings.interfaces.get(port).copied().unwrap_or_default();
                 interface.counted.rx_packets
             };
-            let came = kernel.1.rx_packets.saturating_sub(kernel.0.rx_packets);
+            let returned = kernel.1.rx_packets.saturating_sub(kernel.0.rx_packets);
             let fetched = of(after).saturating_sub(of(before));
-            frames += came.saturating_sub(fetched);
+            frames += returned.saturating_sub(fetched);
         }
         (frames > 0).then(|| Reason {
             reason: "af-packet-input: the kernel's ring to VPP was full".into(),
@@ -305,7 +308,7 @@ impl Dut for Vpp {
 
     fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
         self.address()?;
-        let version = self.cli.ask("show version")?;
+        let version = self.cli.query("show version")?;
         Ok([("vpp".to_owned(), version.trim().to_owned())].into())
     }
 
@@ -317,10 +320,10 @@ impl Dut for Vpp {
         configuration.each(|step| {
             let done = self
                 .lines(step)
-                .and_then(|lines| self.cli.each_of(&lines, limit));
+                .and_then(|lines| self.cli.run_lines(&lines, limit));
             done.map_err(|error| match error {
                 LabError::Interrupted => LabError::Interrupted,
-                error => self.with_last_words(error),
+                error => self.with_last_output(error),
             })
         })
     }
@@ -331,32 +334,32 @@ impl Dut for Vpp {
 
     fn set(
         &self,
-        swept: &Swept,
+        swept: &SweptParameter,
         version: IpVersion,
         value: u64,
         control: &Control,
     ) -> Result<Option<Change>, LabError> {
         match swept {
-            Swept::Stream | Swept::Units => Ok(None),
-            Swept::Cores => self.refuse(
+            SweptParameter::Stream | SweptParameter::Units => Ok(None),
+            SweptParameter::Cores => self.refuse(
                 format!("set {value} cores"),
                 "its workers are set when it starts: measure each number in a separate campaign, with workers in [dut]",
             ),
-            Swept::Rules => self.set_rules(version, value).map(Some),
-            Swept::Routes => self.set_routes(version, value).map(Some),
-            Swept::Command { apply, undo } => {
+            SweptParameter::Rules => self.set_rules(version, value).map(Some),
+            SweptParameter::Routes => self.set_routes(version, value).map(Some),
+            SweptParameter::Command { apply, undo } => {
                 let text = |of: &str| of.replace("{}", &value.to_string());
                 let limit = Limit {
                     time: LIMIT,
                     is_stopped: &|| control.is_stopped(),
                 };
-                let work = || self.cli.each_of(&text(apply), limit).map(drop);
+                let work = || self.cli.run_lines(&text(apply), limit).map(drop);
                 match undo {
                     None => work().map(|()| None),
                     Some(undo) => {
-                        let what = format!("what `{}` did", text(apply));
-                        let back = self.cli.each(&text(undo)).called(text(undo));
-                        self.changing(&what, back, work).map(Some)
+                        let action = format!("what `{}` did", text(apply));
+                        let undo_commands = self.cli.each(&text(undo)).called(text(undo));
+                        self.changing(&action, undo_commands, work).map(Some)
                     }
                 }
             }
@@ -381,9 +384,9 @@ impl Dut for Vpp {
         &self,
         permitted: &[(String, String)],
         rules: u32,
-        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+        report: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        self.set_filters(permitted, rules, tell)
+        self.set_filters(permitted, rules, report)
     }
 
     fn begin_updates(
@@ -418,21 +421,21 @@ impl Dut for Vpp {
         }))
     }
 
-    fn ports_amiss(&self) -> Result<Vec<String>, LabError> {
+    fn port_problems(&self) -> Result<Vec<String>, LabError> {
         let instance = self.instance.as_ref();
         if let Some(words) = instance.and_then(|one| one.last_words(Duration::ZERO)) {
             return Ok(vec![format!("VPP in {} {words}", self.name())]);
         }
         if let Some(ports) = &self.kernel_ports {
-            return ports_amiss(self.host().as_ref(), ports);
+            return port_problems(self.host().as_ref(), ports);
         }
-        let mut amiss = Vec::new();
+        let mut problem = Vec::new();
         for port in &self.ports {
             if !self.interface(port)?.is_up {
-                amiss.push(format!("{port} of VPP on {} is down", self.name()));
+                problem.push(format!("{port} of VPP on {} is down", self.name()));
             }
         }
-        Ok(amiss)
+        Ok(problem)
     }
 
     fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
@@ -450,13 +453,13 @@ impl Dut for Vpp {
 
     fn account(&self) -> Result<Option<Account<'_>>, LabError> {
         let begin = || {
-            self.cli.ask("clear runtime")?;
+            self.cli.query("clear runtime")?;
             self.readings()
         };
-        let before = begin().map_err(|error| self.with_last_words(error))?;
+        let before = begin().map_err(|error| self.with_last_output(error))?;
         Ok(Some(Box::new(move || {
             let work = self.work_since(&before);
-            work.map_err(|error| self.with_last_words(error))
+            work.map_err(|error| self.with_last_output(error))
         })))
     }
 
@@ -468,11 +471,11 @@ impl Dut for Vpp {
         BTreeMap::new()
     }
 
-    fn take_back(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {
-        Ok(self.undo.take_back(change, limit)?)
+    fn undo_change(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {
+        Ok(self.undo.undo_change(change, limit)?)
     }
 
     fn undo(&self) -> Vec<String> {
-        self.undo.take_all_back(Limit::OURS)
+        self.undo.undo_all(Limit::OURS)
     }
 }

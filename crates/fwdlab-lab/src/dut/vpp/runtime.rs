@@ -180,7 +180,7 @@ mod tests {
     const MAIN: &str = include_str!("recorded/runtime-main.txt");
 
     #[test]
-    fn threads_and_nodes_are_read_as_vpp_says_them() {
+    fn threads_and_nodes_are_parsed_from_vpp_output() {
         let threads = parse(WORKER).unwrap();
         let names: Vec<&str> = threads.iter().map(|thread| &*thread.name).collect();
         assert_eq!(names, ["vpp_main", "vpp_wk_0"]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_runtime_is_told() {
+    fn malformed_runtime_output_is_reported() {
         let unknown = "unknown input `show runtim'";
         assert_eq!(parse(unknown).unwrap_err(), unknown);
         assert_eq!(parse("").unwrap_err(), "nothing");

@@ -33,7 +33,7 @@ const WITHOUT: &str = "\"$0\" -s \"$1\" show version > /dev/null 2>&1 || exit 0\
 impl Vpp {
     /// Sets its ports up, with the addresses, next hops and routes of the bed.
     pub(super) fn address(&self) -> Result<(), LabError> {
-        let (mut lines, mut back) = (String::new(), String::new());
+        let (mut lines, mut undo) = (String::new(), String::new());
         for (side, port) in self.sides() {
             let lladdr = mac(side.tester_mac);
             if self.sets_macs {
@@ -56,7 +56,7 @@ impl Vpp {
                      ip route add {behind} via {next_hop} {port}"
                 );
                 let _ = writeln!(
-                    back,
+                    undo,
                     "ip route del {behind} via {next_hop} {port}\nset ip neighbor del {port} {next_hop} {lladdr} static\n\
                      set interface ip address del {port} {own}"
                 );
@@ -64,8 +64,8 @@ impl Vpp {
             // no frames from the DUT itself
             let _ = writeln!(lines, "ip6 nd {port} ra-suppress");
         }
-        let back = self.cli.each(&back);
-        self.changing("addresses and routes of the bed", back, || {
+        let undo = self.cli.each(&undo);
+        self.changing("addresses and routes of the bed", undo, || {
             self.cli.exec(&lines, Limit::OURS)
         })?;
         for (_, port) in self.sides() {
@@ -79,16 +79,16 @@ impl Vpp {
 
     /// Adds routes via next hops of the bed.
     pub(super) fn add_routes(&self, routes: &[Route]) -> Result<String, LabError> {
-        let (mut lines, mut back) = (String::new(), String::new());
+        let (mut lines, mut undo) = (String::new(), String::new());
         for route in routes {
             let (network, length) = route.network;
             let via = self.via(network, route.out);
             let _ = writeln!(lines, "ip route add {network}/{length} {via}");
-            let _ = writeln!(back, "ip route del {network}/{length} {via}");
+            let _ = writeln!(undo, "ip route del {network}/{length} {via}");
         }
         if !routes.is_empty() {
-            let back = self.cli.each(&back);
-            self.changing("routes for test frames", back, || {
+            let undo = self.cli.each(&undo);
+            self.changing("routes for test frames", undo, || {
                 self.cli.exec(&lines, Limit::OURS)
             })?;
         }
@@ -103,9 +103,9 @@ impl Vpp {
         };
         let via = self.via(network, End::Output);
         let line = |verb: &str| format!("ip route {verb} {network}/{length} count {count} {via}");
-        let back = self.cli.each(&line("del"));
+        let undo = self.cli.each(&line("del"));
         let before = self.routes_of(version, length)?;
-        self.changing(&format!("{count} routes"), back, || {
+        self.changing(&format!("{count} routes"), undo, || {
             if count > 0 {
                 self.cli.exec(&line("add"), Limit::OURS)?;
             }
@@ -125,7 +125,7 @@ impl Vpp {
             IpVersion::Ipv4 => "ip",
             IpVersion::Ipv6 => "ip6",
         };
-        let text = self.cli.ask(&format!("show {table} fib summary"))?;
+        let text = self.cli.query(&format!("show {table} fib summary"))?;
         // `                  24            1000`
         let rows = text.lines().filter_map(|line| {
             let mut words = line.split_whitespace().map(str::parse::<u64>);
@@ -159,10 +159,10 @@ impl Vpp {
         &self,
         permitted: &[(String, String)],
         rules: u32,
-        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+        report: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
         let rules = filters(permitted, rules);
-        tell(format!(
+        report(format!(
             "filters on the DUT, an ACL of the acl plugin at its input:\n{}\n",
             rules.join("\n")
         ))?;
@@ -172,9 +172,9 @@ impl Vpp {
     /// Sets an ACL with these rules at the input.
     fn set_acl(&self, tag: &str, rules: &[String]) -> Result<Change, LabError> {
         let input = self.port(End::Input);
-        let back = self.cli.shell(WITHOUT, &format!("{tag} {input}\n"));
-        let back = back.called(format!("remove the ACL {tag} of VPP"));
-        self.changing(&format!("an ACL of {} rules", rules.len()), back, || {
+        let undo = self.cli.shell(WITHOUT, &format!("{tag} {input}\n"));
+        let undo = undo.called(format!("remove the ACL {tag} of VPP"));
+        self.changing(&format!("an ACL of {} rules", rules.len()), undo, || {
             let line = format!("set acl-plugin acl {} tag {tag}", rules.join(", "));
             self.cli.exec(&line, Limit::OURS)?;
             // for a rule that VPP does not understand it creates no ACL, and reports no error
@@ -191,7 +191,7 @@ impl Vpp {
             }
             let apply = format!("set acl-plugin interface {input} input acl {index}");
             self.cli.exec(&apply, Limit::OURS)?;
-            let applied = self.cli.ask("show acl-plugin interface")?;
+            let applied = self.cli.query("show acl-plugin interface")?;
             match applied
                 .lines()
                 .any(|line| has_number(line, "input acl(s):", index))
@@ -206,8 +206,8 @@ impl Vpp {
 
     /// Returns the index of the ACL with a tag, and its number of rules.
     fn acl(&self, tag: &str) -> Result<Option<(u64, u64)>, LabError> {
-        let text = self.cli.ask("show acl-plugin acl")?;
-        let wanted = format!("tag {{{tag}}}");
+        let text = self.cli.query("show acl-plugin acl")?;
+        let requested = format!("tag {{{tag}}}");
         // `acl-index 0 count 2001 tag {fwdlab}`
         let of = |line: &str| {
             let mut words = line.strip_prefix("acl-index ")?.split_whitespace();
@@ -217,7 +217,7 @@ impl Vpp {
         };
         let mut own = text
             .lines()
-            .filter(|line| line.trim_end().ends_with(&wanted));
+            .filter(|line| line.trim_end().ends_with(&requested));
         Ok(own.find_map(of))
     }
 
@@ -232,11 +232,11 @@ impl Vpp {
     }
 
     /// Returns the error for a setting that VPP did not keep.
-    fn otherwise(&self, why: String) -> LabError {
+    fn otherwise(&self, cause: String) -> LabError {
         LabError::Vpp {
             dut: self.host().name().to_owned(),
-            why: format!(
-                "it did not keep the setting: {why}. See whether something else changes it"
+            reason: format!(
+                "it did not keep the setting: {cause}. See whether something else changes it"
             ),
         }
     }

@@ -62,10 +62,10 @@ fn answers(loses: u64) -> Scripted {
 }
 
 #[test]
-fn it_is_made_a_router_and_the_way_back_stands_in_the_record() {
+fn vpp_becomes_a_router_and_the_undo_step_is_recorded() {
     let (dut, host, record) = vpp(answers(0));
-    let told = dut.prepare().unwrap();
-    assert_eq!(told["vpp"], "vpp v26.10");
+    let reported = dut.prepare().unwrap();
+    assert_eq!(reported["vpp"], "vpp v26.10");
     let text = std::fs::read_to_string(record.path()).unwrap();
     for words in [
         "ip route del 198.19.0.0/16 via 198.19.0.2 eth1",
@@ -77,27 +77,28 @@ fn it_is_made_a_router_and_the_way_back_stands_in_the_record() {
     // a VPP of others keeps its MAC addresses
     assert!(
         !host
-            .asked()
+            .commands()
             .iter()
-            .any(|asked| asked.contains("mac address"))
+            .any(|requested| requested.contains("mac address"))
     );
     let counted = dut.counters().unwrap().unwrap();
     assert_eq!(
         (counted.input.rx_packets, counted.output.tx_packets),
         (40, 37)
     );
-    assert!(dut.ports_amiss().unwrap().is_empty());
+    assert!(dut.port_problems().unwrap().is_empty());
     assert_eq!(dut.undo(), Vec::<String>::new());
     let text = std::fs::read_to_string(record.path()).unwrap();
-    let nobody = Left::of(&text).take_back(Path::new("/dev/null"), |_| false, |_| panic!("done"));
-    assert_eq!(nobody, Vec::<String>::new());
+    let no_host =
+        Left::parse(&text).undo_change(Path::new("/dev/null"), |_| false, |_| panic!("done"));
+    assert_eq!(no_host, Vec::<String>::new());
 }
 
 #[test]
 fn routes_count_as_set_when_its_own_table_has_them() {
     let (dut, _, _record) = vpp(answers(0));
     let control = Control::default();
-    let set = |dut: &Vpp, value| dut.set(&Swept::Routes, IpVersion::Ipv4, value, &control);
+    let set = |dut: &Vpp, value| dut.set(&SweptParameter::Routes, IpVersion::Ipv4, value, &control);
     assert!(set(&dut, 200).unwrap().is_some());
     let (dut, host, _record) = vpp(answers(1));
     let error = set(&dut, 200).unwrap_err().to_string();
@@ -105,7 +106,7 @@ fn routes_count_as_set_when_its_own_table_has_them() {
         error.contains("199 more routes of 24 bits than before, not 200"),
         "{error}"
     );
-    let last = host.asked().pop().unwrap();
+    let last = host.commands().pop().unwrap();
     assert!(
         last.contains("sh -c"),
         "what was done is taken back: {last}"
@@ -113,10 +114,10 @@ fn routes_count_as_set_when_its_own_table_has_them() {
 }
 
 #[test]
-fn what_it_cannot_do_is_refused_with_what_to_do() {
+fn unsupported_requests_are_refused_with_advice() {
     let (dut, host, _record) = vpp(answers(0));
     let control = Control::default();
-    let mut tell = |text: String| -> Result<(), LabError> { panic!("{text}") };
+    let mut report = |text: String| -> Result<(), LabError> { panic!("{text}") };
     let v4 = IpVersion::Ipv4;
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("a.nft");
@@ -124,9 +125,12 @@ fn what_it_cannot_do_is_refused_with_what_to_do() {
     let rules = Configuration::parse(rules.to_str().unwrap()).unwrap();
     for (refused, words) in [
         (dut.plan_reset(&Reset::Interface).map(drop), "`interface`"),
-        (dut.begin_updates(v4, &mut tell).map(drop), "update routes"),
         (
-            dut.set(&Swept::Cores, v4, 2, &control).map(drop),
+            dut.begin_updates(v4, &mut report).map(drop),
+            "update routes",
+        ),
+        (
+            dut.set(&SweptParameter::Cores, v4, 2, &control).map(drop),
             "workers in [dut]",
         ),
         (dut.apply(&rules, &control).map(drop), "a file *.vpp"),
@@ -137,8 +141,11 @@ fn what_it_cannot_do_is_refused_with_what_to_do() {
             "{text}"
         );
     }
-    assert_eq!(host.asked(), Vec::<String>::new(), "nothing was done");
-    assert_eq!(dut.set(&Swept::Stream, v4, 7, &control).unwrap(), None);
+    assert_eq!(host.commands(), Vec::<String>::new(), "nothing was done");
+    assert_eq!(
+        dut.set(&SweptParameter::Stream, v4, 7, &control).unwrap(),
+        None
+    );
 }
 
 /// Counters before the trial do not count; output that is not understood is an error.
@@ -176,20 +183,20 @@ fn an_account_is_the_difference_of_two_readings() {
 
 /// The kernel's port counted 1,000 frames, of which VPP fetched 960.
 #[test]
-fn what_vpp_never_fetched_from_the_kernel_has_a_name() {
-    let asked: Mutex<u64> = Mutex::default();
+fn frames_that_vpp_never_fetched_have_a_drop_reason() {
+    let requested: Mutex<u64> = Mutex::default();
     let (mut dut, _, _record) = vpp(Scripted::new(move |command, _| {
-        let mut asked = asked.lock().unwrap();
+        let mut requested = requested.lock().unwrap();
         match command {
             "read /proc/thread-self/net/dev" => {
-                *asked += 1;
-                let rx = 7 + 1000 * (*asked - 1);
+                *requested += 1;
+                let rx = 7 + 1000 * (*requested - 1);
                 format!(
                     "  k0: 1 {rx} 0 0 0 0 0 0 4 0 0 0 0 0 0 0\n  k1: 1 3 0 0 0 0 0 0 4 9 0 0 0 0 0 0\n"
                 )
             }
             "vppctl show interface" => {
-                let rx = 40 + 960 * *asked;
+                let rx = 40 + 960 * *requested;
                 INTERFACES.replace("                    40", &format!(" {rx}"))
             }
             "vppctl show runtime" => include_str!("recorded/runtime-main.txt").into(),
@@ -198,13 +205,13 @@ fn what_vpp_never_fetched_from_the_kernel_has_a_name() {
     }));
     dut.kernel_ports = Some(["k0", "k1"].map(str::to_owned));
     let work = dut.account().unwrap().unwrap()().unwrap();
-    let told: Vec<(&str, u64)> = work
+    let reported: Vec<(&str, u64)> = work
         .drops
         .iter()
         .map(|drop| (&*drop.reason, drop.frames))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [("af-packet-input: the kernel's ring to VPP was full", 40)]
     );
     assert_eq!(dut.counters().unwrap().unwrap().output.tx_packets, 9);

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
-use super::far::{Input, Job};
 use super::link::Link;
-use super::words::last_words;
+use super::shell_text::{Input, Job};
+use super::ssh_errors::last_words;
 use super::{Ssh, line};
-use crate::host::wire::connection::{Connection, Epitaph};
+use crate::host::wire::connection::{Connection, EndReason};
 use crate::host::{Command, Failure, Host, HostError, Limit, Remote};
 use crate::sys::{die_with_parent, kill_group};
 
@@ -68,25 +68,25 @@ impl Ssh {
     /// The host cannot be reached, or does not run our program, and why.
     pub fn start_agent(&self, program: &Path, limit: Limit<'_>) -> Result<Remote, HostError> {
         let error = |failure| HostError::new(&self.name, WHAT, failure);
-        self.is_like_this_machine(limit)?;
+        self.check_compatible(limit)?;
         let path = self.bring(program, limit)?;
         let link = self.link(limit).map_err(error)?;
         let folder = link.path();
         let words = [&*path, "agent", "--stdio", &*folder].map(str::to_owned);
         let (stream, end) = begin(&link, &words, limit).map_err(error)?;
-        let connection = Connection::new(stream, Box::new(end)).that_beats();
+        let connection = Connection::new(stream, Box::new(end)).with_heartbeat();
         let connection = connection.map_err(refused).map_err(error)?;
         let hello = connection.hello(limit).map_err(error)?;
         let ours = env!("CARGO_PKG_VERSION");
         if hello.version != ours {
-            let why = format!("it is fwdlab {}, and this is fwdlab {ours}", hello.version);
-            return Err(error(Failure::Refused(why)));
+            let reason = format!("it is fwdlab {}, and this is fwdlab {ours}", hello.version);
+            return Err(error(Failure::Refused(reason)));
         }
-        Ok(Remote::new(&self.name, Arc::new(connection)).that_stays(self.address()))
+        Ok(Remote::new(&self.name, Arc::new(connection)).with_address(self.address()))
     }
 
     /// Checks that our program can run there.
-    fn is_like_this_machine(&self, limit: Limit<'_>) -> Result<(), HostError> {
+    fn check_compatible(&self, limit: Limit<'_>) -> Result<(), HostError> {
         let theirs = self.run(&Command::new("uname", &["-s", "-m"]), limit)?;
         let theirs = String::from_utf8_lossy(&theirs.stdout);
         let own = rustix::system::uname();
@@ -94,39 +94,39 @@ impl Ssh {
         if theirs.trim() == format!("{system} {machine}") {
             return Ok(());
         }
-        let why = Failure::Refused(format!(
+        let reason = Failure::Refused(format!(
             "its system is {}, and this fwdlab is for {system} {machine}: what needs an agent there cannot be done",
             theirs.trim()
         ));
-        Err(HostError::new(&self.name, WHAT, why))
+        Err(HostError::new(&self.name, WHAT, reason))
     }
 
     /// Copies the program there if needed, and returns its path.
     fn bring(&self, program: &Path, limit: Limit<'_>) -> Result<String, HostError> {
-        let what = format!("bring {} there", program.display());
-        let failed = |why: String| HostError::new(&self.name, &what, Failure::File(why));
+        let action = format!("bring {} there", program.display());
+        let failed = |reason: String| HostError::new(&self.name, &action, Failure::File(reason));
         let content = std::fs::read(program).map_err(|e| failed(format!("here: {e}")))?;
         let sum: String = Sha256::digest(&content)
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
         let name = format!("{NAME}-{}-{}", env!("CARGO_PKG_VERSION"), &sum[..16]);
-        let fallback = self.new_path(&what)?;
+        let fallback = self.new_path(&action)?;
         for (brought, bytes) in [("", None), ("brought", Some(&*content))] {
             let arguments = [&*name, &content.len().to_string(), &sum, &fallback, brought];
-            let said = match self.shell_within(&what, BRING, &arguments, bytes, limit) {
+            let output = match self.shell_within(&action, BRING, &arguments, bytes, limit) {
                 Err(error) => match error.failure {
-                    Failure::File(why) if why.trim().is_empty() => {
+                    Failure::File(reason) if reason.trim().is_empty() => {
                         return Err(failed(ADVICE.into()));
                     }
-                    Failure::File(why) => {
-                        return Err(failed(format!("{ADVICE}. Its error: {}", why.trim())));
+                    Failure::File(reason) => {
+                        return Err(failed(format!("{ADVICE}. Its error: {}", reason.trim())));
                     }
                     _ => return Err(error),
                 },
-                said => said?,
+                output => output?,
             };
-            let path = String::from_utf8_lossy(&said).trim().to_owned();
+            let path = String::from_utf8_lossy(&output).trim().to_owned();
             if !path.is_empty() {
                 return Ok(path);
             }
@@ -148,10 +148,10 @@ fn begin(
         Ok((ours, theirs, again))
     });
     let (mut ours, theirs, again) = pair.map_err(refused)?;
-    let said = Arc::new(Mutex::new(String::new()));
+    let output = Arc::new(Mutex::new(String::new()));
     let (stop, stopped) = channel();
     let (started, is_started) = channel();
-    let gathered = said.clone();
+    let gathered = output.clone();
     // our processes die with the thread that started them
     let keeper = std::thread::spawn(move || {
         let child = start(&client, theirs, again);
@@ -172,7 +172,7 @@ fn begin(
     let session = Session {
         link: link.clone(),
         job,
-        said,
+        stderr: output,
         stop: Some(stop),
         keeper: Some(keeper),
     };
@@ -212,7 +212,7 @@ fn gather(pipe: Option<impl Read>, into: &Mutex<String>) {
 struct Session {
     link: Arc<Link>,
     job: Job,
-    said: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
     stop: Option<Sender<()>>,
     keeper: Option<JoinHandle<()>>,
 }
@@ -220,7 +220,7 @@ struct Session {
 impl Session {
     /// Reads until the command begins, because a login shell may print something first.
     fn await_begin(&self, stream: &mut UnixStream, limit: Limit<'_>) -> Result<(), Failure> {
-        let began = Instant::now();
+        let started = Instant::now();
         let look = Duration::from_millis(50);
         stream.set_read_timeout(Some(look)).map_err(refused)?;
         let (mut all, mut byte) = (Vec::new(), [0]);
@@ -234,41 +234,41 @@ impl Session {
             if (limit.is_stopped)() {
                 return Err(Failure::Stopped);
             }
-            if began.elapsed() > limit.time {
+            if started.elapsed() > limit.time {
                 return Err(Failure::TimedOut {
                     after: limit.time,
-                    said: self.said(),
+                    said: self.last_stderr(),
                 });
             }
         }
         Ok(())
     }
 
-    fn said(&self) -> String {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.clone()
+    fn last_stderr(&self) -> String {
+        let output = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        output.clone()
     }
 }
 
-impl Epitaph for Session {
+impl EndReason for Session {
     fn words(&self) -> String {
-        let began = Instant::now();
-        let told = loop {
-            if let Some(why) = self.link.end(Duration::ZERO) {
-                return why;
+        let started = Instant::now();
+        let reported = loop {
+            if let Some(reason) = self.link.end(Duration::ZERO) {
+                return reason;
             }
-            let said = self.said();
-            let status = self.job.status(said.as_bytes());
-            if status.is_some() || began.elapsed() > LAST_WORDS {
-                break status.map(|(status, place)| (status, said[..place.start].to_owned()));
+            let output = self.last_stderr();
+            let status = self.job.status(output.as_bytes());
+            if status.is_some() || started.elapsed() > LAST_WORDS {
+                break status.map(|(status, place)| (status, output[..place.start].to_owned()));
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        match told {
-            Some((status, said)) => {
-                let said = last_words(&said);
-                let colon = if said.is_empty() { "" } else { ": " };
-                format!("its agent ended ({}){colon}{said}", status.words())
+        match reported {
+            Some((status, output)) => {
+                let output = last_words(&output);
+                let colon = if output.is_empty() { "" } else { ": " };
+                format!("its agent ended ({}){colon}{output}", status.words())
             }
             None => "its agent does not answer".into(),
         }
@@ -278,7 +278,7 @@ impl Epitaph for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // one that has ended has already cleaned up
-        if self.job.status(self.said().as_bytes()).is_none()
+        if self.job.status(self.last_stderr().as_bytes()).is_none()
             && self.link.end(Duration::ZERO).is_none()
         {
             self.link.kill(&self.job);

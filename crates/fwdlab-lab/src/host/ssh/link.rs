@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::far::{self, Job};
-use super::words::{last_words, not_connected};
+use super::shell_text::{self, Job};
+use super::ssh_errors::{last_words, not_connected};
 use super::{Failure, Limit, Target};
 use crate::sys::{die_with_parent, kill_group};
 
@@ -123,11 +123,11 @@ impl Link {
         };
         let thread = std::thread::spawn(move || {
             let up = keeper.connect();
-            let said = match &up {
+            let output = match &up {
                 Ok(up) => Ok(up.folder.clone()),
                 Err(failure) => Err(failure.clone()),
             };
-            let is_wanted = ready.send(said).is_ok();
+            let is_wanted = ready.send(output).is_ok();
             if let (Ok(mut up), true) = (up, is_wanted) {
                 keeper.keep(&mut up);
             }
@@ -141,7 +141,7 @@ impl Link {
             events: Some(events),
             keeper: Some(thread),
         };
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             match answer.recv_timeout(LOOK) {
                 Ok(connected) => {
@@ -154,9 +154,9 @@ impl Link {
                 Err(RecvTimeoutError::Timeout) if (limit.is_stopped)() => {
                     return Err(Failure::Stopped);
                 }
-                Err(RecvTimeoutError::Timeout) if began.elapsed() > limit.time => {
-                    let said = format!("Connection timed out after {:.0?}", limit.time);
-                    return Err(not_connected(target, &said));
+                Err(RecvTimeoutError::Timeout) if started.elapsed() > limit.time => {
+                    let output = format!("Connection timed out after {:.0?}", limit.time);
+                    return Err(not_connected(target, &output));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -165,11 +165,11 @@ impl Link {
 
     /// Returns why it has ended, if it has; waits up to `patience` for that.
     pub fn end(&self, patience: Duration) -> Option<String> {
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             let ended = self.state.ended.lock();
             let ended = ended.unwrap_or_else(PoisonError::into_inner).clone();
-            if ended.is_some() || began.elapsed() >= patience {
+            if ended.is_some() || started.elapsed() >= patience {
                 return ended;
             }
             std::thread::sleep(LOOK);
@@ -229,7 +229,7 @@ struct Keeper {
 struct Up {
     master: Child,
     guard: Option<Child>,
-    said: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
     folder: String,
 }
 
@@ -238,8 +238,8 @@ impl Drop for Up {
         if let Some(guard) = &mut self.guard {
             // the guard waits for the end of its input
             drop(guard.stdin.take());
-            let began = Instant::now();
-            while began.elapsed() < CLEANING && matches!(guard.try_wait(), Ok(None)) {
+            let started = Instant::now();
+            while started.elapsed() < CLEANING && matches!(guard.try_wait(), Ok(None)) {
                 std::thread::sleep(LOOK);
             }
             kill_group(guard.id());
@@ -264,27 +264,27 @@ impl Keeper {
         words.extend(own.into_iter().flat_map(option));
         words.extend(["-N".into(), "--".into(), self.target.host.clone()]);
         let mut master = start(&words, Stdio::null(), Stdio::null())?;
-        let said = Arc::new(Mutex::new(String::new()));
+        let output = Arc::new(Mutex::new(String::new()));
         let events = self.events.clone();
-        gather(master.stderr.take(), said.clone(), move || {
+        gather(master.stderr.take(), output.clone(), move || {
             let _ = events.send(Event::Ended);
         });
         let mut up = Up {
             master,
             guard: None,
-            said,
+            stderr: output,
             folder: String::new(),
         };
         while !self.place.socket.exists() {
             match self.happened.recv_timeout(LOOK) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Event::Ended) => return Err(not_connected(&self.target, &up.said())),
+                Ok(Event::Ended) => return Err(not_connected(&self.target, &up.last_stderr())),
                 _ => return Err(Failure::Stopped),
             }
         }
         let mut guard = start(&session(&self.words), Stdio::piped(), Stdio::piped())?;
         if let Some(input) = &mut guard.stdin {
-            let line = format!("{}\n", far::guard(&self.name, GUARD_S));
+            let line = format!("{}\n", shell_text::guard(&self.name, GUARD_S));
             // if it has ended, it reports why
             let _ = input.write_all(line.as_bytes());
         }
@@ -308,10 +308,10 @@ impl Keeper {
                 return Err(Failure::Refused(format!(
                     "its shell does nothing for us ({}). By hand: {}",
                     last_words(&complaint),
-                    self.target.by_hand()
+                    self.target.check_command()
                 )));
             }
-            Ok(Event::Ended) => return Err(not_connected(&self.target, &up.said())),
+            Ok(Event::Ended) => return Err(not_connected(&self.target, &up.last_stderr())),
             _ => return Err(Failure::Stopped),
         }
         Ok(up)
@@ -320,10 +320,10 @@ impl Keeper {
     /// Waits for the end of a connection.
     fn keep(&self, up: &mut Up) {
         let mut waiting = BTreeMap::new();
-        let why = loop {
+        let reason = loop {
             match self.happened.recv_timeout(BEAT) {
                 Ok(Event::Guard(line)) => {
-                    let killed = line.strip_prefix(far::KILLED);
+                    let killed = line.strip_prefix(shell_text::KILLED);
                     drop(killed.and_then(|number| waiting.remove(&number.parse::<u64>().ok()?)));
                 }
                 Ok(Event::Kill(number, done)) => {
@@ -331,11 +331,11 @@ impl Keeper {
                     up.tell(&format!("{number}\n"));
                 }
                 Err(RecvTimeoutError::Timeout) => up.tell("\n"),
-                Ok(Event::Ended) => break last_words(&up.said()),
+                Ok(Event::Ended) => break last_words(&up.last_stderr()),
                 Ok(Event::Unguarded) => {
                     // this is how most connections end; the reason follows a moment later
                     match self.happened.recv_timeout(Duration::from_millis(300)) {
-                        Ok(Event::Ended) => break last_words(&up.said()),
+                        Ok(Event::Ended) => break last_words(&up.last_stderr()),
                         _ => break "its guard there has ended".to_owned(),
                     }
                 }
@@ -344,12 +344,12 @@ impl Keeper {
                 }
             }
         };
-        let why = match why.is_empty() {
+        let reason = match reason.is_empty() {
             true => "its connection has ended".to_owned(),
-            false => why,
+            false => reason,
         };
         let mut ended = (self.state.ended.lock()).unwrap_or_else(PoisonError::into_inner);
-        *ended = Some(why);
+        *ended = Some(reason);
     }
 }
 
@@ -363,9 +363,9 @@ impl Up {
         }
     }
 
-    fn said(&self) -> String {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.clone()
+    fn last_stderr(&self) -> String {
+        let output = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        output.clone()
     }
 }
 
@@ -449,7 +449,7 @@ fn client(target: &Target, socket: &Path) -> Vec<String> {
 
 fn session(client: &[String]) -> Vec<String> {
     let mut words = client.to_vec();
-    words.push(far::BEGIN.to_owned());
+    words.push(shell_text::BEGIN.to_owned());
     words
 }
 

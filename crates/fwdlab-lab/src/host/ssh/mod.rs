@@ -2,17 +2,17 @@
 //! jump hosts and known hosts.
 //!
 //! All commands share one connection ([`link`]); each has a session on it, and a remote wrapper by
-//! which it can be ended with everything that it started ([`far`]). A lost connection is reopened
+//! which it can be ended with everything that it started ([`shell_text`]). A lost connection is reopened
 //! for the next command. Only keys are used, because a password cannot be entered. Start with
 //! [`Ssh::new`].
 
 mod agent;
-mod far;
 mod link;
+mod shell_text;
+mod ssh_errors;
 mod target;
 #[cfg(test)]
 pub(crate) mod tests;
-mod words;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -22,12 +22,12 @@ use std::time::{Duration, Instant};
 
 pub use target::{BadTarget, Target};
 
-use self::far::{Input, Job, Status};
 use self::link::Link;
-use super::local::{AFTER_ITS_END, Captured, Going, LOOK, feed, spawn};
+use self::shell_text::{Input, Job, Status};
+use super::local::{AFTER_ITS_END, Captured, LOOK, LocalProcess, feed, spawn};
 use super::{
-    Address, Command, Failure, Heard, Host, HostError, Limit, Local, Output, Process, of_file,
-    quoted, without_program,
+    Address, Command, Failure, Host, HostError, Limit, Local, Output, Process, ProcessEvent,
+    as_file_error, quoted, without_program,
 };
 use crate::sys::kill_group;
 
@@ -59,7 +59,7 @@ impl Ssh {
 
     /// The same for a machine that ends with this process: changes on it need not be undone when it
     /// is gone.
-    pub fn that_goes_with_us(target: Target) -> Ssh {
+    pub fn ephemeral(target: Target) -> Ssh {
         Ssh {
             goes_with_us: true,
             ..Ssh::new(target)
@@ -93,10 +93,10 @@ impl Ssh {
         input: Option<&[u8]>,
         limit: Limit<'_>,
     ) -> Result<Output, Failure> {
-        let began = Instant::now();
+        let started = Instant::now();
         let link = self.link(limit)?;
         let left = Limit {
-            time: limit.time.saturating_sub(began.elapsed()),
+            time: limit.time.saturating_sub(started.elapsed()),
             ..limit
         };
         let (how, bytes) = match input {
@@ -106,9 +106,9 @@ impl Ssh {
         let (client, job) = link.session();
         let session = Session::begin(&link, &client, job, words, how, bytes)?;
         match session.wait(left) {
-            Err(Failure::TimedOut { said, .. }) => Err(Failure::TimedOut {
+            Err(Failure::TimedOut { said: output, .. }) => Err(Failure::TimedOut {
                 after: limit.time,
-                said,
+                said: output,
             }),
             done => done,
         }
@@ -117,18 +117,18 @@ impl Ssh {
     /// Runs a script of ours in the shell there.
     fn shell(
         &self,
-        what: &str,
+        action: &str,
         text: &str,
         arguments: &[&str],
         input: Option<&[u8]>,
     ) -> Result<Vec<u8>, HostError> {
-        self.shell_within(what, text, arguments, input, Limit::OURS)
+        self.shell_within(action, text, arguments, input, Limit::OURS)
     }
 
     /// The same with a limit.
     fn shell_within(
         &self,
-        what: &str,
+        action: &str,
         text: &str,
         arguments: &[&str],
         input: Option<&[u8]>,
@@ -140,7 +140,7 @@ impl Ssh {
             .map(str::to_owned)
             .collect();
         let output = self.carry_out(&words, input, limit);
-        let failed = |failure| of_file(HostError::new(&self.name, what, failure));
+        let failed = |failure| as_file_error(HostError::new(&self.name, action, failure));
         Ok(output.map_err(failed)?.stdout)
     }
 
@@ -149,30 +149,30 @@ impl Ssh {
         &self,
         verb: &str,
         paths: &[&str],
-        what: &str,
-        said: &[u8],
+        action: &str,
+        output: &[u8],
     ) -> Result<Vec<Result<Vec<u8>, HostError>>, HostError> {
-        let mut rest = said;
+        let mut rest = output;
         let each = paths.iter().map(|path| {
             let torn = || Failure::Lost("its answer is not whole".into());
             let (status, content) =
-                next_answer(&mut rest).ok_or_else(|| HostError::new(&self.name, what, torn()))?;
+                next_answer(&mut rest).ok_or_else(|| HostError::new(&self.name, action, torn()))?;
             Ok(match status {
                 "0" => Ok(content.to_vec()),
                 _ => {
-                    let why = without_program(&String::from_utf8_lossy(content));
-                    let what = format!("{verb} {path}");
-                    Err(HostError::new(&self.name, what, Failure::File(why)))
+                    let reason = without_program(&String::from_utf8_lossy(content));
+                    let action = format!("{verb} {path}");
+                    Err(HostError::new(&self.name, action, Failure::File(reason)))
                 }
             })
         });
         each.collect()
     }
 
-    fn put_file(&self, ours: &Path, what: &str) -> Result<String, HostError> {
+    fn put_file(&self, ours: &Path, action: &str) -> Result<String, HostError> {
         let failed = |e: std::io::Error| {
-            let why = Failure::File(format!("here: {e}"));
-            HostError::new(&self.name, what, why)
+            let reason = Failure::File(format!("here: {e}"));
+            HostError::new(&self.name, action, reason)
         };
         let content = std::fs::read(ours).map_err(failed)?;
         let mode = std::fs::metadata(ours).map_err(failed)?.permissions();
@@ -181,31 +181,31 @@ impl Ssh {
             _ => "755",
         };
         let text = "mkdir -p \"$1\" && cat >\"$1/$2\" && chmod $3 \"$1/$2\"";
-        let folder = self.new_path(what)?;
+        let folder = self.new_path(action)?;
         let name = last_name(ours);
-        self.shell(what, text, &[&folder, &name, mode], Some(&content))?;
+        self.shell(action, text, &[&folder, &name, mode], Some(&content))?;
         Ok(format!("{folder}/{name}"))
     }
 
-    fn put_folder(&self, ours: &Path, what: &str) -> Result<String, HostError> {
+    fn put_folder(&self, ours: &Path, action: &str) -> Result<String, HostError> {
         // follow links, and ignore local owners, which mean nothing there
         let tar = Command::new("tar", &["-chf", "-", "--format=ustar", "-C"]);
-        let mut tar = tar.called(what);
+        let mut tar = tar.called(action);
         let whole = ours.to_string_lossy();
         tar.words.extend([whole.into_owned(), ".".into()]);
         let packed = Local.run(&tar, Limit::OURS).map_err(|e| {
-            let why = Failure::File(format!("here: {e}"));
-            HostError::new(&self.name, what, why)
+            let reason = Failure::File(format!("here: {e}"));
+            HostError::new(&self.name, action, reason)
         })?;
         let text = "mkdir -p \"$1\" && cd \"$1\" && tar -xof -";
-        let path = format!("{}/{}", self.new_path(what)?, last_name(ours));
-        self.shell(what, text, &[&path], Some(&packed.stdout))?;
+        let path = format!("{}/{}", self.new_path(action)?, last_name(ours));
+        self.shell(action, text, &[&path], Some(&packed.stdout))?;
         Ok(path)
     }
 
-    fn new_path(&self, what: &str) -> Result<String, HostError> {
+    fn new_path(&self, action: &str) -> Result<String, HostError> {
         let link = self.link(Limit::OURS);
-        let link = link.map_err(|failure| HostError::new(&self.name, what, failure))?;
+        let link = link.map_err(|failure| HostError::new(&self.name, action, failure))?;
         Ok(link.path())
     }
 }
@@ -242,8 +242,8 @@ impl Host for Ssh {
             ..command.clone().with_input(format!("{line}{input}"))
         };
         Ok(Box::new(Following {
-            going: Some(Going::start(&self.name, command, &here)?),
-            what: command.to_string(),
+            process: Some(LocalProcess::start(&self.name, command, &here)?),
+            command: command.to_string(),
             host: self.name.clone(),
             program: command.program().to_owned(),
             job,
@@ -260,37 +260,37 @@ impl Host for Ssh {
     /// A file gets its new content only when all of it has arrived.
     fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError> {
         // a command starts after its input has arrived completely
-        let what = format!("write {path}");
-        self.shell(&what, "exec cat >\"$1\"", &[path], Some(content))
+        let action = format!("write {path}");
+        self.shell(&action, "exec cat >\"$1\"", &[path], Some(content))
             .map(drop)
     }
 
     /// In one session.
     fn read_each(&self, paths: &[&str]) -> Result<Vec<Result<Vec<u8>, HostError>>, HostError> {
-        let what = format!("read {} files", paths.len());
+        let action = format!("read {} files", paths.len());
         let text = format!("for f; do {}; done", answer("cat <\"$f\""));
-        let said = self.shell(&what, &text, paths, None)?;
-        self.each("read", paths, &what, &said)
+        let output = self.shell(&action, &text, paths, None)?;
+        self.each("read", paths, &action, &output)
     }
 
     /// In one session.
     fn write_each(&self, files: &[(&str, &str)]) -> Result<Vec<Result<(), HostError>>, HostError> {
-        let what = format!("write {} files", files.len());
+        let action = format!("write {} files", files.len());
         let each = answer("printf %s \"$2\" | cat >\"$1\"");
         let text = format!("while [ $# -gt 0 ]; do {each}; shift 2; done");
         let words: Vec<&str> = files.iter().flat_map(|&(path, of)| [path, of]).collect();
         let paths: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
-        let said = self.shell(&what, &text, &words, None)?;
-        let all = self.each("write", &paths, &what, &said)?.into_iter();
+        let output = self.shell(&action, &text, &words, None)?;
+        let all = self.each("write", &paths, &action, &output)?.into_iter();
         Ok(all.map(|one| one.map(drop)).collect())
     }
 
     /// The copies are removed with the connection.
     fn put(&self, ours: &Path) -> Result<String, HostError> {
-        let what = format!("put {} there", ours.display());
+        let action = format!("put {} there", ours.display());
         match ours.is_dir() {
-            true => self.put_folder(ours, &what),
-            false => self.put_file(ours, &what),
+            true => self.put_folder(ours, &action),
+            false => self.put_file(ours, &action),
         }
     }
 }
@@ -353,7 +353,7 @@ impl<'a> Session<'a> {
         };
         let mut child = spawn(&here)?;
         feed(&mut child, Some(&[line.as_bytes(), input].concat()));
-        let output = Captured::of(&mut child);
+        let output = Captured::take_from(&mut child);
         Ok(Session {
             link,
             job,
@@ -364,7 +364,7 @@ impl<'a> Session<'a> {
     }
 
     fn wait(mut self, limit: Limit<'_>) -> Result<Output, Failure> {
-        let began = Instant::now();
+        let started = Instant::now();
         let gave_up = loop {
             if let Ok(Some(_)) = self.child.try_wait() {
                 break None;
@@ -375,8 +375,10 @@ impl<'a> Session<'a> {
             };
             if self.output.look(tail) {
                 // a daemon that it left behind may keep its output open
-                let told = Instant::now();
-                while told.elapsed() < AFTER_ITS_END && matches!(self.child.try_wait(), Ok(None)) {
+                let reported = Instant::now();
+                while reported.elapsed() < AFTER_ITS_END
+                    && matches!(self.child.try_wait(), Ok(None))
+                {
                     self.output.wait(LOOK);
                 }
                 break None;
@@ -384,7 +386,7 @@ impl<'a> Session<'a> {
             if (limit.is_stopped)() {
                 break Some(Failure::Stopped);
             }
-            if began.elapsed() > limit.time {
+            if started.elapsed() > limit.time {
                 break Some(Failure::TimedOut {
                     after: limit.time,
                     said: String::new(),
@@ -399,55 +401,58 @@ impl<'a> Session<'a> {
         let _ = self.child.wait();
         let mut output = self.output.collect();
         // discard earlier output of a login shell
-        let begun = self.job.begun(&output.stdout);
-        output.stdout.drain(..begun.unwrap_or_default());
-        let told = self.job.status(&output.stderr);
-        if let Some((_, place)) = &told {
+        let has_started = self.job.begun(&output.stdout);
+        output.stdout.drain(..has_started.unwrap_or_default());
+        let reported = self.job.status(&output.stderr);
+        if let Some((_, place)) = &reported {
             output.stderr.drain(place.clone());
         }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        match (gave_up, told.map(|(status, _)| status)) {
-            (Some(Failure::TimedOut { after, .. }), _) => Err(Failure::TimedOut { after, said }),
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        match (gave_up, reported.map(|(status, _)| status)) {
+            (Some(Failure::TimedOut { after, .. }), _) => Err(Failure::TimedOut {
+                after,
+                said: printed,
+            }),
             (Some(failure), _) => Err(failure),
             (None, Some(Status::Code(0))) => Ok(output),
-            (None, Some(status)) => Err(failed(status, self.program, said)),
-            (None, None) => Err(without_a_word(self.link, &said)),
+            (None, Some(status)) => Err(failed(status, self.program, printed)),
+            (None, None) => Err(session_lost(self.link, &printed)),
         }
     }
 }
 
 /// Returns the failure of a command that ended with this status.
-fn failed(status: Status, program: &str, said: String) -> Failure {
+fn failed(status: Status, program: &str, output: String) -> Failure {
     match status {
         Status::Missing => Failure::Missing {
             program: program.to_owned(),
         },
         Status::Code(_) => Failure::Exit {
             status: status.words(),
-            said,
+            said: output,
         },
         Status::Input => {
-            let why = format!("its input did not arrive, and it was not begun: {said}");
-            Failure::File(why.trim_end_matches([':', ' ', '\n']).to_owned())
+            let reason = format!("its input did not arrive, and it was not begun: {output}");
+            Failure::File(reason.trim_end_matches([':', ' ', '\n']).to_owned())
         }
         Status::Stopped => Failure::Stopped,
     }
 }
 
 /// Returns the failure of a command whose session has ended without a status.
-fn without_a_word(link: &Link, said: &str) -> Failure {
-    if let Some(why) = link.end(NOTICE) {
-        return Failure::Lost(why);
+fn session_lost(link: &Link, output: &str) -> Failure {
+    if let Some(reason) = link.end(NOTICE) {
+        return Failure::Lost(reason);
     }
-    if said.contains("session request failed") || said.contains("open failed") {
+    if output.contains("session request failed") || output.contains("open failed") {
         return Failure::Refused(format!(
             "it takes no more commands at the same time ({}). Raise MaxSessions in its sshd_config",
-            words::last_words(said)
+            ssh_errors::last_words(output)
         ));
     }
     Failure::Exit {
         status: "killed there".into(),
-        said: said.to_owned(),
+        said: output.to_owned(),
     }
 }
 
@@ -455,8 +460,8 @@ fn without_a_word(link: &Link, said: &str) -> Failure {
 #[derive(Debug)]
 struct Following {
     /// `None` after it was ended.
-    going: Option<Going>,
-    what: String,
+    process: Option<LocalProcess>,
+    command: String,
     host: String,
     program: String,
     job: Job,
@@ -467,7 +472,7 @@ struct Following {
 
 impl Following {
     /// Returns a line of output, without the mark of its end if that is in it.
-    fn heard(&mut self, line: String) -> Option<String> {
+    fn strip_end_mark(&mut self, line: String) -> Option<String> {
         let whole = format!("{line}\n");
         if !self.has_begun && self.job.begun(whole.as_bytes()).is_some() {
             self.has_begun = true;
@@ -481,21 +486,21 @@ impl Following {
     }
 
     /// Describes its end; an error if it did not begin, or its status is unknown.
-    fn ended(&self) -> Result<Heard, HostError> {
+    fn ended(&self) -> Result<ProcessEvent, HostError> {
         let failure = match self.status {
-            Some(status @ Status::Code(_)) => return Ok(Heard::End(status.words())),
+            Some(status @ Status::Code(_)) => return Ok(ProcessEvent::End(status.words())),
             Some(status) => failed(status, &self.program, String::new()),
-            None => without_a_word(&self.link, ""),
+            None => session_lost(&self.link, ""),
         };
-        Err(HostError::new(&self.host, &self.what, failure))
+        Err(HostError::new(&self.host, &self.command, failure))
     }
 }
 
 impl Process for Following {
-    fn next(&mut self, patience: Duration) -> Result<Heard, HostError> {
+    fn next(&mut self, patience: Duration) -> Result<ProcessEvent, HostError> {
         let until = Instant::now() + patience;
         loop {
-            let Some(going) = &mut self.going else {
+            let Some(running) = &mut self.process else {
                 return self.ended();
             };
             // standard output may arrive after standard error has reported the end
@@ -503,14 +508,14 @@ impl Process for Following {
                 Some(_) => AFTER_ITS_END,
                 None => until.saturating_duration_since(Instant::now()),
             };
-            match going.next(left)? {
-                Heard::Line(line) => {
-                    if let Some(line) = self.heard(line) {
-                        return Ok(Heard::Line(line));
+            match running.next(left)? {
+                ProcessEvent::Line(line) => {
+                    if let Some(line) = self.strip_end_mark(line) {
+                        return Ok(ProcessEvent::Line(line));
                     }
                 }
-                Heard::Silence if self.status.is_none() => return Ok(Heard::Silence),
-                Heard::Silence | Heard::End(_) => self.going = None,
+                ProcessEvent::Silence if self.status.is_none() => return Ok(ProcessEvent::Silence),
+                ProcessEvent::Silence | ProcessEvent::End(_) => self.process = None,
             }
         }
     }
@@ -518,7 +523,7 @@ impl Process for Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        if self.going.is_some() && self.status.is_none() {
+        if self.process.is_some() && self.status.is_none() {
             self.link.kill(&self.job);
         }
     }

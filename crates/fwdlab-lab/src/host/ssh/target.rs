@@ -30,20 +30,20 @@ pub struct Target {
 /// An address that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no address for SSH: {why}. Write ssh://[user@]host[:port], as in ssh://root@router1 or ssh://root@[2001:db8::1]:2222"
+    "`{text}` is no address for SSH: {reason}. Write ssh://[user@]host[:port], as in ssh://root@router1 or ssh://root@[2001:db8::1]:2222"
 )]
 pub struct BadTarget {
     text: String,
-    why: String,
+    reason: String,
 }
 
 impl FromStr for Target {
     type Err = BadTarget;
 
     fn from_str(text: &str) -> Result<Target, BadTarget> {
-        let bad = |why: &str| BadTarget {
+        let bad = |cause: &str| BadTarget {
             text: text.to_owned(),
-            why: why.to_owned(),
+            reason: cause.to_owned(),
         };
         let rest = text
             .strip_prefix(SCHEME)
@@ -82,16 +82,16 @@ impl FromStr for Target {
                 None => (rest, None),
             },
         };
-        for (what, word) in [("host", Some(host)), ("user", user)] {
+        for (action, word) in [("host", Some(host)), ("user", user)] {
             let Some(word) = word else { continue };
             if word.is_empty() {
-                return Err(bad(&format!("the {what} is missing")));
+                return Err(bad(&format!("the {action} is missing")));
             }
             // ssh would parse such a word as an option
             let is_odd = |c: char| c.is_whitespace() || c.is_control();
             if word.starts_with('-') || word.contains(is_odd) {
                 return Err(bad(&format!(
-                    "there is no {what} `{}`",
+                    "there is no {action} `{}`",
                     word.escape_debug()
                 )));
             }
@@ -134,14 +134,14 @@ impl Target {
     pub(super) fn options(&self) -> Vec<String> {
         let port = self.port.map(|port| port.to_string());
         let pairs = [("-F", &self.config), ("-l", &self.user), ("-p", &port)];
-        let said = pairs
+        let output = pairs
             .into_iter()
             .filter_map(|(option, value)| Some([option.to_owned(), value.clone()?]));
-        said.flatten().collect()
+        output.flatten().collect()
     }
 
     /// Returns the command with which a person checks that it answers.
-    pub(super) fn by_hand(&self) -> String {
+    pub(super) fn check_command(&self) -> String {
         let words = self.options();
         let words = words.iter().map(|word| super::quoted(word));
         let words: Vec<_> = words.collect();
@@ -185,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_the_reason() {
-        for (text, why) in [
+    fn invalid_addresses_are_refused_with_a_reason() {
+        for (text, reason) in [
             ("router1", "does not begin"),
             ("http://router1", "does not begin"),
             ("ssh://", "the host is missing"),
@@ -205,7 +205,7 @@ mod tests {
             ("ssh://rou ter", "there is no host"),
         ] {
             let error = text.parse::<Target>().unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
+            assert!(error.contains(reason), "{error}");
             assert!(error.contains("ssh://root@router1"), "{error}");
         }
     }

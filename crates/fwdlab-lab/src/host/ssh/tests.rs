@@ -40,7 +40,7 @@ impl Server {
     fn start_behind(test: &str, namespace: Option<&str>, behind: &[&str]) -> Option<Server> {
         let missing = ["sshd", "ssh", "ssh-keygen"].into_iter().find(|program| {
             let look = format!("PATH=$PATH:/usr/sbin; command -v {program}");
-            Local.ask("sh", &["-c", &look]).is_err()
+            Local.query("sh", &["-c", &look]).is_err()
         });
         if let Some(program) = missing {
             println!("SKIPPED: {test}: there is no program {program}");
@@ -57,7 +57,7 @@ impl Server {
         for key in ["host", "user", "other"] {
             let file = path(key);
             let make = ["-q", "-t", "ed25519", "-N", "", "-C", key, "-f", &file];
-            Local.ask("ssh-keygen", &make).unwrap();
+            Local.query("ssh-keygen", &make).unwrap();
         }
         std::fs::copy(path("user.pub"), path("authorized")).unwrap();
         // the port is free until the server takes it; in a namespace of the test any port will do
@@ -89,11 +89,11 @@ impl Server {
         let enter = ["ip", "netns", "exec"].into_iter().chain(namespace);
         let mut before: Vec<&str> = namespace.map(|_| enter.collect()).unwrap_or_default();
         before.extend(behind);
-        Server::begin_behind(folder, &before)
+        Server::start_with_wrapper(folder, &before)
     }
 
     /// Starts it with a command that executes it.
-    fn begin_behind(folder: &Path, before: &[&str]) -> Child {
+    fn start_with_wrapper(folder: &Path, before: &[&str]) -> Child {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
@@ -151,7 +151,7 @@ impl Server {
     }
 
     fn await_line(&mut self, part: &str) {
-        until(&format!("sshd says {part}"), || {
+        wait_until(&format!("sshd says {part}"), || {
             if let Some(status) = self.child.try_wait().unwrap() {
                 panic!("sshd ended ({status}): {}", self.log());
             }
@@ -182,16 +182,16 @@ impl Server {
             bind,
             file.to_str().unwrap(),
         ];
-        self.child = Server::begin_behind(self.folder.path(), &before);
+        self.child = Server::start_with_wrapper(self.folder.path(), &before);
     }
 
     /// Kills it and all processes that serve a connection at once.
     fn kill(&mut self) {
         let ours = self.child.id().to_string();
-        let serving = Local.ask("pgrep", &["-P", &ours]).unwrap_or_default();
+        let serving = Local.query("pgrep", &["-P", &ours]).unwrap_or_default();
         for id in serving.split_whitespace() {
             // those that serve a connection have a child each, or their own session
-            let _ = Local.ask("kill", &["-9", id]);
+            let _ = Local.query("kill", &["-9", id]);
         }
         kill_group(self.child.id());
         let _ = self.child.wait();
@@ -204,10 +204,10 @@ impl Drop for Server {
     }
 }
 
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
+fn wait_until(action: &str, mut is: impl FnMut() -> bool) {
+    let started = Instant::now();
     while !is() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        assert!(started.elapsed() < Duration::from_secs(20), "{action}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -247,12 +247,12 @@ fn many_commands_share_one_connection_and_leave_nothing() {
     let host = server.host();
     for number in 0..20 {
         let number = number.to_string();
-        assert_eq!(host.ask("echo", &[&number]).unwrap().trim(), number);
+        assert_eq!(host.query("echo", &[&number]).unwrap().trim(), number);
     }
     // some of them at the same time
     std::thread::scope(|scope| {
         for _ in 0..5 {
-            scope.spawn(|| host.ask("sleep", &["0.2"]).unwrap());
+            scope.spawn(|| host.query("sleep", &["0.2"]).unwrap());
         }
     });
     let accepted = server.log().matches("Accepted publickey").count();
@@ -268,62 +268,62 @@ fn many_commands_share_one_connection_and_leave_nothing() {
 }
 
 #[test]
-fn a_command_that_takes_too_long_ends_there_with_all_that_it_started() {
-    let test = "a_command_that_takes_too_long_ends_there_with_all_that_it_started";
+fn a_command_that_times_out_ends_with_its_children() {
+    let test = "a_command_that_times_out_ends_with_its_children";
     let Some(server) = Server::start(test) else {
         return;
     };
     let host = server.host();
-    host.ask("true", &[]).unwrap();
+    host.query("true", &[]).unwrap();
     // a child in the background, and one in its own process group
     let seconds = own_seconds();
     let slow = Command::shell(&format!(
         "echo so far >&2; sleep {seconds} & timeout 5000 sleep {seconds}"
     ));
-    let began = Instant::now();
+    let started = Instant::now();
     let error = host.run(&slow, limit(1000, &|| false)).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("was killed: so far"), "{text}");
     assert!(
-        began.elapsed() < Duration::from_secs(8),
+        started.elapsed() < Duration::from_secs(8),
         "the guard says so"
     );
-    until("nothing is left there", || !runs(&seconds));
+    wait_until("nothing is left there", || !runs(&seconds));
 
-    let began = Instant::now();
-    let is_stopped = || began.elapsed() > Duration::from_millis(300) && runs(&seconds);
+    let started = Instant::now();
+    let is_stopped = || started.elapsed() > Duration::from_millis(300) && runs(&seconds);
     let error = host.run(&slow, limit(60_000, &is_stopped)).unwrap_err();
     assert_eq!(error.failure, Failure::Stopped);
-    until("nothing is left there", || !runs(&seconds));
+    wait_until("nothing is left there", || !runs(&seconds));
     // a command that was stopped is not started, or ended at once
     let error = host.run(&slow, limit(60_000, &|| true)).unwrap_err();
     assert_eq!(error.failure, Failure::Stopped);
     std::thread::sleep(Duration::from_millis(300));
-    until("nothing is left there", || !runs(&seconds));
+    wait_until("nothing is left there", || !runs(&seconds));
 
     let follow = Command::shell(&format!("sleep {seconds} & echo begun; sleep {seconds}"));
-    let mut going = host.start(&follow).unwrap();
-    let heard = going.next(Duration::from_secs(20)).unwrap();
-    assert_eq!(heard, Heard::Line("begun".into()));
-    until("it runs", || runs(&seconds));
-    drop(going);
-    until("nothing is left there", || !runs(&seconds));
-    assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
+    let mut process = host.start(&follow).unwrap();
+    let received = process.next(Duration::from_secs(20)).unwrap();
+    assert_eq!(received, ProcessEvent::Line("begun".into()));
+    wait_until("it runs", || runs(&seconds));
+    drop(process);
+    wait_until("nothing is left there", || !runs(&seconds));
+    assert_eq!(host.query("echo", &["on"]).unwrap(), "on\n");
 }
 
 #[test]
-fn what_runs_on_a_host_ends_when_its_connection_is_lost() {
-    let test = "what_runs_on_a_host_ends_when_its_connection_is_lost";
+fn remote_commands_end_when_the_connection_is_lost() {
+    let test = "remote_commands_end_when_the_connection_is_lost";
     let Some(mut server) = Server::start(test) else {
         return;
     };
     let host = server.host();
     let seconds = own_seconds();
     let slow = Command::shell(&format!("sleep {seconds} & sleep {seconds}"));
-    let mut going = host.start(&slow).unwrap();
+    let mut process = host.start(&slow).unwrap();
     let error = std::thread::scope(|scope| {
         let running = scope.spawn(|| host.run(&slow, Limit::OURS).unwrap_err());
-        until("it runs", || runs(&seconds));
+        wait_until("it runs", || runs(&seconds));
         std::thread::sleep(Duration::from_millis(300));
         server.kill();
         running.join().unwrap()
@@ -331,39 +331,39 @@ fn what_runs_on_a_host_ends_when_its_connection_is_lost() {
     let text = error.to_string();
     assert!(matches!(error.failure, Failure::Lost(_)), "{text}");
     assert!(text.contains("lost connection to"), "{text}");
-    let error = going.next(Duration::from_secs(20)).unwrap_err();
+    let error = process.next(Duration::from_secs(20)).unwrap_err();
     assert!(matches!(error.failure, Failure::Lost(_)), "{error}");
-    until("nothing is left there", || !runs(&seconds));
+    wait_until("nothing is left there", || !runs(&seconds));
 
-    let error = host.ask("true", &[]).unwrap_err().to_string();
+    let error = host.query("true", &[]).unwrap_err().to_string();
     assert!(error.contains("nothing listens there"), "{error}");
     assert!(error.contains("See that its SSH server runs"), "{error}");
     // and when it answers again, it accepts commands again
     server.child = Server::begin(server.folder.path(), None, &[]);
-    until("it is back", || {
+    wait_until("it is back", || {
         server.log().matches("Server listening").count() == 2
     });
-    assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
+    assert_eq!(host.query("echo", &["on"]).unwrap(), "on\n");
 }
 
 #[test]
-fn what_keeps_us_out_is_said_in_words() {
-    let Some(server) = Server::start("what_keeps_us_out_is_said_in_words") else {
+fn login_failures_are_explained() {
+    let Some(server) = Server::start("login_failures_are_explained") else {
         return;
     };
-    let said = || server.host().ask("true", &[]).unwrap_err();
+    let output = || server.host().query("true", &[]).unwrap_err();
     server.write_client("other", Some("host.pub"));
-    let error = said();
+    let error = output();
     assert!(matches!(error.failure, Failure::Refused(_)), "{error}");
     let text = error.to_string();
     assert!(text.contains("takes none of our keys"), "{text}");
     assert!(text.contains("Permission denied (publickey)"), "{text}");
     server.write_client("user", None);
-    let text = said().to_string();
+    let text = output().to_string();
     assert!(text.contains("does not know its host key"), "{text}");
     assert!(text.contains("Connect once by hand"), "{text}");
     server.write_client("user", Some("other.pub"));
-    let text = said().to_string();
+    let text = output().to_string();
     assert!(text.contains("its host key has changed"), "{text}");
     assert!(text.contains("ssh-keygen -R '[127.0.0.1]:"), "{text}");
 
@@ -382,31 +382,31 @@ fn what_keeps_us_out_is_said_in_words() {
 }
 
 #[test]
-fn a_machine_that_restarts_is_waited_for() {
-    let Some(mut server) = Server::start("a_machine_that_restarts_is_waited_for") else {
+fn a_rebooting_machine_is_awaited() {
+    let Some(mut server) = Server::start("a_rebooting_machine_is_awaited") else {
         return;
     };
     server.boot("boot-1");
     let listening = "Server listening";
-    until("it is up", || server.log().matches(listening).count() == 2);
+    wait_until("it is up", || server.log().matches(listening).count() == 2);
     let host = server.host();
-    let told = server.folder.path().join("told");
-    let reboot = Command::new("touch", &[told.to_str().unwrap()]);
-    let back = std::thread::scope(|scope| {
+    let reported = server.folder.path().join("told");
+    let reboot = Command::new("touch", &[reported.to_str().unwrap()]);
+    let undo = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let look = Duration::from_millis(50);
             reboot::send_and_wait(&host, &reboot, look, limit(60_000, &|| false))
         });
-        until("it is told", || told.exists());
+        wait_until("it is told", || reported.exists());
         server.kill();
         std::thread::sleep(Duration::from_millis(500));
         assert!(!waiting.is_finished());
         server.boot("boot-2");
         waiting.join().unwrap()
     });
-    assert_eq!(back.unwrap(), "boot-2");
+    assert_eq!(undo.unwrap(), "boot-2");
     // it works like before
-    assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
+    assert_eq!(host.query("echo", &["on"]).unwrap(), "on\n");
 }
 
 /// The login shell refuses logins.
@@ -419,7 +419,7 @@ fn a_host_whose_shell_does_nothing_is_named() {
     let key = std::fs::read_to_string(&file).unwrap();
     let only = "command=\"echo This account is not available. >&2; exit 1\" ";
     std::fs::write(&file, format!("{only}{key}")).unwrap();
-    let text = server.host().ask("true", &[]).unwrap_err().to_string();
+    let text = server.host().query("true", &[]).unwrap_err().to_string();
     assert!(text.contains("its shell does nothing for us"), "{text}");
     assert!(text.contains("This account is not available."), "{text}");
 }
@@ -450,9 +450,9 @@ fn folders_are_put_with_all_that_is_in_them() {
     assert_eq!(host.read(&file).unwrap(), [0, 1, 255]);
     let link = format!("{there}/$HOME \u{e4}/link");
     assert_eq!(host.read(&link).unwrap(), [0, 1, 255]);
-    assert_eq!(host.ask(&format!("{there}/apply"), &[]).unwrap(), "ran\n");
+    assert_eq!(host.query(&format!("{there}/apply"), &[]).unwrap(), "ran\n");
     let there = host.put(&apply).unwrap();
-    assert_eq!(host.ask(&there, &[]).unwrap(), "ran\n");
+    assert_eq!(host.query(&there, &[]).unwrap(), "ran\n");
     let error = host
         .put(Path::new("/no/such/file"))
         .unwrap_err()
@@ -462,32 +462,32 @@ fn folders_are_put_with_all_that_is_in_them() {
 
 /// All lines of a command with much output, in order.
 #[test]
-fn what_goes_on_is_heard_to_its_last_line() {
-    let Some(server) = Server::start("what_goes_on_is_heard_to_its_last_line") else {
+fn output_is_streamed_to_its_last_line() {
+    let Some(server) = Server::start("output_is_streamed_to_its_last_line") else {
         return;
     };
     let host = server.host();
     let count = Command::shell(
         "i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i+1)); done; printf end >&2; exit 3",
     );
-    let mut going = host.start(&count).unwrap();
-    let mut heard = Vec::new();
+    let mut process = host.start(&count).unwrap();
+    let mut received = Vec::new();
     let status = loop {
-        match going.next(Duration::from_secs(20)).unwrap() {
-            Heard::Line(line) => heard.push(line),
-            Heard::Silence => panic!("{heard:?}"),
-            Heard::End(status) => break status,
+        match process.next(Duration::from_secs(20)).unwrap() {
+            ProcessEvent::Line(line) => received.push(line),
+            ProcessEvent::Silence => panic!("{received:?}"),
+            ProcessEvent::End(status) => break status,
         }
     };
     assert_eq!(status, "exit status: 3");
-    assert_eq!(heard.len(), 2001);
-    assert!(heard.contains(&"end".to_owned()));
+    assert_eq!(received.len(), 2001);
+    assert!(received.contains(&"end".to_owned()));
     let missing = host.start(&Command::new("fwdlab-no-such-program", &[]));
     let mut missing = missing.unwrap();
     let failure = loop {
         match missing.next(Duration::from_secs(20)) {
             Err(error) => break error.failure,
-            Ok(Heard::Line(_)) => {}
+            Ok(ProcessEvent::Line(_)) => {}
             Ok(other) => panic!("{other:?}"),
         }
     };
@@ -501,7 +501,7 @@ pub(crate) fn program(test: &str, folder: &Path) -> Option<PathBuf> {
     let built = own.ancestors().nth(2).unwrap().join("fwdlab");
     let ours = folder.join("fwdlab");
     let [from, to] = [&built, &ours].map(|path| path.to_str().unwrap());
-    match Local.ask("strip", &["-o", to, from]) {
+    match Local.query("strip", &["-o", to, from]) {
         Ok(_) => Some(ours),
         Err(error) => {
             println!("SKIPPED: {test}: {error}");
@@ -516,8 +516,8 @@ mod slow {
 
     /// The program is copied once; what it started ends with it, and with the connection.
     #[test]
-    fn an_agent_is_brought_there_and_all_that_it_started_ends_with_it() {
-        let test = "an_agent_is_brought_there_and_all_that_it_started_ends_with_it";
+    fn an_agent_is_uploaded_and_its_children_end_with_it() {
+        let test = "an_agent_is_uploaded_and_its_children_end_with_it";
         let Some(mut server) = Server::start(test) else {
             return;
         };
@@ -538,7 +538,7 @@ mod slow {
         };
         let first = there();
         assert_eq!(remote.address(), host.address());
-        assert_eq!(remote.ask("echo", &["on"]).unwrap(), "on\n");
+        assert_eq!(remote.query("echo", &["on"]).unwrap(), "on\n");
         let put = remote.put(&program).unwrap();
         assert!(put.contains("/put/"), "{put}");
 
@@ -548,47 +548,50 @@ mod slow {
             "sleep {seconds} & timeout 5000 sleep {seconds} & echo begun; wait"
         ));
         let begin = |remote: &Remote| {
-            let mut going = remote.start(&slow).unwrap();
-            let heard = going.next(Duration::from_secs(20)).unwrap();
-            assert_eq!(heard, Heard::Line("begun".into()));
-            until("it runs", || runs(&seconds));
-            going
+            let mut process = remote.start(&slow).unwrap();
+            let received = process.next(Duration::from_secs(20)).unwrap();
+            assert_eq!(received, ProcessEvent::Line("begun".into()));
+            wait_until("it runs", || runs(&seconds));
+            process
         };
-        let going = begin(&remote);
-        drop((going, remote));
-        until("nothing is left there", || !runs(&seconds));
+        let process = begin(&remote);
+        drop((process, remote));
+        wait_until("nothing is left there", || !runs(&seconds));
 
         let remote = agent();
         assert_eq!(there(), first, "it was there already");
-        let mut going = begin(&remote);
+        let mut process = begin(&remote);
         let waiting = remote.clone();
         let killed = Instant::now();
-        let id = remote.ask("sh", &["-c", "echo $PPID"]).unwrap();
-        Local.ask("kill", &["-9", id.trim()]).unwrap();
-        let text = going.next(Duration::from_secs(20)).unwrap_err().to_string();
+        let id = remote.query("sh", &["-c", "echo $PPID"]).unwrap();
+        Local.query("kill", &["-9", id.trim()]).unwrap();
+        let text = process
+            .next(Duration::from_secs(20))
+            .unwrap_err()
+            .to_string();
         assert!(
             text.contains("its agent ended (exit status: 137)"),
             "{text}"
         );
-        until("nothing is left there", || !runs(&seconds));
+        wait_until("nothing is left there", || !runs(&seconds));
         assert!(killed.elapsed() < Duration::from_secs(5));
-        drop((going, remote, waiting));
+        drop((process, remote, waiting));
 
         let remote = agent();
         let error = std::thread::scope(|scope| {
             let running = scope.spawn(|| remote.run(&slow, Limit::OURS).unwrap_err());
-            until("it runs", || runs(&seconds));
+            wait_until("it runs", || runs(&seconds));
             server.kill();
             running.join().unwrap()
         });
         assert!(matches!(error.failure, Failure::Lost(_)), "{error}");
-        until("nothing is left there", || !runs(&seconds));
+        wait_until("nothing is left there", || !runs(&seconds));
     }
 
     /// A login shell that prints a greeting, and a directory without execute permission.
     #[test]
-    fn an_agent_starts_on_a_host_that_is_odd() {
-        let test = "an_agent_starts_on_a_host_that_is_odd";
+    fn an_agent_starts_on_unusual_hosts() {
+        let test = "an_agent_starts_on_unusual_hosts";
         let Some(server) = Server::start(test) else {
             return;
         };
@@ -600,9 +603,9 @@ mod slow {
         std::fs::write(home.join(".bashrc"), "echo Welcome\necho to this >&2\n").unwrap();
         std::fs::write(home.join(".cache"), "no folder").unwrap();
         let host = server.host();
-        assert_eq!(host.ask("echo", &["on"]).unwrap(), "on\n");
+        assert_eq!(host.query("echo", &["on"]).unwrap(), "on\n");
         let remote = host.start_agent(&program, Limit::OURS).unwrap();
-        assert_eq!(remote.ask("echo", &["on"]).unwrap(), "on\n");
+        assert_eq!(remote.query("echo", &["on"]).unwrap(), "on\n");
         drop(remote);
         let text = host.start_agent(Path::new("/etc/hostname"), Limit::OURS);
         let text = text.unwrap_err().to_string();
@@ -623,25 +626,25 @@ mod slow {
         std::fs::write(&file, config.replace("MaxSessions 30", "MaxSessions 3")).unwrap();
         server.child = Server::begin(server.folder.path(), None, &[]);
         let listening = "Server listening";
-        until("it is back", || {
+        wait_until("it is back", || {
             server.log().matches(listening).count() == 2
         });
         let host = server.host();
         let seconds = own_seconds();
         let slow = Command::shell(&format!("echo begun; sleep {seconds}"));
         // the guard has the third
-        let going = [0, 1].map(|_| {
-            let mut going = host.start(&slow).unwrap();
-            let heard = going.next(Duration::from_secs(20)).unwrap();
-            assert_eq!(heard, Heard::Line("begun".into()));
-            going
+        let process = [0, 1].map(|_| {
+            let mut process = host.start(&slow).unwrap();
+            let received = process.next(Duration::from_secs(20)).unwrap();
+            assert_eq!(received, ProcessEvent::Line("begun".into()));
+            process
         });
-        let error = host.ask("true", &[]).unwrap_err();
+        let error = host.query("true", &[]).unwrap_err();
         assert!(matches!(error.failure, Failure::Refused(_)), "{error}");
         let text = error.to_string();
         assert!(text.contains("Raise MaxSessions"), "{text}");
-        drop(going);
-        until("nothing is left there", || !runs(&seconds));
-        until("a session is free", || host.ask("true", &[]).is_ok());
+        drop(process);
+        wait_until("nothing is left there", || !runs(&seconds));
+        wait_until("a session is free", || host.query("true", &[]).is_ok());
     }
 }

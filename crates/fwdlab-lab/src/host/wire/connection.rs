@@ -25,18 +25,18 @@ pub struct Connection {
     /// The thread that sends beats ends when this is dropped.
     _beats: Option<Sender<()>>,
     /// Describes why the other side ended.
-    epitaph: Box<dyn Epitaph>,
+    epitaph: Box<dyn EndReason>,
 }
 
 /// Describes why the other side has ended, as far as known.
-pub trait Epitaph: Send + Sync + std::fmt::Debug {
+pub trait EndReason: Send + Sync + std::fmt::Debug {
     /// Returns the description.
     fn words(&self) -> String;
 }
 
 impl Connection {
     /// Creates a connection over a stream on which an agent listens, or will listen.
-    pub fn new(stream: UnixStream, epitaph: Box<dyn Epitaph>) -> Connection {
+    pub fn new(stream: UnixStream, epitaph: Box<dyn EndReason>) -> Connection {
         Connection {
             stream: Mutex::new(Some(stream)),
             writes: Arc::default(),
@@ -50,7 +50,7 @@ impl Connection {
     ///
     /// # Errors
     /// The system refuses.
-    pub fn that_beats(mut self) -> io::Result<Connection> {
+    pub fn with_heartbeat(mut self) -> io::Result<Connection> {
         let mut stream = {
             let guard = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
             match guard.as_ref() {
@@ -83,20 +83,20 @@ impl Connection {
             stream: Mutex::new(None),
             writes: Arc::default(),
             _beats: None,
-            epitaph: Box::new(Ended),
+            epitaph: Box::new(ConnectionEnd),
         }
     }
 
     /// Asks for the identity of the agent.
     pub(crate) fn hello(&self, limit: Limit<'_>) -> Result<Hello, Failure> {
-        match self.ask(&Question::Hello, &[], limit)? {
+        match self.query(&Question::Hello, &[], limit)? {
             (Answer::Hello(hello), _) => Ok(hello),
-            (other, _) => Err(out_of_step(&other)),
+            (other, _) => Err(unexpected_answer(&other)),
         }
     }
 
     /// Asks, and waits for the answer.
-    pub(crate) fn ask(
+    pub(crate) fn query(
         &self,
         question: &Question,
         bytes: &[u8],
@@ -106,18 +106,18 @@ impl Connection {
         let Some(stream) = guard.as_mut() else {
             return Err(Failure::Lost(self.epitaph.words()));
         };
-        let began = Instant::now();
-        let mut patient = Patient {
+        let started = Instant::now();
+        let mut patient = TimedStream {
             stream,
             limit,
-            began,
+            began: started,
             gave_up: None,
         };
-        let asked = {
+        let requested = {
             let _alone = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
             send(&mut patient, question, bytes)
         };
-        let answered = asked.and_then(|()| receive(&mut patient));
+        let answered = requested.and_then(|()| receive(&mut patient));
         let gave_up = patient.gave_up;
         match answered {
             Ok((Answer::Failed(failure), _)) => Err(failure),
@@ -127,11 +127,11 @@ impl Connection {
                 Err(match gave_up {
                     Some(failure) => failure,
                     None => {
-                        let why = self.epitaph.words();
-                        Failure::Lost(if why.is_empty() {
+                        let reason = self.epitaph.words();
+                        Failure::Lost(if reason.is_empty() {
                             error.to_string()
                         } else {
-                            why
+                            reason
                         })
                     }
                 })
@@ -141,28 +141,28 @@ impl Connection {
 }
 
 #[derive(Debug)]
-struct Ended;
+struct ConnectionEnd;
 
-impl Epitaph for Ended {
+impl EndReason for ConnectionEnd {
     fn words(&self) -> String {
         "it has ended".into()
     }
 }
 
 /// Returns the failure for an answer that belongs to another question.
-pub(crate) fn out_of_step(answer: &Answer) -> Failure {
+pub(crate) fn unexpected_answer(answer: &Answer) -> Failure {
     Failure::Lost(format!("its answers are out of step ({answer:?})"))
 }
 
 /// A stream that is read and written only within a limit.
-struct Patient<'a> {
+struct TimedStream<'a> {
     stream: &'a mut UnixStream,
     limit: Limit<'a>,
     began: Instant,
     gave_up: Option<Failure>,
 }
 
-impl Patient<'_> {
+impl TimedStream<'_> {
     fn wait<T>(&mut self, mut work: impl FnMut(&mut UnixStream) -> io::Result<T>) -> io::Result<T> {
         self.stream.set_read_timeout(Some(LOOK))?;
         self.stream.set_write_timeout(Some(LOOK))?;
@@ -191,13 +191,13 @@ fn is_timeout(error: &io::Error) -> bool {
     [Interrupted, TimedOut, WouldBlock].contains(&error.kind())
 }
 
-impl Read for Patient<'_> {
+impl Read for TimedStream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.wait(|stream| stream.read(buffer))
     }
 }
 
-impl Write for Patient<'_> {
+impl Write for TimedStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.wait(|stream| stream.write(bytes))
     }
@@ -211,13 +211,13 @@ impl Write for Patient<'_> {
 mod tests {
     use super::*;
     use crate::agent::serve::serve;
-    use crate::host::{Command, Heard, Host, Remote};
+    use crate::host::{Command, Host, ProcessEvent, Remote};
     use std::sync::Arc;
 
     #[derive(Debug)]
     struct Unknown;
 
-    impl Epitaph for Unknown {
+    impl EndReason for Unknown {
         fn words(&self) -> String {
             "nobody knows why".into()
         }
@@ -243,30 +243,30 @@ mod tests {
         let output = remote.run(&both, Limit::OURS).unwrap();
         assert_eq!(output.stdout, input.as_bytes());
         assert_eq!(output.stderr, b"said\n");
-        let error = remote.ask("false", &[]).unwrap_err();
+        let error = remote.query("false", &[]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "`false` failed on guest (exit status: 1)"
         );
-        let error = remote.ask("fwdlab-no-such-program", &[]).unwrap_err();
+        let error = remote.query("fwdlab-no-such-program", &[]).unwrap_err();
         assert!(matches!(error.failure, Failure::Missing { .. }), "{error}");
         let error = remote.read("/no/such/file").unwrap_err().to_string();
         assert!(error.starts_with("cannot read /no/such/file on guest: No such"));
 
-        let mut going = remote.start(&Command::shell("echo one; sleep 60")).unwrap();
-        let next = |going: &mut Box<dyn crate::host::Process>, ms| {
-            going.next(Duration::from_millis(ms)).unwrap()
+        let mut process = remote.start(&Command::shell("echo one; sleep 60")).unwrap();
+        let next = |process: &mut Box<dyn crate::host::Process>, ms| {
+            process.next(Duration::from_millis(ms)).unwrap()
         };
-        assert_eq!(next(&mut going, 10_000), Heard::Line("one".into()));
-        assert_eq!(next(&mut going, 0), Heard::Silence);
-        drop(going);
+        assert_eq!(next(&mut process, 10_000), ProcessEvent::Line("one".into()));
+        assert_eq!(next(&mut process, 0), ProcessEvent::Silence);
+        drop(process);
 
         drop(remote);
         agent.join().unwrap().unwrap();
     }
 
     #[test]
-    fn who_does_not_wait_any_more_gets_no_answer_to_anything() {
+    fn after_a_timeout_the_connection_gives_no_more_answers() {
         let (remote, _agent) = remote();
         let limit = |ms, is_stopped| Limit {
             time: Duration::from_millis(ms),
@@ -275,7 +275,7 @@ mod tests {
         let sleep = Command::shell("sleep 0.5; echo late");
         let slow = remote.run(&sleep, limit(100, &|| false)).unwrap_err();
         assert!(matches!(slow.failure, Failure::TimedOut { .. }), "{slow}");
-        let lost = remote.ask("echo", &["1"]).unwrap_err();
+        let lost = remote.query("echo", &["1"]).unwrap_err();
         assert!(lost.to_string().contains("nobody knows why"), "{lost}");
     }
 }

@@ -234,8 +234,8 @@ pub(crate) fn receive<T: for<'a> Deserialize<'a>>(
         u32::from_le_bytes([of[0], of[1], of[2], of[3]])
     });
     if text > MOST_BYTES || bytes > MOST_BYTES {
-        let why = format!("a message of {text} and {bytes} bytes: the stream is out of step");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        let reason = format!("a message of {text} and {bytes} bytes: the stream is out of step");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
     }
     let mut message = vec![0; text as usize];
     stream.read_exact(&mut message)?;

@@ -155,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_or_none_is_refused() {
+    fn oversized_and_empty_messages_are_refused() {
         assert!(within_limit(vec![0; 10]).is_ok());
-        let why = within_limit(vec![0; MOST_BYTES + 1]).unwrap_err();
-        assert!(why.contains("256 are allowed"), "{why}");
+        let reason = within_limit(vec![0; MOST_BYTES + 1]).unwrap_err();
+        assert!(reason.contains("256 are allowed"), "{reason}");
         assert!(unpacked(b"{}").is_err());
     }
 }

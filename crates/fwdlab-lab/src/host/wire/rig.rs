@@ -259,14 +259,14 @@ impl From<OriginWords> for Origin {
     fn from(of: OriginWords) -> Origin {
         Origin {
             kind: of.kind,
-            place: lasting(&of.place),
+            place: static_name(&of.place),
             clock: of.clock,
         }
     }
 }
 
 /// Returns a name with static lifetime. The engine has only a few, and each is stored once.
-pub(crate) fn lasting(name: &str) -> &'static str {
+pub(crate) fn static_name(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = names.get(name) {

@@ -38,11 +38,11 @@ impl Commits {
     pub fn between(repository: &Path, good: &str, bad: &str) -> Result<Vec<Candidate>, LabError> {
         let commit = |name: &str| {
             let name = format!("{name}^{{commit}}");
-            let said = git(
+            let output = git(
                 repository,
                 &["rev-parse", "--verify", "--end-of-options", &name],
             )?;
-            Ok::<_, LabError>(said.trim().to_owned())
+            Ok::<_, LabError>(output.trim().to_owned())
         };
         let (good, bad) = (commit(good)?, commit(bad)?);
         git(repository, &["merge-base", "--is-ancestor", &good, &bad]).map_err(|error| {
@@ -81,7 +81,7 @@ impl Git {
     /// # Errors
     /// Fails if the folder for builds cannot be made.
     pub fn new(build: Build, name: &str) -> Result<Git, LabError> {
-        let cache = Cache::of_user().map_err(|e| LabError::Preflight(e.to_string()))?;
+        let cache = Cache::for_user().map_err(|e| LabError::Preflight(e.to_string()))?;
         let kept = cache.folder().join("bisect").join(name);
         fs::create_dir_all(&kept)
             .map_err(|e| LabError::system(format!("make {}", kept.display()), e))?;
@@ -167,17 +167,17 @@ impl Git {
         };
         match ran {
             Ok(_) => {
-                let said = text(&out);
-                let last = said.lines().rev().find(|line| !line.trim().is_empty());
+                let output = text(&out);
+                let last = output.lines().rev().find(|line| !line.trim().is_empty());
                 Ok(Ok(last.unwrap_or_default().trim().to_owned()))
             }
             Err(_) if control.is_stopped() => Err(LabError::Interrupted),
             Err(error) => {
-                let said = match text(&err) {
-                    said if said.trim().is_empty() => text(&out),
-                    said => said,
+                let output = match text(&err) {
+                    output if output.trim().is_empty() => text(&out),
+                    output => output,
                 };
-                let lines: Vec<&str> = said.lines().collect();
+                let lines: Vec<&str> = output.lines().collect();
                 let last = &lines[lines.len().saturating_sub(TOLD)..];
                 Ok(Err(format!(
                     "{error}: {} (all of it: {err_path})",
@@ -206,7 +206,7 @@ impl Git {
             },
             _ => tree.display().to_string(),
         };
-        let cache = Cache::of_user().map_err(|e| e.to_string())?;
+        let cache = Cache::for_user().map_err(|e| e.to_string())?;
         let image = Image::find(&name, &cache, &mut |_| {}).map_err(|e| {
             format!("the build made no kernel; its last line is {last:?}, and in the worktree: {e}")
         })?;
@@ -254,14 +254,14 @@ impl Source for Git {
         self.check_out(commit)?;
         match self.run(commit, control) {
             Ok(Ok(last)) => Ok(self.keep(commit, &last)),
-            Ok(Err(why)) => Ok(Err(why)),
+            Ok(Err(reason)) => Ok(Err(reason)),
             Err(LabError::Interrupted) => Ok(Err("interrupted".into())),
             Err(error) => Err(error),
         }
     }
 
     /// A build uses all CPUs, and takes longer than a boot.
-    fn together(&self) -> usize {
+    fn parallelism(&self) -> usize {
         1
     }
 }
@@ -302,9 +302,9 @@ mod tests {
     }
 
     #[test]
-    fn commits_are_built_beside_the_checkout_and_kept() {
+    fn commits_are_built_outside_the_checkout_and_cached() {
         if crate::programs::find("git").is_none() {
-            println!("SKIPPED: commits_are_built_beside_the_checkout_and_kept: no git");
+            println!("SKIPPED: commits_are_built_outside_the_checkout_and_cached: no git");
             return;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -337,8 +337,8 @@ mod tests {
         let mut image = |at: usize| source.image(&found[at], &control).unwrap();
         let first = image(0).unwrap();
         assert!(Path::new(&first).is_file() && first.starts_with(kept.to_str().unwrap()));
-        let why = image(1).unwrap_err();
-        assert!(why.contains("no rule"), "{why}");
+        let reason = image(1).unwrap_err();
+        assert!(reason.contains("no rule"), "{reason}");
         assert_eq!(image(0).unwrap(), first);
         image(2).unwrap();
         drop(source);

@@ -29,7 +29,7 @@ impl Log {
     ///
     /// # Errors
     /// Fails if a file of this name exists, or if it cannot be written.
-    pub fn create(path: &Path, began: Began) -> Result<Log, LabError> {
+    pub fn create(path: &Path, started: Began) -> Result<Log, LabError> {
         let failed = |e| LabError::system(format!("make the log {}", path.display()), e);
         let folder = path
             .parent()
@@ -44,12 +44,12 @@ impl Log {
         let mut log = Log {
             path: path.to_owned(),
             file,
-            began: began.clone(),
+            began: started.clone(),
             tested: Vec::new(),
             compared: None,
         };
         log.lock()?;
-        log.write(&Line::Began(Box::new(began)))?;
+        log.write(&Line::Began(Box::new(started)))?;
         Ok(log)
     }
 
@@ -60,9 +60,9 @@ impl Log {
     /// process.
     pub fn open(path: &Path) -> Result<Log, LabError> {
         let failed = |e| LabError::system(format!("read the log {}", path.display()), e);
-        let wrong = |why: String| {
+        let wrong = |reason: String| {
             LabError::Preflight(format!(
-                "{} is no log of a bisection that can be continued: {why}",
+                "{} is no log of a bisection that can be continued: {reason}",
                 path.display()
             ))
         };
@@ -77,14 +77,14 @@ impl Log {
             file.set_len(whole as u64).map_err(failed)?;
             file.seek(SeekFrom::End(0)).map_err(failed)?;
         }
-        let mut began = None;
+        let mut started = None;
         let (mut tested, mut compared) = (Vec::new(), None);
         for (number, line) in (1..).zip(text[..whole].lines()) {
             let line = serde_json::from_str::<Line>(line)
                 .map_err(|e| wrong(format!("line {number}: {e}")))?;
             match line {
-                Line::Began(head) if began.is_none() && head.format <= FORMAT => {
-                    began = Some(*head);
+                Line::Began(head) if started.is_none() && head.format <= FORMAT => {
+                    started = Some(*head);
                 }
                 Line::Began(head) => {
                     return Err(wrong(format!(
@@ -96,9 +96,10 @@ impl Log {
                 Line::Compared(both) => compared = Some(*both),
             }
         }
-        let began = began.ok_or_else(|| wrong("its first line is missing".into()))?;
+        let started = started.ok_or_else(|| wrong("its first line is missing".into()))?;
         let is_known = |one: &Tested| {
-            (began.candidates.get(one.at)).is_some_and(|candidate| candidate.name == one.candidate)
+            (started.candidates.get(one.at))
+                .is_some_and(|candidate| candidate.name == one.candidate)
         };
         if let Some(one) = tested.iter().find(|one| !is_known(one)) {
             return Err(wrong(format!("{} is no candidate of it", one.candidate)));
@@ -106,7 +107,7 @@ impl Log {
         Ok(Log {
             path: path.to_owned(),
             file,
-            began,
+            began: started,
             tested,
             compared,
         })
@@ -127,7 +128,7 @@ impl Log {
     }
 
     /// Returns the last test of this candidate.
-    pub fn of(&self, at: usize) -> Option<&Tested> {
+    pub fn tested(&self, at: usize) -> Option<&Tested> {
         self.tested.iter().rev().find(|one| one.at == at)
     }
 
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_continued_whatever_ended_it() {
+    fn a_log_is_resumed_after_any_interruption() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/bisect.jsonl");
         let mut log = Log::create(&path, began()).unwrap();
@@ -239,8 +240,11 @@ mod tests {
         drop(log);
         for text in ["", "{}\n", "no\n"] {
             std::fs::write(&path, text).unwrap();
-            let why = Log::open(&path).unwrap_err().to_string();
-            assert!(why.contains("no log of a bisection"), "{text:?}: {why}");
+            let reason = Log::open(&path).unwrap_err().to_string();
+            assert!(
+                reason.contains("no log of a bisection"),
+                "{text:?}: {reason}"
+            );
         }
     }
 }

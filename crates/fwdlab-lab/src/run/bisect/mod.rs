@@ -10,7 +10,7 @@ mod log;
 
 use std::path::Path;
 
-use fwdlab_measure::bisect::{Ends, Found, Next, next, rounds};
+use fwdlab_measure::bisect::{ChangePosition, Ends, Next, next, rounds};
 use fwdlab_measure::exact::exact_of;
 use fwdlab_model::bisect::{Began, Candidate, Compared, Figure, Tested, Verdict};
 use fwdlab_model::campaign::{self, Draft, Matrix, OnFailure, PLAIN, Procedure, Several, Size};
@@ -44,7 +44,7 @@ pub trait Source {
     ) -> Result<Result<String, String>, LabError>;
 
     /// Returns how many candidates to test at a time.
-    fn together(&self) -> usize;
+    fn parallelism(&self) -> usize;
 }
 
 /// Candidates that are images already.
@@ -61,19 +61,19 @@ impl Source for Images {
     }
 
     /// As many as are booted in parallel: together they take the time of one.
-    fn together(&self) -> usize {
+    fn parallelism(&self) -> usize {
         side_by_side()
     }
 }
 
 /// Progress of a bisection.
-pub enum Told<'a> {
+pub enum BisectEvent<'a> {
     /// An event of a run.
     Event(&'a Event),
     /// These candidates are built if necessary, and measured now.
     Testing {
         /// Their indices among the candidates.
-        which: &'a [usize],
+        candidates: &'a [usize],
         /// Rounds after this one, if no candidate must be skipped.
         rounds: u32,
     },
@@ -95,14 +95,14 @@ pub enum End {
         /// Figure of the bad end.
         bad: Figure,
         /// The reason, in words.
-        why: String,
+        reason: String,
     },
     /// An end cannot be measured.
     NoEnd {
         /// Its index among the candidates.
         at: usize,
         /// The reason.
-        why: String,
+        reason: String,
     },
     /// Stopped by a signal; the log contains what was tested until then.
     Interrupted,
@@ -112,7 +112,7 @@ pub enum End {
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The position of the change.
-    pub found: Found,
+    pub found: ChangePosition,
     /// Both sides of it, by function.
     pub compared: Compared,
     /// Difference between the good and the bad end.
@@ -153,7 +153,7 @@ impl Bisection<'_> {
         &self,
         log: &mut Log,
         source: &mut dyn Source,
-        tell: &mut dyn FnMut(Told<'_>),
+        report: &mut dyn FnMut(BisectEvent<'_>),
     ) -> Result<End, LabError> {
         let last = log.began.candidates.len() - 1;
         loop {
@@ -161,27 +161,33 @@ impl Bisection<'_> {
                 return Ok(End::Interrupted);
             }
             let verdicts = log.verdicts();
-            let figure = |at| log.of(at).and_then(|one: &Tested| one.figure);
+            let figure = |at| log.tested(at).and_then(|one: &Tested| one.figure);
             let ends = match (figure(0), figure(last)) {
                 (Some(good), Some(bad)) => {
-                    let again = log.of(0).and_then(|one| one.again);
+                    let again = log.tested(0).and_then(|one| one.again);
                     match Ends::new(good, bad, again, log.began.threshold_percent) {
                         Ok(ends) => Some(ends),
-                        Err(why) => return Ok(End::NoDifference { good, bad, why }),
+                        Err(cause) => {
+                            return Ok(End::NoDifference {
+                                good,
+                                bad,
+                                reason: cause,
+                            });
+                        }
                     }
                 }
                 _ => None,
             };
-            let which = match next(&verdicts, source.together()) {
+            let which = match next(&verdicts, source.parallelism()) {
                 Next::Test(which) => which,
                 Next::NoEnd(at) => {
-                    let why = log.of(at).and_then(|one| one.why.clone());
-                    let why = why.unwrap_or_else(|| "it was skipped".into());
-                    return Ok(End::NoEnd { at, why });
+                    let cause = log.tested(at).and_then(|one| one.why.clone());
+                    let cause = cause.unwrap_or_else(|| "it was skipped".into());
+                    return Ok(End::NoEnd { at, reason: cause });
                 }
                 Next::Found(found) => {
                     let whole = ends.map_or(f64::NAN, |ends| ends.difference());
-                    return self.compare(found, whole, log, source, tell);
+                    return self.compare(found, whole, log, source, report);
                 }
             };
             let open = verdicts.iter().filter(|verdict| verdict.is_none()).count();
@@ -189,11 +195,11 @@ impl Bisection<'_> {
                 None => open.saturating_sub(which.len()),
                 Some(_) => open_after(&verdicts, which.len()),
             };
-            tell(Told::Testing {
-                which: &which,
-                rounds: rounds(after, source.together()),
+            report(BisectEvent::Testing {
+                candidates: &which,
+                rounds: rounds(after, source.parallelism()),
             });
-            self.test(&which, ends, log, source, tell)?;
+            self.test(&which, ends, log, source, report)?;
         }
     }
 
@@ -204,7 +210,7 @@ impl Bisection<'_> {
         ends: Option<Ends>,
         log: &mut Log,
         source: &mut dyn Source,
-        tell: &mut dyn FnMut(Told<'_>),
+        report: &mut dyn FnMut(BisectEvent<'_>),
     ) -> Result<(), LabError> {
         let last = log.began.candidates.len() - 1;
         let of = |at: usize, log: &Log| Tested {
@@ -222,13 +228,13 @@ impl Bisection<'_> {
             match source.image(&log.began.candidates[at].clone(), self.control)? {
                 Ok(image) => images.push((at, image)),
                 Err(_) if self.control.is_stopped() => return Ok(()),
-                Err(why) => {
+                Err(reason) => {
                     let skipped = Tested {
-                        why: Some(why),
+                        why: Some(reason),
                         ..of(at, log)
                     };
                     log.keep(skipped.clone())?;
-                    tell(Told::Tested(&skipped));
+                    report(BisectEvent::Tested(&skipped));
                 }
             }
         }
@@ -238,7 +244,7 @@ impl Bisection<'_> {
         }
         let is_first = ends.is_none();
         let names: Vec<&str> = images.iter().map(|(_, image)| image.as_str()).collect();
-        let (run, again) = self.measure(&log.began, &names, is_first, false, tell)?;
+        let (run, again) = self.measure(&log.began, &names, is_first, false, report)?;
         for ((at, image), found) in images.into_iter().zip(run.found) {
             let known = Tested {
                 image: Some(image),
@@ -249,13 +255,13 @@ impl Bisection<'_> {
                 // stopped before it was measured
                 None => continue,
                 Some(Err(_)) if self.control.is_stopped() => continue,
-                Some(Err(why)) => Tested {
-                    why: Some(why),
+                Some(Err(reason)) => Tested {
+                    why: Some(reason),
                     ..known
                 },
                 Some(Ok(found)) => {
                     let figure = Figure::from(&found);
-                    let (verdict, why) = match &ends {
+                    let (verdict, reason) = match &ends {
                         _ if at == 0 => (Verdict::Good, None),
                         _ if at == last => (Verdict::Bad, None),
                         Some(ends) => ends.judge(figure),
@@ -265,13 +271,13 @@ impl Bisection<'_> {
                         verdict,
                         figure: Some(figure),
                         again: again.filter(|_| at == 0),
-                        why,
+                        why: reason,
                         ..known
                     }
                 }
             };
             log.keep(tested.clone())?;
-            tell(Told::Tested(&tested));
+            report(BisectEvent::Tested(&tested));
         }
         Ok(())
     }
@@ -279,11 +285,11 @@ impl Bisection<'_> {
     /// Measures both sides of the change, by function.
     fn compare(
         &self,
-        found: Found,
+        found: ChangePosition,
         whole: f64,
         log: &mut Log,
         source: &mut dyn Source,
-        tell: &mut dyn FnMut(Told<'_>),
+        report: &mut dyn FnMut(BisectEvent<'_>),
     ) -> Result<End, LabError> {
         if let Some(compared) = log.compared.clone() {
             return Ok(End::Found(Box::new(Answer {
@@ -292,25 +298,25 @@ impl Bisection<'_> {
                 whole,
             })));
         }
-        tell(Told::Comparing);
+        report(BisectEvent::Comparing);
         let mut images = Vec::new();
         for at in [found.last_good, found.first_bad] {
             let candidate = log.began.candidates[at].clone();
             match source.image(&candidate, self.control)? {
                 Ok(image) => images.push(image),
                 Err(_) if self.control.is_stopped() => return Ok(End::Interrupted),
-                Err(why) => return Err(not_again(&candidate, &why)),
+                Err(reason) => return Err(not_again(&candidate, &reason)),
             }
         }
         let names: Vec<&str> = images.iter().map(String::as_str).collect();
-        let (run, _) = self.measure(&log.began, &names, false, true, tell)?;
+        let (run, _) = self.measure(&log.began, &names, false, true, report)?;
         let mut both = Vec::new();
         for (at, found) in [found.last_good, found.first_bad].iter().zip(run.found) {
             match found {
                 Some(Ok(found)) => both.push(found),
                 _ if self.control.is_stopped() => return Ok(End::Interrupted),
                 None => return Ok(End::Interrupted),
-                Some(Err(why)) => return Err(not_again(&log.began.candidates[*at], &why)),
+                Some(Err(reason)) => return Err(not_again(&log.began.candidates[*at], &reason)),
             }
         }
         let (Some(first_bad), Some(last_good)) = (both.pop(), both.pop()) else {
@@ -332,14 +338,14 @@ impl Bisection<'_> {
     /// Measures these images in one run; the first one also as A/A control, if requested.
     fn measure(
         &self,
-        began: &Began,
+        started: &Began,
         images: &[&str],
         are_ends: bool,
         profile: bool,
-        tell: &mut dyn FnMut(Told<'_>),
+        report: &mut dyn FnMut(BisectEvent<'_>),
     ) -> Result<(Run, Option<f64>), LabError> {
-        let plan = self.plan(began, images, are_ends, profile)?;
-        let mut listener = |event: &Event| tell(Told::Event(event));
+        let plan = self.plan(started, images, are_ends, profile)?;
+        let mut listener = |event: &Event| report(BisectEvent::Event(event));
         let (run, mut measured) = start(&plan, self.runs, self.control, &mut listener)?;
         let summary = measured
             .summary
@@ -359,7 +365,7 @@ impl Bisection<'_> {
         let of_image = |image: &&str| {
             let mut cases = summary.test_cases.iter();
             let case = cases.find(|case| case.case.image.as_deref() == Some(image))?;
-            said(case)
+            case_figures(case)
         };
         let found = images.iter().map(of_image).collect();
         let id = info.id;
@@ -368,26 +374,26 @@ impl Bisection<'_> {
 
     fn plan(
         &self,
-        began: &Began,
+        started: &Began,
         images: &[&str],
         are_ends: bool,
         profile: bool,
     ) -> Result<Plan, LabError> {
-        let asked = match &began.campaign {
+        let requested = match &started.campaign {
             Some(of) => of.procedure.clone(),
             None => campaign::Exact {
-                frames: began.frames,
+                frames: started.frames,
                 ..campaign::Exact::default()
             },
         };
         let name = (self.set.as_ref()).map_or(PLAIN, |(name, _)| name.as_str());
         let procedure = Procedure::Exact(campaign::Exact {
-            profile: profile && asked.profile,
+            profile: profile && requested.profile,
             control: are_ends,
             reference: name.into(),
-            ..asked
+            ..requested
         });
-        let stream = &began.stream;
+        let stream = &started.stream;
         let images = images.iter().map(|image| (*image).to_owned()).collect();
         let draft = Draft {
             seed: Some(self.host.seed),
@@ -415,7 +421,7 @@ impl Bisection<'_> {
             self.host.clone(),
             &no_profile,
         )?;
-        if let Some(of) = &began.campaign {
+        if let Some(of) = &started.campaign {
             plan.keep("campaign", json!(of.file));
             plan.keep("test_case", json!(of.case));
         }
@@ -434,7 +440,7 @@ fn open_after(verdicts: &[Option<Verdict>], tests: usize) -> usize {
 }
 
 /// Returns the figures of a test case, or its first failure.
-fn said(case: &TestCase) -> Option<Result<Exact, String>> {
+fn case_figures(case: &TestCase) -> Option<Result<Exact, String>> {
     if let Some(found) = exact_of(case) {
         return Some(Ok(found.clone()));
     }
@@ -442,9 +448,11 @@ fn said(case: &TestCase) -> Option<Result<Exact, String>> {
     Some(Err(failure))
 }
 
-fn not_again(candidate: &Candidate, why: &str) -> LabError {
+fn not_again(candidate: &Candidate, cause: &str) -> LabError {
     LabError::NotUp {
         image: candidate.words(),
-        why: format!("it could be measured before, and not once more for the comparison: {why}"),
+        reason: format!(
+            "it could be measured before, and not once more for the comparison: {cause}"
+        ),
     }
 }

@@ -3,7 +3,7 @@
 //! second), and loads that the sender cannot sustain.
 //!
 //! These tests call the device directly, without a load search. Start with
-//! [`resets_take_as_long_as_they_take`].
+//! [`the_duration_of_a_reset_is_measured`].
 
 use std::io::Write as _;
 use std::path::Path;
@@ -46,9 +46,9 @@ fn the_longest_silence_after_a_moment() {
     assert_eq!(silence.outage().last_before_ns, 600 * ms);
 }
 
-fn skipped(test: &str, why: &str) {
+fn skipped(test: &str, reason: &str) {
     // past the harness's capture
-    let line = format!("SKIPPED: {test}: {why}\n");
+    let line = format!("SKIPPED: {test}: {reason}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
@@ -86,11 +86,11 @@ const AFTER_NS: u64 = SECOND / 2;
 
 /// Resets the DUT in a trial: sends frames for a moment, resets, then sends until the DUT forwards
 /// again, for at most three seconds. Repeated if the sender stalled.
-fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
+fn measured(action: &str, version: IpVersion) -> Result<Answer, LabError> {
     let stream = Stream::new(version, version.smallest_frame(), 100).unwrap();
     let question = Question {
         reset_at_ns: Some(BEFORE_NS),
-        reset: Some(what.into()),
+        reset: Some(action.into()),
         sample_ns: Some(SECOND / 10),
         ending: Some(Ending::Recovered {
             share: 0.99,
@@ -110,17 +110,17 @@ fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
             let made = device.trial(&stream, &question)?;
             let answer = made.ok_or(LabError::Interrupted)?.answer;
             assert!(answer.reset_at_ns.unwrap() >= BEFORE_NS);
-            let links = |why: &&String| why.ends_with(WENT_DOWN);
+            let links = |reason: &&String| reason.ends_with(WENT_DOWN);
             assert_eq!(answer.objections.iter().find(links), None);
             if best
                 .as_ref()
-                .is_none_or(|best| held_up_s(&answer) < held_up_s(best))
+                .is_none_or(|best| total_stall_s(&answer) < total_stall_s(best))
             {
                 best = Some(answer);
             }
             if best
                 .as_ref()
-                .is_some_and(|best| held_up_s(best) < HELD_UP_S)
+                .is_some_and(|best| total_stall_s(best) < HELD_UP_S)
             {
                 break;
             }
@@ -130,7 +130,7 @@ fn measured(what: &str, version: IpVersion) -> Result<Answer, LabError> {
 }
 
 /// Returns for how long the sender stalled in all: with or without frames arriving.
-fn held_up_s(answer: &Answer) -> f64 {
+fn total_stall_s(answer: &Answer) -> f64 {
     (answer.frames_intended - answer.frames_sent) as f64 / LOAD_PPS
 }
 
@@ -143,18 +143,18 @@ fn check(answer: &Answer, shortest_s: f64, longest_s: f64) -> bool {
     let offered_pps = answer.frames_sent as f64 / (answer.duration_ns as f64 / 1e9);
     let by_loss = answer.frames_lost() as f64 / offered_pps;
     let resolution = answer.resolution_ns.unwrap() as f64 / 1e9;
-    let held_up = held_up_s(answer);
+    let stalled = total_stall_s(answer);
     let words = format!(
-        "{by_loss} s by lost frames, {by_moments} s by timestamps, known to {resolution} s; sender held up for {held_up} s; it \
+        "{by_loss} s by lost frames, {by_moments} s by timestamps, known to {resolution} s; sender held up for {stalled} s; it \
          was \
          {shortest_s} to {longest_s} s"
     );
-    if held_up >= HELD_UP_S {
+    if stalled >= HELD_UP_S {
         return false;
     }
     // a host that stalls the sender also delays counters and commands for about as long; a frame
     // that was not sent in that time was not lost
-    let slack = resolution + 1.1 * held_up + 0.005;
+    let slack = resolution + 1.1 * stalled + 0.005;
     for seconds in [by_moments, by_loss] {
         assert!(seconds >= shortest_s - slack, "{words}");
         assert!(seconds <= longest_s + slack, "{words}");
@@ -174,8 +174,8 @@ mod slow {
 
     /// One after another, because in parallel they would disturb each other.
     #[test]
-    fn resets_take_as_long_as_they_take() {
-        const TEST: &str = "resets_take_as_long_as_they_take";
+    fn the_duration_of_a_reset_is_measured() {
+        const TEST: &str = "the_duration_of_a_reset_is_measured";
         if !rustix::process::geteuid().is_root() {
             return skipped(TEST, "not root");
         }
@@ -199,12 +199,12 @@ mod slow {
         // After a port was down, its addresses, neighbours and routes are restored for both IP
         // versions; otherwise no frame would come back. The upper bound is one second, plus what a
         // busy host takes to start and end it.
-        for (what, version) in [
+        for (action, version) in [
             ("forwarding", IpVersion::Ipv4),
             ("interface", IpVersion::Ipv4),
             ("interface", IpVersion::Ipv6),
         ] {
-            exact &= check(&measured(what, version).unwrap(), 1.0, 2.0);
+            exact &= check(&measured(action, version).unwrap(), 1.0, 2.0);
         }
         if !exact {
             skipped(
@@ -303,8 +303,8 @@ fn a_short_burst_leaves_whole() {
 
 /// Frames are counted, port counters are reported as not read, and actions on the DUT are refused.
 #[test]
-fn a_dut_that_nobody_can_log_into_is_measured_from_outside() {
-    const TEST: &str = "a_dut_that_nobody_can_log_into_is_measured_from_outside";
+fn a_dut_without_login_is_measured_from_outside() {
+    const TEST: &str = "a_dut_without_login_is_measured_from_outside";
     if !rustix::process::geteuid().is_root() {
         return skipped(TEST, "not root");
     }
@@ -324,12 +324,7 @@ fn a_dut_that_nobody_can_log_into_is_measured_from_outside() {
         ..plain.clone()
     };
     let (made, refused) = on_bed(&stream, |device| {
-        device
-            .standing
-            .as_mut()
-            .unwrap()
-            .bed
-            .forget_how_to_log_in("fw1");
+        device.standing.as_mut().unwrap().bed.make_black_box("fw1");
         let made = device.trial(&stream, &plain)?;
         let refused = device.trial(&stream, &with_reset).err();
         Ok((made.unwrap(), refused.unwrap()))

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fwdlab_measure::campaign::Turn;
-use fwdlab_measure::exact::{Next, is_dead, middle, next};
+use fwdlab_measure::exact::{Next, lost_all_frames, middle, next};
 use fwdlab_model::campaign::{self, Campaign, Case, Procedure};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::file::FileError;
@@ -91,13 +91,14 @@ pub(in crate::run) fn check_images(campaign: &Campaign) -> Result<(), FileError>
     let with_image = campaign.cases.iter().find(|case| case.image.is_some());
     match with_image {
         Some(_) if !is_exact => {
-            let why = "an emulated machine has no rates that mean anything: on an image, say exact";
-            Err(campaign.error(&["procedure", "id"], why))
+            let reason =
+                "an emulated machine has no rates that mean anything: on an image, say exact";
+            Err(campaign.error(&["procedure", "id"], reason))
         }
         None if is_exact => {
-            let why = "instructions are counted in a virtual machine: say which with image = [\"debian:PACKAGE\"] in the matrix, or \
+            let reason = "instructions are counted in a virtual machine: say which with image = [\"debian:PACKAGE\"] in the matrix, or \
                        with host = \"vm:IMAGE\" in [dut]";
-            Err(campaign.error(&["matrix"], why))
+            Err(campaign.error(&["matrix"], reason))
         }
         _ => Ok(()),
     }
@@ -107,28 +108,28 @@ pub(in crate::run) fn check_images(campaign: &Campaign) -> Result<(), FileError>
 pub(in crate::run) fn check(plan: &Plan, p: &campaign::Exact) -> Result<(), FileError> {
     let campaign = plan.campaign();
     let counts = campaign.procedure.check_counts();
-    counts.map_err(|(key, why)| campaign.error(&["procedure", key], why))?;
+    counts.map_err(|(key, reason)| campaign.error(&["procedure", key], reason))?;
     if campaign.is_simulated() {
-        let why = "a simulated DUT executes no instructions; omit engine";
-        return Err(campaign.error(&["bed", "engine"], why));
+        let reason = "a simulated DUT executes no instructions; omit engine";
+        return Err(campaign.error(&["bed", "engine"], reason));
     }
     if campaign.sweep.is_some() {
-        let why = "exact has no sweep: list configurations in the matrix";
-        return Err(campaign.error(&["procedure", "sweep"], why));
+        let reason = "exact has no sweep: list configurations in the matrix";
+        return Err(campaign.error(&["procedure", "sweep"], reason));
     }
     if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
-        let why = "bursts are of test frames one way: leave profiles, destinations, directions and modifiers out";
-        return Err(campaign.error(&["matrix"], why));
+        let reason = "bursts are of test frames one way: leave profiles, destinations, directions and modifiers out";
+        return Err(campaign.error(&["matrix"], reason));
     }
     let mut cases = campaign.cases.iter();
     match cases.any(|case| case.configuration == p.reference) {
         true => Ok(()),
         false => {
-            let why = format!(
+            let reason = format!(
                 "the reference `{}` is not among the configurations of the matrix",
                 p.reference
             );
-            Err(campaign.error(&["procedure", "reference"], why))
+            Err(campaign.error(&["procedure", "reference"], reason))
         }
     }
 }
@@ -173,7 +174,7 @@ pub(in crate::run) fn made(
 ) -> Option<Iteration> {
     // the control has its own name
     let of_it = |boot: &&BootRecord| boot.test_case == test_case && boot.iteration == iteration;
-    boots.iter().find(of_it).map(verify::of_boot)
+    boots.iter().find(of_it).map(verify::boot_iteration)
 }
 
 /// Returns how many machines run in the time of one.
@@ -208,7 +209,7 @@ struct Files {
 }
 
 /// What one boot measures.
-struct Wanted {
+struct BootRequest {
     turn: Turn,
     test_case: String,
     control: bool,
@@ -221,7 +222,7 @@ struct Wanted {
 }
 
 /// A guest that has been started: it ends with its results.
-type Going = JoinHandle<Result<Booted, LabError>>;
+type StartedGuest = JoinHandle<Result<Booted, LabError>>;
 
 /// The guests of a run.
 pub(in crate::run) struct Bursts {
@@ -234,7 +235,7 @@ pub(in crate::run) struct Bursts {
     generators: BTreeSet<String>,
     /// Number of the last boot.
     boots: u32,
-    going: Vec<(Wanted, Going)>,
+    guests: Vec<(BootRequest, StartedGuest)>,
     most: usize,
     /// Tells running guests to end: no one waits for them any more.
     is_over: Arc<AtomicBool>,
@@ -250,7 +251,7 @@ impl Bursts {
             plugin: None,
             generators: BTreeSet::new(),
             boots: 0,
-            going: Vec::new(),
+            guests: Vec::new(),
             most: at_a_time(),
             is_over: Arc::default(),
         }
@@ -260,7 +261,7 @@ impl Bursts {
 impl Drop for Bursts {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
-        for (_, guest) in self.going.drain(..) {
+        for (_, guest) in self.guests.drain(..) {
             let _ = guest.join();
         }
     }
@@ -288,8 +289,8 @@ impl Method for Bursts {
         let scratch = self.scratch.insert(Scratch::new()?);
         let found = images(running, scratch, run)?;
         for (case, of) in running.plan.campaign().cases.iter().enumerate() {
-            if let Err(why) = &found[of.image.as_deref().unwrap_or_default()] {
-                running.dropped.insert(case, Failure::from(why.as_str()));
+            if let Err(reason) = &found[of.image.as_deref().unwrap_or_default()] {
+                running.dropped.insert(case, Failure::from(reason.as_str()));
             }
         }
         let found = found.into_iter();
@@ -303,7 +304,7 @@ impl Method for Bursts {
         let numbers = measured.boots.iter().map(|boot| boot.boot);
         self.boots = numbers.max().unwrap_or(0);
         let controls = measured.boots.iter().filter(|boot| boot.control);
-        running.again.extend(controls.map(verify::of_boot));
+        running.again.extend(controls.map(verify::boot_iteration));
         Ok(())
     }
 
@@ -324,12 +325,12 @@ impl Method for Bursts {
         let case = &plan.campaign().cases[at];
         let image = case.image.clone().unwrap_or_default();
         let (Some(files), Some(scratch)) = (self.images.get(&image), &self.scratch) else {
-            let why = running.dropped.get(&at).map(|failure| failure.why.clone());
-            let why = LabError::Preflight(why.unwrap_or_default());
-            return Ok(Some(Made::failed(why)));
+            let reason = running.dropped.get(&at).map(|failure| failure.why.clone());
+            let reason = LabError::Preflight(reason.unwrap_or_default());
+            return Ok(Some(Made::failed(reason)));
         };
         self.boots += 1;
-        let wanted = || Wanted {
+        let requested = || BootRequest {
             turn,
             test_case: running.agenda.names[turn.case].clone(),
             control,
@@ -344,13 +345,13 @@ impl Method for Bursts {
         };
         let (number, folder) = (self.boots, scratch.folder(self.boots));
         let (p, control, is_over) = (self.p.clone(), work.control.clone(), self.is_over.clone());
-        let own = wanted();
+        let own = requested();
         let guest = std::thread::spawn(move || {
             let is_stopped = || control.is_stopped() || is_over.load(Ordering::Acquire);
             boot(&own, number, folder, &p, &control, &is_stopped)
         });
-        self.going.push((wanted(), guest));
-        run.tell(EventKind::Progress {
+        self.guests.push((requested(), guest));
+        run.record_event(EventKind::Progress {
             activity: format!("boot {} of {}", work.steps.0 + 1, work.steps.1),
             done: work.steps.0,
             steps: work.steps.1,
@@ -369,26 +370,26 @@ impl Method for Bursts {
         measured: &mut Measured,
     ) -> Option<(Turn, Result<Made, LabError>)> {
         let ended = loop {
-            if self.going.is_empty() {
+            if self.guests.is_empty() {
                 return None;
             }
-            let mut going = self.going.iter();
-            if let Some(ended) = going.position(|(_, guest)| guest.is_finished()) {
+            let mut process = self.guests.iter();
+            if let Some(ended) = process.position(|(_, guest)| guest.is_finished()) {
                 break ended;
             }
             // this reads requests
             running.control.is_stopped();
             std::thread::sleep(LOOK);
         };
-        let (wanted, guest) = self.going.remove(ended);
+        let (requested, guest) = self.guests.remove(ended);
         let booted = guest
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let made = match booted {
-            Ok(booted) => self.keep(&wanted, booted, running, run, measured),
+            Ok(booted) => self.keep(&requested, booted, running, run, measured),
             Err(error) => Ok(Made::failed(error)),
         };
-        Some((wanted.turn, made))
+        Some((requested.turn, made))
     }
 
     fn end(
@@ -420,7 +421,7 @@ impl Bursts {
     /// Stores the results of a boot.
     fn keep(
         &mut self,
-        wanted: &Wanted,
+        requested: &BootRequest,
         booted: Booted,
         running: &mut Running<'_>,
         run: &mut Run<'_>,
@@ -439,8 +440,8 @@ impl Bursts {
         }
         let profile = match profile.transpose() {
             Ok(profile) => profile,
-            Err(why) => {
-                run.warn(format!("no profile of {}: {why}", wanted.test_case))?;
+            Err(reason) => {
+                run.warn(format!("no profile of {}: {reason}", requested.test_case))?;
                 None
             }
         };
@@ -450,7 +451,7 @@ impl Bursts {
             files.push((PAST, past.to_string()));
         }
         for (name, text) in files {
-            let (case, boot) = (&wanted.test_case, record.boot);
+            let (case, boot) = (&requested.test_case, record.boot);
             run.writer.raw(case, boot, name, text.as_bytes())?;
         }
         measured
@@ -461,16 +462,16 @@ impl Bursts {
                 past,
             }));
         run.writer.trial(&record)?;
-        let iteration = verify::of_boot(&record);
-        run.tell(EventKind::BootFinished {
+        let iteration = verify::boot_iteration(&record);
+        run.record_event(EventKind::BootFinished {
             record: Box::new(record.clone()),
         })?;
         measured.boots.push(record);
-        if wanted.control {
+        if requested.control {
             running.again.push(iteration);
             return Ok(Made::default());
         }
-        Ok(Made::one(wanted.turn.case, iteration))
+        Ok(Made::one(requested.turn.case, iteration))
     }
 }
 
@@ -479,7 +480,7 @@ impl Bursts {
 ///
 /// # Errors
 /// Fails if the run cannot be stored.
-pub(in crate::run) fn beside(
+pub(in crate::run) fn count_instructions(
     plan: &Plan,
     control: &Control,
     run: &mut Run<'_>,
@@ -506,9 +507,9 @@ pub(in crate::run) fn beside(
         run.warn(format!("of the instructions, {doubt}"))?;
     }
     for case in &cases {
-        for (_, why) in case.failures() {
+        for (_, reason) in case.failures() {
             run.warn(format!(
-                "no instructions of {}: {why}",
+                "no instructions of {}: {reason}",
                 case.case.configuration
             ))?;
         }
@@ -518,14 +519,14 @@ pub(in crate::run) fn beside(
 
 /// Builds the plugin that counts by call path; if that fails, only the profiles are missing.
 fn plugin(run: &mut Run<'_>) -> Result<Option<PathBuf>, LabError> {
-    let built = Cache::of_user()
+    let built = Cache::for_user()
         .map_err(|e| e.to_string())
         .and_then(|cache| vm::plugin::build(cache.folder()).map_err(|e| e.to_string()))
         .and_then(|plugin| machine::takes_plugin(&plugin).map(|()| plugin));
     match built {
         Ok(plugin) => Ok(Some(plugin)),
-        Err(why) => {
-            run.warn(format!("no profiles: {why}"))?;
+        Err(reason) => {
+            run.warn(format!("no profiles: {reason}"))?;
             Ok(None)
         }
     }
@@ -537,17 +538,17 @@ fn images(
     scratch: &Scratch,
     run: &mut Run<'_>,
 ) -> Result<BTreeMap<String, Result<Files, String>>, LabError> {
-    let cache = Cache::of_user().map_err(|e| LabError::Preflight(e.to_string()))?;
+    let cache = Cache::for_user().map_err(|e| LabError::Preflight(e.to_string()))?;
     let program =
         std::env::current_exe().map_err(|e| LabError::system("find the running program", e))?;
     let cases = &running.plan.campaign().cases;
-    let mut wanted = PROGRAMS.to_vec();
+    let mut requested = PROGRAMS.to_vec();
     let applied = cases
         .iter()
         .filter_map(|case| running.plan.configuration(&case.configuration));
     let words: BTreeSet<String> = applied.flat_map(Configuration::words).collect();
     let is_named = |program: &&&str| words.contains(**program);
-    wanted.extend(PROGRAMS_NAMED.iter().filter(is_named));
+    requested.extend(PROGRAMS_NAMED.iter().filter(is_named));
     let mut images = BTreeMap::new();
     for case in cases {
         let name = case.image.clone().unwrap_or_default();
@@ -555,29 +556,30 @@ fn images(
             continue;
         }
         let mut notes = Vec::new();
-        let mut tell = |text: &str| notes.push(text.to_owned());
+        let mut report = |text: &str| notes.push(text.to_owned());
         let is_stopped = || running.control.is_stopped();
-        let found = Image::find(&name, &cache, &mut tell).and_then(|image| {
+        let found = Image::find(&name, &cache, &mut report).and_then(|image| {
             let taken;
             let kernel = match &image.kind {
                 ImageKind::Kernel(kernel) => kernel,
                 ImageKind::Disk(disk) => {
-                    taken = inside::kernel_of(disk, &cache, &mut tell, &is_stopped)?;
+                    taken = inside::kernel_of(disk, &cache, &mut report, &is_stopped)?;
                     &taken
                 }
             };
             let recipe = Recipe {
                 program: &program,
                 kernel,
-                wanted: &wanted,
+                wanted: &requested,
                 words: &words,
             };
-            let initramfs = initramfs::build(&recipe, &cache, &mut tell)?;
+            let initramfs = initramfs::build(&recipe, &cache, &mut report)?;
             // the console of a disk's own boot entry
             let entry = kernel.entry.as_ref();
             let console = entry.and_then(|entry| std::fs::read(entry.path(inside::CONSOLE)).ok());
             let words = image.words().into_iter();
-            let mut words: Vec<String> = words.map(|(what, is)| format!("{what} {is}")).collect();
+            let mut words: Vec<String> =
+                words.map(|(action, is)| format!("{action} {is}")).collect();
             if let ImageKind::Disk(_) = &image.kind {
                 words.push(format!(
                     "its kernel {}, bzImage sha256 {}",
@@ -595,7 +597,7 @@ fn images(
             return Err(LabError::Interrupted);
         }
         for text in notes {
-            run.tell(EventKind::Note { text })?;
+            run.record_event(EventKind::Note { text })?;
         }
         let files = match found {
             Ok((files, words, console)) => {
@@ -615,8 +617,8 @@ fn images(
             }
             Err(error) => Err(error.to_string()),
         };
-        if let (Err(why), true) = (&files, running.plan.is_one()) {
-            return Err(LabError::Preflight(why.clone()));
+        if let (Err(reason), true) = (&files, running.plan.is_one()) {
+            return Err(LabError::Preflight(reason.clone()));
         }
         images.insert(name, files);
     }
@@ -694,7 +696,7 @@ fn shares(through: &Stacks, past: &Stacks, frames: u32) -> Vec<FunctionShare> {
 /// Boots a machine, configures it, and sends bursts until the median is known. Also returns its
 /// console output.
 fn boot(
-    wanted: &Wanted,
+    requested: &BootRequest,
     number: u32,
     folder: PathBuf,
     p: &campaign::Exact,
@@ -702,17 +704,17 @@ fn boot(
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Booted, LabError> {
     let started_at = timestamp();
-    let began = Instant::now();
-    let profile = wanted
+    let started = Instant::now();
+    let profile = requested
         .plugin
         .as_ref()
         .map(|plugin| Profiler::new(plugin, &folder));
     let machine = Arc::new(Machine::boot(
         &Boot {
-            name: wanted.image.clone(),
-            kernel: wanted.files.kernel.clone(),
-            initramfs: wanted.files.initramfs.clone(),
-            mitigations: wanted.files.mitigations,
+            name: requested.image.clone(),
+            kernel: requested.files.kernel.clone(),
+            initramfs: requested.files.initramfs.clone(),
+            mitigations: requested.files.mitigations,
             cpus: 1,
             memory_mib: MEMORY_MIB,
             plugin: profile.as_ref().map(Profiler::argument),
@@ -720,12 +722,12 @@ fn boot(
         },
         is_stopped,
     )?);
-    let boot_s = began.elapsed().as_secs_f64();
+    let boot_s = started.elapsed().as_secs_f64();
     let bed = Bed::in_guest(&machine)?;
-    for configuration in &wanted.configurations {
+    for configuration in &requested.configurations {
         bed.dut(0).apply(configuration, control)?;
     }
-    let stream = &wanted.case.stream;
+    let stream = &requested.case.stream;
     let host = machine.host();
     let addresses = bed.networks().forward();
     let bursts = bursts::Bursts::open(&host, &addresses, stream, p.generator)?;
@@ -747,14 +749,14 @@ fn boot(
             received: burst.received,
             instructions: burst.instructions,
         });
-        if is_dead(&made) {
+        if lost_all_frames(&made) {
             break;
         }
     }
     let ticks_per_instruction = machine.per_instruction();
     // read after all counting; only in the first boot, because all are alike
-    let is_first = wanted.turn.iteration == 1 && !wanted.control && !is_dead(&made);
-    let configurations = wanted.configurations.iter().filter(|_| is_first);
+    let is_first = requested.turn.iteration == 1 && !requested.control && !lost_all_frames(&made);
+    let configurations = requested.configurations.iter().filter(|_| is_first);
     let in_force = configurations
         .map(|one| Ok((one.name.clone(), bed.dut(0).in_force(one)?)))
         .collect::<Result<Vec<_>, LabError>>()?;
@@ -767,11 +769,11 @@ fn boot(
     (validity.reasons).extend(Spread::unused(&spread, &bed.spread()?));
     let past = made.iter().filter(|burst| burst.way == Way::Past);
     if past.clone().any(|burst| burst.received < burst.sent) {
-        let why = "frames were lost between generator and receiver, past the DUT";
-        validity.reasons.push(why.into());
+        let reason = "frames were lost between generator and receiver, past the DUT";
+        validity.reasons.push(reason.into());
     }
     let profiled = match (&profile, middle(&made)) {
-        (Some(profile), Some(middle)) if !is_dead(&made) => Some(profile.read(middle)),
+        (Some(profile), Some(middle)) if !lost_all_frames(&made) => Some(profile.read(middle)),
         _ => None,
     };
     let functions = match &profiled {
@@ -781,10 +783,10 @@ fn boot(
     let record = BootRecord {
         boot: number,
         started_at,
-        test_case: wanted.test_case.clone(),
-        iteration: wanted.turn.iteration,
-        control: wanted.control,
-        image: wanted.image.clone(),
+        test_case: requested.test_case.clone(),
+        iteration: requested.turn.iteration,
+        control: requested.control,
+        image: requested.image.clone(),
         kernel: machine.kernel().to_owned(),
         ticks_per_instruction,
         boot_s,

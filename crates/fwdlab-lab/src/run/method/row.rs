@@ -19,7 +19,7 @@ use fwdlab_model::trial::Stream;
 
 use crate::bed::Bed;
 use crate::dut::Configuration;
-use crate::dut::sweep::{Setting, Swept};
+use crate::dut::sweep::{Setting, SweptParameter};
 use crate::error::LabError;
 use crate::run::trial::{Bench, Counted, SURPLUS};
 use crate::run::{Control, Parameters, Run, configure, does_forward, open_tester, timestamp};
@@ -32,12 +32,12 @@ pub(in crate::run) const CONTROLS: usize = 2;
 const OVERLOAD_LOOKS: u32 = 6;
 
 /// A DUT that is compared with the reference and the control.
-pub(super) struct Beside<'a> {
+pub(super) struct ComparedDut<'a> {
     /// Name for people.
     pub name: String,
     pub configuration: Option<&'a Configuration>,
     /// What a sweep sets on it.
-    pub setting: Option<(&'a str, &'a Swept, u64)>,
+    pub setting: Option<(&'a str, &'a SweptParameter, u64)>,
 }
 
 /// DUTs side by side: the reference, the same again as A/A control, and the DUTs that are compared
@@ -49,7 +49,7 @@ pub(super) struct Row<'a> {
     name: String,
     /// Applied to the reference and the control only.
     pub reference: Option<&'a Configuration>,
-    beside: Vec<Beside<'a>>,
+    beside: Vec<ComparedDut<'a>>,
     /// The description of each DUT in records.
     pub compared: Vec<Compared>,
     random: Random,
@@ -63,7 +63,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    pub fn new(parameters: Parameters, name: String, beside: Vec<Beside<'a>>) -> Row<'a> {
+    pub fn new(parameters: Parameters, name: String, beside: Vec<ComparedDut<'a>>) -> Row<'a> {
         Row {
             random: Random::new(parameters.seed),
             parameters: Arc::new(parameters),
@@ -115,7 +115,7 @@ impl<'a> Row<'a> {
         stop: &Control,
         run: &mut Run<'_>,
     ) -> Result<Option<(Rebuild, RebuildRecord)>, LabError> {
-        let (began, started_at) = (Instant::now(), timestamp());
+        let (started, started_at) = (Instant::now(), timestamp());
         let (parameters, configurations) = (self.parameters.clone(), self.duts());
         let stream = &parameters.streams[0];
         let places = places(configurations, self.built as usize);
@@ -128,7 +128,7 @@ impl<'a> Row<'a> {
             Some(pps) => pps,
             None => {
                 let found = intended(&parameters, stream, &bed, tester.as_mut(), stop)?;
-                run.tell(EventKind::LoadFound {
+                run.record_event(EventKind::LoadFound {
                     of: self.name.clone(),
                     load_pps: Some(found),
                     source: match parameters.load {
@@ -159,14 +159,14 @@ impl<'a> Row<'a> {
         let counted = bench.slices(
             stream,
             pps,
-            (self.slice, slices(began.elapsed())),
+            (self.slice, slices(started.elapsed())),
             &mut order,
             &places,
         );
         let (blocks, counted) = match counted {
             Err(error @ LabError::Disturbed { .. }) => (
                 Vec::new(),
-                Counted::nothing(configurations, error.to_string()),
+                Counted::link_down(configurations, error.to_string()),
             ),
             counted => counted?,
         };
@@ -184,7 +184,7 @@ impl<'a> Row<'a> {
             .extend(self.raise_load(&result, pps));
         self.slice = next_slice(self.slice, &result);
         run.writer.trial(&record)?;
-        run.tell(EventKind::RebuildFinished {
+        run.record_event(EventKind::RebuildFinished {
             record: Box::new(record.clone()),
         })?;
         Ok(Some((result, record)))
@@ -225,8 +225,8 @@ impl<'a> Row<'a> {
             Some(beside) => beside.configuration,
             None => self.reference,
         };
-        if let Some(wanted) = own {
-            configure(bed, place, tester, self.stream(), wanted, stop, run)?;
+        if let Some(requested) = own {
+            configure(bed, place, tester, self.stream(), requested, stop, run)?;
         }
         if let Some((parameter, swept, value)) = beside.and_then(|beside| beside.setting) {
             let mut setting = Setting::new(parameter, swept.clone());
@@ -286,8 +286,8 @@ fn intended(
     tester: &mut dyn Rig,
     stop: &Control,
 ) -> Result<f64, LabError> {
-    let asked = (parameters.load).map_or(Ok(None), |load| parameters.load_pps(load, stream));
-    if let Some(pps) = asked.map_err(LabError::Preflight)? {
+    let requested = (parameters.load).map_or(Ok(None), |load| parameters.load_pps(load, stream));
+    if let Some(pps) = requested.map_err(LabError::Preflight)? {
         return Ok(pps);
     }
     let mut bench = Bench {

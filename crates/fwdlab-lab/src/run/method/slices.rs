@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use fwdlab_measure::maxfwd::control_of;
-use fwdlab_measure::paired::{Rebuild, of_rebuild, pool};
+use fwdlab_measure::paired::{Rebuild, pool, rebuild_result};
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::{self, Case, PLAIN};
 use fwdlab_model::comparison::{Comparison, Verdict};
@@ -22,8 +22,8 @@ use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
 
-use super::row::{Beside, CONTROLS, Row};
-use crate::dut::sweep::Swept;
+use super::row::{CONTROLS, ComparedDut, Row};
+use crate::dut::sweep::SweptParameter;
 use crate::error::LabError;
 use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
@@ -65,28 +65,29 @@ pub(in crate::run) fn rows(cases: &[Case]) -> Vec<Vec<usize>> {
 /// Rejects what slices cannot measure.
 pub(in crate::run) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(), FileError> {
     let campaign = parameters.campaign();
-    let wrong = |way: &[&str], why: String| Err(campaign.error(way, why));
+    let wrong = |way: &[&str], reason: String| Err(campaign.error(way, reason));
     if campaign.is_simulated() {
-        let why =
+        let reason =
             "slices compare real DUTs side by side; a simulated DUT has no machine noise to cancel";
-        return wrong(&["procedure", "id"], why.into());
+        return wrong(&["procedure", "id"], reason.into());
     }
     if p.reference != PLAIN && !campaign.configurations.contains_key(&p.reference) {
-        let why = format!("there is no configuration `{}`", p.reference);
-        return wrong(&["procedure", "reference"], why);
+        let reason = format!("there is no configuration `{}`", p.reference);
+        return wrong(&["procedure", "reference"], reason);
     }
     if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
-        let why = "slices send test frames one way: leave profiles, destinations, directions and modifiers out";
-        return wrong(&["matrix"], why.into());
+        let reason = "slices send test frames one way: leave profiles, destinations, directions and modifiers out";
+        return wrong(&["matrix"], reason.into());
     }
     if campaign.cases.iter().any(|case| !case.dut.is_linux()) {
-        let why = "slices compare DUTs side by side on the same CPUs, and threads of VPP poll there during another DUT's \
+        let reason = "slices compare DUTs side by side on the same CPUs, and threads of VPP poll there during another DUT's \
                    turn: measure VPP with mrr, maxfwd or a search";
-        return wrong(&["procedure", "id"], why.into());
+        return wrong(&["procedure", "id"], reason.into());
     }
-    if let Some(Swept::Stream) = parameters.swept() {
-        let why = "slices compare DUTs under the same traffic; say sizes and flows in the matrix";
-        return wrong(&["procedure", "sweep", "parameter"], why.into());
+    if let Some(SweptParameter::Stream) = parameters.swept_parameter() {
+        let reason =
+            "slices compare DUTs under the same traffic; say sizes and flows in the matrix";
+        return wrong(&["procedure", "sweep", "parameter"], reason.into());
     }
     let values = campaign.sweep.as_ref().map_or(1, |s| s.values.len());
     let rows = rows(&campaign.cases);
@@ -94,10 +95,10 @@ pub(in crate::run) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(
     match most <= MOST_DUTS {
         true => Ok(()),
         false => {
-            let why = format!(
+            let reason = format!(
                 "{most} DUTs would be side by side; the maximum is {MOST_DUTS}: use fewer configurations or values"
             );
-            wrong(&["procedure"], why)
+            wrong(&["procedure"], reason)
         }
     }
 }
@@ -147,7 +148,7 @@ impl Budget {
     }
 
     /// Returns the remaining time, and at least that of this number of the shortest rebuilds.
-    fn left_for(&self, rebuilds: u32) -> Duration {
+    fn remaining_for(&self, rebuilds: u32) -> Duration {
         let least = self.overhead + self.overhead / 2 + MIN_SLICES;
         self.left().max(least * rebuilds)
     }
@@ -156,12 +157,12 @@ impl Budget {
 /// Rows of DUTs, which are rebuilt in every turn.
 pub(in crate::run) struct Slices<'a> {
     p: &'a campaign::Paired,
-    rows: Vec<Standing<'a>>,
+    rows: Vec<PreparedRow<'a>>,
     budget: Option<Budget>,
 }
 
 /// A row with its test cases and results.
-struct Standing<'a> {
+struct PreparedRow<'a> {
     row: Row<'a>,
     cases: Vec<Member>,
     control: Vec<Paired>,
@@ -187,7 +188,7 @@ impl<'a> Slices<'a> {
                 load: p.load.map(|load| load.0),
                 ..plan.common(vec![first.stream.clone()], first)
             };
-            stand(plan, p, cases, common, name.clone())
+            prepare_row(plan, p, cases, common, name.clone())
         });
         Slices {
             p,
@@ -231,10 +232,10 @@ impl Method for Slices<'_> {
         let is_first = work.steps.0 == 0;
         let turns = work.steps.1 - work.steps.0;
         let left = match &self.budget {
-            Some(budget) => budget.left_for(turns),
+            Some(budget) => budget.remaining_for(turns),
             None => work.left(),
         };
-        run.tell(progress(running, standing, work, left))?;
+        run.record_event(progress(running, standing, work, left))?;
         let time = time(self.p, standing.row.duts() as u32);
         let mut slices = |building: Duration| match &mut self.budget {
             Some(budget) => budget.share(building, turns, is_first),
@@ -256,7 +257,7 @@ impl Method for Slices<'_> {
             };
             // a configuration that cannot be applied leaves its row, and the others are measured
             let failed = standing.row.failed.take();
-            let failed = failed.filter(|_| is_its_own(&error) && !error.is_lost());
+            let failed = failed.filter(|_| is_configuration_fault(&error) && !error.is_lost());
             let leaves = failed.filter(|_| !running.plan.is_ended_by(&error));
             let Some(case) = leaves.and_then(|dut| standing.leave(dut)) else {
                 return Ok(Some(Made::failed(error)));
@@ -294,7 +295,7 @@ impl Method for Slices<'_> {
 /// Returns the progress, with the first difference so far.
 fn progress(
     running: &Running<'_>,
-    standing: &Standing<'_>,
+    standing: &PreparedRow<'_>,
     work: &Work,
     left: Duration,
 ) -> EventKind {
@@ -336,7 +337,7 @@ fn slices_of(outcome: &Outcome) -> Option<&Paired> {
     }
 }
 
-impl Standing<'_> {
+impl PreparedRow<'_> {
     /// Restores the rebuilds with this load from before the run was interrupted.
     fn resume(&mut self, p: &campaign::Paired, load: Option<f64>, measured: &Measured) {
         let names = self.row.compared.iter().map(|dut| &dut.test_case);
@@ -348,7 +349,7 @@ impl Standing<'_> {
         let built: Vec<&RebuildRecord> = measured.rebuilds.iter().filter(is_of_row).collect();
         for record in built.iter().filter(|record| record.validity.is_valid()) {
             let result = verify::rebuild(record);
-            let of_control = of_rebuild(&result, &p.reference, "control", None, &[(1, None)]);
+            let of_control = rebuild_result(&result, &p.reference, "control", None, &[(1, None)]);
             self.control.extend(of_control);
         }
         self.row.goes_on(built.len() as u32, load);
@@ -364,7 +365,7 @@ impl Standing<'_> {
         record: &RebuildRecord,
     ) -> BTreeMap<usize, Iteration> {
         let of = |name: &str, parameter: Option<&str>, duts: &[(usize, Option<u64>)]| {
-            of_rebuild(result, &p.reference, name, parameter, duts)
+            rebuild_result(result, &p.reference, name, parameter, duts)
         };
         let is_valid = record.validity.is_valid();
         if is_valid {
@@ -410,7 +411,7 @@ impl Standing<'_> {
 
 /// Returns true if the configuration or the setting itself fails, which would recur in every
 /// rebuild.
-fn is_its_own(error: &LabError) -> bool {
+fn is_configuration_fault(error: &LabError) -> bool {
     matches!(
         error,
         LabError::NotApplied { .. }
@@ -421,13 +422,13 @@ fn is_its_own(error: &LabError) -> bool {
 }
 
 /// Creates the row of these test cases, before it is built.
-fn stand<'a>(
+fn prepare_row<'a>(
     parameters: &'a Plan,
     p: &'a campaign::Paired,
     row: &[usize],
     common: Parameters,
     name: String,
-) -> Standing<'a> {
+) -> PreparedRow<'a> {
     let campaign = parameters.campaign();
     let values = match &campaign.sweep {
         Some(sweep) => sweep.values.iter().copied().map(Some).collect(),
@@ -465,8 +466,12 @@ fn stand<'a>(
         });
         for value in &values {
             compared.push(entry(&case.configuration, false, *value, case));
-            let sweep = campaign.sweep.as_ref().zip(parameters.swept()).zip(*value);
-            beside.push(Beside {
+            let sweep = campaign
+                .sweep
+                .as_ref()
+                .zip(parameters.swept_parameter())
+                .zip(*value);
+            beside.push(ComparedDut {
                 name: match (&campaign.sweep, value) {
                     (Some(sweep), Some(value)) => {
                         format!("{}, {value} {}", case.configuration, sweep.parameter)
@@ -482,7 +487,7 @@ fn stand<'a>(
     let mut row = Row::new(common, name, beside);
     row.reference = parameters.configuration(&p.reference);
     row.compared = compared;
-    Standing {
+    PreparedRow {
         row,
         cases,
         control: Vec::new(),
@@ -529,16 +534,16 @@ pub(in crate::run) fn noise(
             lengths.collect::<Vec<_>>().join(", ")
         ),
     };
-    let said = format!(
+    let output = format!(
         "{}, {} of slices; {} left out because the sender was stalled or the DUT's CPU taken{tried}",
         counted(rebuilds.len(), "rebuild"),
         counted(blocks as usize, "block"),
         counted(left_out as usize, "block")
     );
     match control {
-        Some(control) => trust::of_comparisons(&all, control, said),
+        Some(control) => trust::of_comparisons(&all, control, output),
         None => Noise {
-            verdict: format!("no result: none of the rebuilds could be used: {said}"),
+            verdict: format!("no result: none of the rebuilds could be used: {output}"),
             too_noisy: true,
             doubts: vec!["none of the rebuilds could be used".into()],
             ..Noise::default()

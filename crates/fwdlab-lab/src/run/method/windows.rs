@@ -31,9 +31,9 @@ use crate::error::LabError;
 use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
 use crate::run::device::erect;
-use crate::run::hooks::{self, During, Hosts, Place, around_or_error};
+use crate::run::hooks::{self, During, Hosts, Place, run_hooks_or_fail};
 use crate::run::plan::Plan;
-use crate::run::trial::{Bench, Counted, Glimpse, Overload, SURPLUS, record, telemetry_of};
+use crate::run::trial::{Bench, Counted, Overload, SURPLUS, TrialProgress, record, telemetry_of};
 use crate::run::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
 use crate::tester::Rig;
 use crate::witness::probe::{Probes, pairs};
@@ -54,18 +54,18 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 pub(in crate::run) fn check(parameters: &Plan) -> Result<(), FileError> {
     let campaign = parameters.campaign();
     if campaign.is_simulated() {
-        let why = "windows are chosen by probes of a real machine; on a simulated DUT say forwarding-rate or mrr";
-        return Err(campaign.error(&["procedure", "id"], why));
+        let reason = "windows are chosen by probes of a real machine; on a simulated DUT say forwarding-rate or mrr";
+        return Err(campaign.error(&["procedure", "id"], reason));
     }
     if campaign.sweep.is_some() {
-        let why = "windows tell what comes out, and machines are faster or slower from one bed to the next: sweep by paired slices";
-        return Err(campaign.error(&["procedure", "sweep"], why));
+        let reason = "windows tell what comes out, and machines are faster or slower from one bed to the next: sweep by paired slices";
+        return Err(campaign.error(&["procedure", "sweep"], reason));
     }
     let mut variants = campaign.cases.iter().map(|case| &case.variant);
     if variants.any(|variant| variant.both_directions || !variant.modifiers.is_empty()) {
-        let why =
+        let reason =
             "windows measure one direction of an unmodified DUT: leave directions and modifier out";
-        return Err(campaign.error(&["matrix"], why));
+        return Err(campaign.error(&["matrix"], reason));
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ struct Raw {
 }
 
 /// A bed in use, for the test cases of one iteration.
-struct Standing {
+struct BedInUse {
     iteration: u32,
     bed: Bed,
     tester: Box<dyn Rig>,
@@ -108,7 +108,7 @@ pub(in crate::run) struct Windows<'a> {
     readings: Vec<Reading>,
     raw: Vec<Raw>,
     loads: BTreeMap<usize, Overload>,
-    standing: Option<Standing>,
+    standing: Option<BedInUse>,
 }
 
 /// A trial to make.
@@ -292,12 +292,12 @@ impl<'a> Windows<'a> {
         let place = Place::iteration(&running.agenda.names[turn.case], turn.iteration);
         let all = &campaign.hooks;
         for _ in 0..MAX_INVALID {
-            let mut standing = self.standing(&common, work, running, run)?;
-            let hosts = Hosts::of(&standing.bed);
+            let mut standing = self.bed_for_iteration(&common, work, running, run)?;
+            let hosts = Hosts::from_bed(&standing.bed);
             // a repetition uses another bed, and runs the hooks again
             let before = (When::Before, Every::Iteration);
             let made =
-                around_or_error(all, before, &place, &hosts, &work.control, run).and_then(|()| {
+                run_hooks_or_fail(all, before, &place, &hosts, &work.control, run).and_then(|()| {
                     let planned = Planned {
                         turn,
                         control,
@@ -315,7 +315,7 @@ impl<'a> Windows<'a> {
                     self.attempt(attempt, &mut standing, running, run)
                 });
             let after = (When::After, Every::Iteration);
-            let after = around_or_error(all, after, &place, &hosts, &Control::default(), run);
+            let after = run_hooks_or_fail(all, after, &place, &hosts, &Control::default(), run);
             let is_valid = made?;
             after?;
             // what disturbed an invalid trial may have changed the DUT: a link that went down
@@ -332,7 +332,7 @@ impl<'a> Windows<'a> {
     fn attempt(
         &mut self,
         attempt: Attempt<'_>,
-        standing: &mut Standing,
+        standing: &mut BedInUse,
         running: &Running<'_>,
         run: &mut Run<'_>,
     ) -> Result<bool, LabError> {
@@ -366,7 +366,7 @@ impl<'a> Windows<'a> {
                 }
                 found => {
                     let found = found?;
-                    run.tell(EventKind::LoadFound {
+                    run.record_event(EventKind::LoadFound {
                         of: running.agenda.names[case].clone(),
                         load_pps: found.load_pps,
                         source: match common.load {
@@ -386,7 +386,7 @@ impl<'a> Windows<'a> {
             known.load_pps,
             common.traffic.flows(stream, variant),
         );
-        let during = During::of(&campaign.hooks, &place, hosts, &run.info.id);
+        let during = During::new(&campaign.hooks, &place, hosts, &run.info.id);
         bench.count_reasons = known.loses_inside && common.privileged;
         bench.telemetry = common.telemetry.as_ref();
         bench.hooks = Some(&during);
@@ -400,20 +400,20 @@ impl<'a> Windows<'a> {
         let gate = of_run(&self.calibration, &self.readings);
         let around = |when, control: &Control, run: &mut Run<'_>| {
             let when = (when, Every::Trial);
-            hooks::around(&campaign.hooks, when, &place, hosts, control, run)
+            hooks::run_hooks(&campaign.hooks, when, &place, hosts, control, run)
         };
-        let mut amiss = around(When::Before, &work.control, run)?;
+        let mut problem = around(When::Before, &work.control, run)?;
         let made = trial(&mut bench, &planned, gate.as_ref(), &progress, run);
         if let Ok(Some((_, counted))) = &made {
             for record in &counted.hooks {
                 run.keep_hook(record.clone())?;
             }
         }
-        amiss.extend(around(When::After, &Control::default(), run)?);
+        problem.extend(around(When::After, &Control::default(), run)?);
         let Some((windows, mut counted)) = made? else {
             return Err(LabError::Interrupted);
         };
-        counted.objections.extend(amiss);
+        counted.objections.extend(problem);
         self.readings
             .extend(windows.iter().map(|w| w.after.clone()));
         let record = TrialRecord {
@@ -432,7 +432,7 @@ impl<'a> Windows<'a> {
             record.validity.reasons.push(NOT_OVERLOADED.into());
         }
         run.writer.trial(&record)?;
-        run.tell(EventKind::TrialFinished {
+        run.record_event(EventKind::TrialFinished {
             record: Box::new(record.clone()),
         })?;
         let is_valid = record.validity.is_valid();
@@ -441,13 +441,13 @@ impl<'a> Windows<'a> {
     }
 
     /// Returns the bed of the last trial if all of this iteration share one, else a new one.
-    fn standing(
+    fn bed_for_iteration(
         &mut self,
         common: &Parameters,
         work: &Work,
         running: &mut Running<'_>,
         run: &mut Run<'_>,
-    ) -> Result<Standing, LabError> {
+    ) -> Result<BedInUse, LabError> {
         let turn = work.turn;
         let shared = share_beds(&running.plan.campaign().cases);
         // remove the old bed before building the new one
@@ -458,13 +458,13 @@ impl<'a> Windows<'a> {
         running.restart(&running.agenda.names[turn.case], &work.control, run)?;
         let (bed, _) = erect(common)?;
         let (mut tester, words) = open_tester(&bed, common)?;
-        run.bed_stands(&bed, &words, common.dut.kind)?;
+        run.report_beds(&bed, &words, common.dut.kind)?;
         if let Some(configuration) = &common.configuration {
             let (stream, control) = (&common.streams[0], &work.control);
             let tester = tester.as_mut();
             configure(&bed, 0, tester, stream, configuration, control, run)?;
         }
-        Ok(Standing {
+        Ok(BedInUse {
             iteration: turn.iteration,
             bed,
             tester,
@@ -542,7 +542,7 @@ pub(in crate::run) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> V
     let readings = readings.unwrap_or_default();
     let gate = Gate::calibrate(&readings);
     facts.states = gate.map(|gate| gate.states()).unwrap_or_default();
-    let told = match facts.states.first() {
+    let reported = match facts.states.first() {
         Some(now) if !now.round_trip_ns.is_empty() => format!(
             "{now} now: the round trip of a cache line between {}",
             pairs(placement)
@@ -554,7 +554,7 @@ pub(in crate::run) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> V
         _ => "not read: it needs real-time priority (root), and the other CPUs for a few microseconds"
             .into(),
     };
-    facts.placement.insert("distance".into(), told);
+    facts.placement.insert("distance".into(), reported);
     readings
 }
 
@@ -583,10 +583,11 @@ fn trial(
     } = *planned;
     // a trial needs more windows than the median of the quiet ones: about half of those in the
     // shortest trial
-    let wanted = MIN_WINDOWS.max((duration.as_millis() / 50) as usize);
-    let enough = |windows: &[Window]| judge(windows, gate, load).quiet.windows as usize >= wanted;
+    let requested = MIN_WINDOWS.max((duration.as_millis() / 50) as usize);
+    let enough =
+        |windows: &[Window]| judge(windows, gate, load).quiet.windows as usize >= requested;
     let stop = bench.control.clone();
-    let (sender, glimpses) = mpsc::channel::<Glimpse>();
+    let (sender, glimpses) = mpsc::channel::<TrialProgress>();
     let result = std::thread::scope(|scope| -> Result<_, LabError> {
         let worker = scope.spawn(move || {
             let sender = sender;
@@ -596,7 +597,7 @@ fn trial(
         while let Ok(glimpse) = glimpses.recv() {
             if last.is_none_or(|t| t.elapsed() >= PROGRESS_EVERY) {
                 last = Some(Instant::now());
-                run.tell(progress.event(glimpse))?;
+                run.record_event(progress.event(glimpse))?;
             }
         }
         worker
@@ -605,7 +606,7 @@ fn trial(
     });
     let result = match result {
         Err(error @ LabError::Disturbed { .. }) => {
-            (Vec::new(), Counted::nothing(1, error.to_string()))
+            (Vec::new(), Counted::link_down(1, error.to_string()))
         }
         result => result?,
     };
@@ -613,7 +614,7 @@ fn trial(
 }
 
 impl Progress<'_> {
-    fn event(&self, glimpse: Glimpse) -> EventKind {
+    fn event(&self, glimpse: TrialProgress) -> EventKind {
         EventKind::Progress {
             activity: format!(
                 "{}, iteration {} of {}",

@@ -56,10 +56,10 @@ fn only_run(root: &Path) -> PathBuf {
 }
 
 /// Carries a plan out to its end, and calls `seen` after every journalled event.
-fn whole(plan: &Plan, runs: &Path, seen: impl Fn()) -> Measured {
+fn whole(plan: &Plan, runs: &Path, observed: impl Fn()) -> Measured {
     let mut listener = |event: &Event| {
         if !matches!(event.kind, EventKind::Progress { .. }) {
-            seen();
+            observed();
         }
     };
     let control = Control::default();
@@ -77,12 +77,12 @@ fn finish(run: Run<'_>, measured: &Measured) {
 /// Opens a run; waits if another test's child has inherited its files, until that has executed its
 /// program.
 fn opened(dir: &Path) -> Result<CutOff, LabError> {
-    let began = Instant::now();
+    let started = Instant::now();
     loop {
         match reopen(dir) {
             Err(error)
                 if error.to_string().contains("still running")
-                    && began.elapsed() < Duration::from_secs(10) =>
+                    && started.elapsed() < Duration::from_secs(10) =>
             {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -119,8 +119,9 @@ fn found(measured: &Measured) -> Vec<TestCase> {
             (case.outcomes, case.figures, case.doubt) = (Vec::new(), Vec::new(), None);
             for iteration in &mut case.iterations {
                 iteration.outcomes.clear();
-                let why = iteration.failure.take();
-                iteration.failure = why.filter(|why| !why.starts_with("too few quiet windows"));
+                let reason = iteration.failure.take();
+                iteration.failure =
+                    reason.filter(|reason| !reason.starts_with("too few quiet windows"));
             }
         }
     }
@@ -129,7 +130,7 @@ fn found(measured: &Measured) -> Vec<TestCase> {
 
 /// Damages a journal as a killed process may: not at all, a torn last line, or a lost event whose
 /// trial is stored.
-fn hurt(dir: &Path, how: usize) {
+fn damage_journal(dir: &Path, how: usize) {
     let journal = dir.join(["events.jsonl", "trials.jsonl"][how % 2]);
     let text = fs::read(&journal).unwrap();
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
@@ -164,14 +165,14 @@ fn cut_everywhere(scene: &Scene, text: &str) -> usize {
     let mut cut_off = 0;
     for at in 0..count {
         let dir = only_run(&copies.path().join(at.to_string()));
-        hurt(&dir, at);
+        damage_journal(&dir, at);
         match go_on_with(&plan, &dir) {
             // the last event is the end of the run, which only the head lacks
             Ok(measured) => {
                 assert_eq!(found(&measured), right, "cut off after event {at}");
                 let summary = measured.summary.as_ref().unwrap();
-                let told = summary.warnings.iter().any(|text| text.contains("resumed"));
-                assert!(told, "{:?}", summary.warnings);
+                let reported = summary.warnings.iter().any(|text| text.contains("resumed"));
+                assert!(reported, "{:?}", summary.warnings);
             }
             Err(error) => panic!("cut off after event {at}: {error}"),
         }
@@ -201,7 +202,7 @@ fn cut_everywhere(scene: &Scene, text: &str) -> usize {
 /// Interrupted again after it was resumed: every gap lists its own trials, and the result is the
 /// same.
 #[test]
-fn a_campaign_that_is_cut_off_twice_goes_on() {
+fn a_campaign_interrupted_twice_is_resumed() {
     let scene = Scene::new(1, Faults::default());
     let plan = plan(&scene, SIMULATED);
     // each iteration has three trials
@@ -230,10 +231,10 @@ fn a_campaign_that_is_cut_off_twice_goes_on() {
     let measured = go_on_with(&plan, &only_run(second.path())).unwrap();
     assert_eq!(found(&measured), right);
     let stored = load(&only_run(second.path())).unwrap();
-    let told: Vec<(u32, u32)> = (stored.info.gaps.iter())
+    let reported: Vec<(u32, u32)> = (stored.info.gaps.iter())
         .map(|gap| (gap.after, gap.cut_off))
         .collect();
-    assert_eq!(told, [(4, 1), (6, 2)]);
+    assert_eq!(reported, [(4, 1), (6, 2)]);
     let marked = measured.trials.iter().filter(|t| t.validity.is_cut_off());
     assert_eq!(marked.count(), 3);
 }
@@ -254,7 +255,7 @@ trials = 3
 "#;
 
 #[test]
-fn a_simulated_campaign_goes_on_wherever_it_is_cut_off() {
+fn a_simulated_campaign_resumes_from_any_interruption() {
     let scene = Scene::new(1, Faults::default());
     assert!(cut_everywhere(&scene, SIMULATED) > 5);
     // test cases that are precise enough remain so
@@ -264,7 +265,7 @@ fn a_simulated_campaign_goes_on_wherever_it_is_cut_off() {
 }
 
 #[test]
-fn searches_on_hosts_go_on_wherever_they_are_cut_off() {
+fn searches_on_hosts_resume_from_any_interruption() {
     let scene = Scene::new(1, Faults::default());
     let text = r#"
 campaign = "c"
@@ -279,7 +280,7 @@ id = "throughput"
 }
 
 #[test]
-fn rebuilds_go_on_wherever_they_are_cut_off() {
+fn rebuilds_resume_from_any_interruption() {
     let scene = Scene::new(4, Faults::default());
     let text = r#"
 campaign = "c"
@@ -299,7 +300,7 @@ for = "1s"
 }
 
 #[test]
-fn windows_go_on_wherever_they_are_cut_off() {
+fn windows_resume_from_any_interruption() {
     let scene = Scene::new(1, Faults::default());
     let text = r#"
 campaign = "c"

@@ -61,14 +61,14 @@ fn measuring_ends_when_the_interval_is_narrow() {
         let [of_first, of_second] = made.ends()[..] else {
             panic!("two test cases")
         };
-        for (iterations, why, values) in [of_first, of_second] {
-            let is_right = match why {
+        for (iterations, reason, values) in [of_first, of_second] {
+            let is_right = match reason {
                 Enough::NarrowEnough => values >= 5,
                 Enough::JudgedAgain => (5..8).contains(&iterations),
                 Enough::Maximum => iterations == 8,
                 Enough::BrokenOff => false,
             };
-            assert!(is_right, "{order}: {iterations} {why:?} {values}");
+            assert!(is_right, "{order}: {iterations} {reason:?} {values}");
         }
         let trials = &made.result.as_ref().unwrap().trials;
         let controls = trials.iter().filter(|trial| trial.control).count();
@@ -83,7 +83,7 @@ fn measuring_ends_when_the_interval_is_narrow() {
 /// A simulated DUT that varies: a test case that varies little ends before one that varies much,
 /// which ends at the maximum.
 #[test]
-fn what_varies_is_measured_oftener_and_no_oftener_than_it_may_be() {
+fn noisy_test_cases_get_more_iterations_up_to_the_limit() {
     let noisy = |noise: f64, max: u32| {
         let scene = Scene::new(1, Faults::default());
         let text = format!(
@@ -92,16 +92,16 @@ fn what_varies_is_measured_oftener_and_no_oftener_than_it_may_be() {
         );
         campaign(&scene, &text)
     };
-    let [(quiet, why, _)] = noisy(0.002, 40).ends()[..] else {
+    let [(quiet, reason, _)] = noisy(0.002, 40).ends()[..] else {
         panic!("one test case")
     };
-    assert_eq!((quiet, why), (5, Enough::NarrowEnough));
-    let [(some, why, values)] = noisy(0.02, 60).ends()[..] else {
+    assert_eq!((quiet, reason), (5, Enough::NarrowEnough));
+    let [(some, reason, values)] = noisy(0.02, 60).ends()[..] else {
         panic!("one test case")
     };
     assert!(
-        why == Enough::NarrowEnough && (9..40).contains(&some),
-        "{some} {why:?}"
+        reason == Enough::NarrowEnough && (9..40).contains(&some),
+        "{some} {reason:?}"
     );
     assert_eq!(values, some as usize);
     let most = noisy(0.02, 6);
@@ -124,10 +124,10 @@ fn a_group_has_one_restart_and_interleaved_every_bed_has() {
         assert_eq!(made.failures(), ["x"; 0], "{order}");
         assert_eq!(scene.world.restarts(), restarts, "{order}");
         let notes = made.notes();
-        let told = notes
+        let reported = notes
             .iter()
             .filter(|text| text.contains("the DUT was restarted in"));
-        assert_eq!(told.count(), restarts, "{notes:?}");
+        assert_eq!(reported.count(), restarts, "{notes:?}");
         let (figures, wrong) = check_plain_and_nat(&made);
         assert_eq!((figures, wrong), (6, Vec::new()));
         assert_eq!(scene.world.changes(), ["x"; 0]);
@@ -161,7 +161,7 @@ pub(super) fn check_plain_and_nat(made: &Made) -> Checked {
 #[test]
 fn a_restart_without_return_costs_its_group_and_not_the_campaign() {
     let scene = Scene::new(1, Faults::default());
-    scene.world.stays_away(0..2);
+    scene.world.never_returns(0..2);
     let made = campaign(
         &scene,
         &with_reboot("grouped", "{ within = '1s', retries = 1 }"),
@@ -171,10 +171,10 @@ fn a_restart_without_return_costs_its_group_and_not_the_campaign() {
     };
     let failures: Vec<(u32, &str)> = plain.failures().collect();
     assert_eq!(failures.len(), 3, "{failures:?}");
-    for (_, why) in &failures {
+    for (_, reason) in &failures {
         assert!(
-            why.starts_with("the DUT did not come back from its restart in 2 tries"),
-            "{why}"
+            reason.starts_with("the DUT did not come back from its restart in 2 tries"),
+            "{reason}"
         );
     }
     assert!(plain.figures.is_empty() && nat.failures().next().is_none());
@@ -189,7 +189,7 @@ fn a_restart_without_return_costs_its_group_and_not_the_campaign() {
 
     // the DUT came back at the second attempt
     let scene = Scene::new(1, Faults::default());
-    scene.world.stays_away(0..1);
+    scene.world.never_returns(0..1);
     let made = campaign(
         &scene,
         &with_reboot("grouped", "{ within = '1s', retries = 1 }"),
@@ -217,7 +217,7 @@ for = "100ms"
 "#;
 
 #[test]
-fn hooks_run_around_and_beside_what_they_belong_to() {
+fn hooks_run_before_during_and_after_their_scope() {
     for (text, trials) in [(HOOKS.to_owned(), 2), (by_windows(), 3)] {
         let scene = Scene::new(1, Faults::default());
         let made = campaign(&scene, &text);
@@ -226,20 +226,20 @@ fn hooks_run_around_and_beside_what_they_belong_to() {
         let run = made.events[0].run.clone();
         let ran = scene.world.hooks();
         let one: Vec<&str> = ran[..5].iter().map(String::as_str).collect();
-        let told = |line: &str, begin: &str, words: &[&str]| {
+        let reported = |line: &str, begin: &str, words: &[&str]| {
             assert!(line.starts_with(begin), "{ran:#?}");
             for word in words.iter().chain(&[format!("FWDLAB_RUN={run}").as_str()]) {
                 assert!(line.contains(word), "{word} in {ran:#?}");
             }
         };
         let case = "FWDLAB_ITERATION=1";
-        told(one[0], "router1: hook first [", &[case]);
-        told(
+        reported(one[0], "router1: hook first [", &[case]);
+        reported(
             one[1],
             "tester1: hook trial [",
             &["FWDLAB_TRIAL=1 FWDLAB_LOAD="],
         );
-        told(
+        reported(
             one[2],
             "router1: hook beside [",
             &[
@@ -248,8 +248,8 @@ fn hooks_run_around_and_beside_what_they_belong_to() {
                 "/64B-10flows-ipv4",
             ],
         );
-        told(one[3], "router1: hook of the trial [", &["FWDLAB_TRIAL=1"]);
-        told(one[4], "router1: hook last [", &[case]);
+        reported(one[3], "router1: hook of the trial [", &["FWDLAB_TRIAL=1"]);
+        reported(one[4], "router1: hook last [", &[case]);
         assert!(!one[0].contains("FWDLAB_TRIAL"), "{ran:#?}");
         assert_eq!(ran.len(), 5 * trials, "{ran:#?}");
         // not by a clock: the hook sees frames because the first ones have left by then
@@ -288,16 +288,19 @@ pub(super) fn by_windows() -> String {
 fn failing(text: &str, hook: &str, how: Fails) -> (Scene, Made) {
     let whole = Scene::new(1, Faults::default());
     campaign(&whole, text);
-    let asked = whole.faults.asked();
-    let at = asked.iter().position(|(_, what)| what == hook).unwrap();
+    let requested = whole.faults.commands();
+    let at = requested
+        .iter()
+        .position(|(_, action)| action == hook)
+        .unwrap();
     let scene = Scene::new(1, Faults::at(at, how));
     let made = campaign(&scene, text);
-    assert_eq!(scene.faults.asked()[at].1, hook);
+    assert_eq!(scene.faults.commands()[at].1, hook);
     (scene, made)
 }
 
 #[test]
-fn a_hook_that_fails_makes_what_it_belongs_to_invalid() {
+fn a_failed_hook_invalidates_its_scope() {
     for text in [HOOKS.to_owned(), by_windows()] {
         // a trial is repeated, and the iteration is complete
         for hook in ["hook trial", "hook of the trial", "hook beside"] {
@@ -349,8 +352,8 @@ fn a_failure_ends_the_run_if_the_campaign_says_so() {
         assert!(made.result.is_ok() && made.failures().len() == 1);
         let text = format!("on-failure = 'end'\n{text}");
         let (_, made) = failing(&text, "hook first", Fails::Exit);
-        let why = made.result.expect_err("it ended").to_string();
-        assert!(why.contains("hook first"), "{why}");
+        let reason = made.result.expect_err("it ended").to_string();
+        assert!(reason.contains("hook first"), "{reason}");
     }
 }
 
@@ -397,12 +400,12 @@ fn asking<'a>(
 ) -> impl FnMut(&Event) + 'a {
     use std::io::Write;
     move |event| {
-        for asked in when(event) {
+        for requested in when(event) {
             let path = runs.join(&event.run).join("requests.jsonl");
             let mut file = (std::fs::OpenOptions::new().append(true).create(true))
                 .open(path)
                 .unwrap();
-            writeln!(file, "{}", serde_json::json!({ "request": asked })).unwrap();
+            writeln!(file, "{}", serde_json::json!({ "request": requested })).unwrap();
             // requests are read only a few times per second
             std::thread::sleep(Duration::from_millis(250));
         }
@@ -411,12 +414,15 @@ fn asking<'a>(
 }
 
 /// Returns the requests, and whether they were heeded.
-fn told(made: &Made) -> Vec<(Request, bool)> {
-    let told = made.events.iter().filter_map(|event| match event.kind {
-        EventKind::Steered { request, heeded } => Some((request, heeded)),
+fn handled_requests(made: &Made) -> Vec<(Request, bool)> {
+    let reported = made.events.iter().filter_map(|event| match event.kind {
+        EventKind::Steered {
+            request,
+            heeded: handled,
+        } => Some((request, handled)),
         _ => None,
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Returns true for the end of a trial or rebuild that is not a control's.
@@ -431,7 +437,7 @@ fn ends(event: &Event) -> bool {
 /// For every method of counting: iterations that ended before the skip keep their results, later
 /// ones report that they were skipped, and other test cases are measured.
 #[test]
-fn a_test_case_that_is_skipped_says_so_and_the_others_are_measured() {
+fn a_skipped_test_case_is_marked_and_the_others_are_measured() {
     for (duts, procedure) in COUNTINGS {
         let mut text = with("iterations = 3\norder = 'grouped'", procedure);
         if procedure.contains("paired") {
@@ -440,17 +446,17 @@ fn a_test_case_that_is_skipped_says_so_and_the_others_are_measured() {
             text = text.replace("configuration = ['plain', 'nat']", row);
         }
         let duts = duts.min(3);
-        let mut asked = false;
+        let mut requested = false;
         let made = steered(&text, duts, |event| {
-            let is_first = ends(event) && !asked;
-            asked |= is_first;
+            let is_first = ends(event) && !requested;
+            requested |= is_first;
             if is_first { &[Request::Skip] } else { &[] }
         });
         // too few windows may have been quiet: that is not a skip
         let skipped = |case: &TestCase| -> Vec<bool> {
             let failures = case.iterations.iter().map(|one| one.failure.as_deref());
             failures
-                .map(|why| why == Some("skipped on request"))
+                .map(|reason| reason == Some("skipped on request"))
                 .collect()
         };
         let [first, second] = made.cases() else {
@@ -461,7 +467,11 @@ fn a_test_case_that_is_skipped_says_so_and_the_others_are_measured() {
         // the first test case is the reference of the A/A control
         let trials = &made.result.as_ref().unwrap().trials;
         assert!(trials.iter().all(|trial| !trial.control), "{procedure}");
-        assert_eq!(told(&made), [(Request::Skip, true)], "{procedure}");
+        assert_eq!(
+            handled_requests(&made),
+            [(Request::Skip, true)],
+            "{procedure}"
+        );
     }
 }
 
@@ -499,10 +509,10 @@ fn an_iteration_is_reported_when_it_ends() {
 }
 
 #[test]
-fn a_paused_run_measures_nothing_until_it_goes_on() {
+fn a_paused_run_measures_nothing_until_it_is_resumed() {
     for (duts, procedure) in COUNTINGS {
         let text = with("iterations = 2\norder = 'grouped'", procedure);
-        let mut asked = 0;
+        let mut requested = 0;
         let made = steered(&text, duts, |event| match &event.kind {
             // the run reports it while it waits
             EventKind::Steered {
@@ -510,13 +520,17 @@ fn a_paused_run_measures_nothing_until_it_goes_on() {
                 heeded: true,
             } => &[Request::Resume],
             _ if ends(event) => {
-                asked += 1;
-                if asked == 1 { &[Request::Pause] } else { &[] }
+                requested += 1;
+                if requested == 1 {
+                    &[Request::Pause]
+                } else {
+                    &[]
+                }
             }
             _ => &[],
         });
         assert_eq!(
-            told(&made),
+            handled_requests(&made),
             [(Request::Pause, true), (Request::Resume, true)],
             "{procedure}"
         );
@@ -537,13 +551,13 @@ fn a_paused_run_measures_nothing_until_it_goes_on() {
 }
 
 #[test]
-fn a_run_that_is_asked_to_stop_ends_in_order() {
+fn a_stop_request_ends_a_run_in_order() {
     for (duts, procedure) in COUNTINGS {
         let text = with("iterations = 4", procedure);
-        let mut asked = 0;
+        let mut requested = 0;
         let made = steered(&text, duts, |event| {
-            asked += u32::from(ends(event));
-            match ends(event) && asked == 2 {
+            requested += u32::from(ends(event));
+            match ends(event) && requested == 2 {
                 true => &[Request::Stop],
                 false => &[],
             }
@@ -556,16 +570,20 @@ fn a_run_that_is_asked_to_stop_ends_in_order() {
             .count();
         let ended = trials + measured.rebuilds.len();
         assert!((2..=3).contains(&ended), "{procedure}: {ended}");
-        assert_eq!(told(&made), [(Request::Stop, true)], "{procedure}");
+        assert_eq!(
+            handled_requests(&made),
+            [(Request::Stop, true)],
+            "{procedure}"
+        );
     }
 }
 
 /// A method of counting whose turns overlap, as guests do: the last one that began ends first.
 #[derive(Default)]
 struct Overlapping {
-    going: Vec<conductor::Work>,
+    running: Vec<conductor::Work>,
     /// How many turns were in progress when each began.
-    beside: Vec<usize>,
+    parallel: Vec<usize>,
     fails: bool,
 }
 
@@ -581,9 +599,9 @@ impl conductor::Method for Overlapping {
         run: &mut Run<'_>,
         _: &mut Measured,
     ) -> Result<Option<conductor::Made>, LabError> {
-        self.beside.push(self.going.len());
-        self.going.push(work.clone());
-        run.warn(format!("began {}", self.going.len()))?;
+        self.parallel.push(self.running.len());
+        self.running.push(work.clone());
+        run.warn(format!("began {}", self.running.len()))?;
         Ok(None)
     }
 
@@ -594,10 +612,10 @@ impl conductor::Method for Overlapping {
         _: &mut Measured,
     ) -> Option<(Turn, Result<conductor::Made, LabError>)> {
         running.control.is_stopped();
-        let stopped = self.going.iter().position(|one| one.control.is_stopped());
+        let stopped = self.running.iter().position(|one| one.control.is_stopped());
         let work = match stopped {
-            Some(at) => self.going.remove(at),
-            None => self.going.pop()?,
+            Some(at) => self.running.remove(at),
+            None => self.running.pop()?,
         };
         let made = match (stopped, self.fails) {
             (Some(_), _) => conductor::Made::failed(LabError::Interrupted),
@@ -648,11 +666,11 @@ fn overlapping(
 
 #[test]
 fn a_skip_is_for_the_turn_that_began_first() {
-    let mut asked = false;
+    let mut requested = false;
     let mut method = Overlapping::default();
     let (made, _) = overlapping(&mut method, |event| match &event.kind {
-        EventKind::Warning { text } if text == "began 3" && !asked => {
-            asked = true;
+        EventKind::Warning { text } if text == "began 3" && !requested => {
+            requested = true;
             &[Request::Skip]
         }
         _ => &[],
@@ -661,7 +679,7 @@ fn a_skip_is_for_the_turn_that_began_first() {
     let skipped = Some("skipped on request".to_owned());
     assert_eq!(made[0], [skipped.clone(), skipped]);
     assert_eq!(made[1..], [vec![None, None], vec![None, None]]);
-    assert_eq!(method.beside.iter().max(), Some(&2));
+    assert_eq!(method.parallel.iter().max(), Some(&2));
 
     // all turns in progress end, and are reported
     let mut method = Overlapping {
@@ -675,13 +693,13 @@ fn a_skip_is_for_the_turn_that_began_first() {
 
 #[test]
 fn turns_that_are_under_way_end_while_a_run_is_paused() {
-    let (mut began, mut ended) = (0, 0);
+    let (mut started, mut ended) = (0, 0);
     let mut at_resume = None;
     let mut method = Overlapping::default();
     let (made, events) = overlapping(&mut method, |event| match &event.kind {
         EventKind::Warning { .. } => {
-            began += 1;
-            if began == 3 { &[Request::Pause] } else { &[] }
+            started += 1;
+            if started == 3 { &[Request::Pause] } else { &[] }
         }
         EventKind::IterationFinished { .. } => {
             ended += 1;
@@ -691,7 +709,7 @@ fn turns_that_are_under_way_end_while_a_run_is_paused() {
             request: Request::Resume,
             ..
         } => {
-            at_resume = Some((began, ended));
+            at_resume = Some((started, ended));
             &[]
         }
         _ => &[],

@@ -142,7 +142,7 @@ fn a_campaign_that_is_stopped_anywhere_leaves_nothing() {
 }
 
 #[test]
-fn what_a_lost_host_cuts_off_is_measured_again() {
+fn work_interrupted_by_a_lost_host_is_measured_again() {
     loses_a_host_at_every(29);
 }
 
@@ -259,7 +259,7 @@ fn check_rates_of_plain_and_nat(measured: &Measured) -> Checked {
 }
 
 /// Results of a sweep.
-struct Swept {
+struct SweptParameter {
     /// Number of commands that may fail, and their first words.
     commands: usize,
     programs: BTreeSet<String>,
@@ -271,28 +271,28 @@ struct Swept {
 
 impl Sweep {
     /// Repeats the run with a failure at every `step`-th command of any host.
-    fn fails_at_every(&self, step: usize) -> Swept {
+    fn fails_at_every(&self, step: usize) -> SweptParameter {
         let whole = (self.scene)(Faults::default());
         let made = (self.run)(&whole);
         let (_, wrong) = (self.check)(made.result.as_ref().unwrap());
         assert!(wrong.is_empty(), "{wrong:?}");
-        let commands = whole.faults.asked();
-        let first_word = |(_, what): &(String, String)| {
-            let mut words = what.split_whitespace();
+        let commands = whole.faults.commands();
+        let first_word = |(_, action): &(String, String)| {
+            let mut words = action.split_whitespace();
             words.next().map(str::to_owned)
         };
-        let mut swept = Swept {
+        let mut swept = SweptParameter {
             commands: commands.len(),
             programs: commands.iter().filter_map(first_word).collect(),
             figures: BTreeMap::new(),
             last_fatal: 0,
         };
-        let mut amiss = Vec::new();
+        let mut problem = Vec::new();
         for at in (0..swept.commands).step_by(step) {
             for &how in self.kinds[at % self.kinds.len()] {
                 let scene = (self.scene)(Faults::at(at, how));
                 let made = (self.run)(&scene);
-                let Some(failed) = scene.faults.asked().get(at).cloned() else {
+                let Some(failed) = scene.faults.commands().get(at).cloned() else {
                     continue;
                 };
                 let (figures, mut wrong) = match &made.result {
@@ -306,11 +306,11 @@ impl Sweep {
                 wrong.extend(missing_from_report(&made, how, &failed));
                 wrong.extend(left_behind(&scene, &made));
                 let case = format!("{at} of {}, {how:?} at {failed:?}", swept.commands);
-                amiss.extend(wrong.into_iter().map(|what| format!("{case}: {what}")));
+                problem.extend(wrong.into_iter().map(|action| format!("{case}: {action}")));
             }
         }
-        let text = amiss.join("\n");
-        assert!(amiss.is_empty(), "{} amiss:\n{text}", amiss.len());
+        let text = problem.join("\n");
+        assert!(problem.is_empty(), "{} amiss:\n{text}", problem.len());
         swept
     }
 }
@@ -319,7 +319,7 @@ impl Sweep {
 fn stops_at_every(step: usize) {
     let whole = Scene::new(1, Faults::default());
     campaign(&whole, RULES);
-    let commands = whole.faults.asked().len();
+    let commands = whole.faults.commands().len();
     let mut figures_before = 0;
     // the last one in any case
     for at in (0..commands)
@@ -332,7 +332,7 @@ fn stops_at_every(step: usize) {
         let control = Control::default();
         let scene = Scene::new(1, Faults::stopping(at, &control));
         let made = stoppable(&scene, RULES, &control);
-        let case = format!("{at} of {commands}, {:?}", scene.faults.asked()[at]);
+        let case = format!("{at} of {commands}, {:?}", scene.faults.commands()[at]);
         match &made.result {
             Ok(measured) => {
                 let (figures, wrong) = check_campaign(measured);
@@ -342,8 +342,8 @@ fn stops_at_every(step: usize) {
             }
             Err(error) => assert!(matches!(error, LabError::Interrupted), "{case}: {error}"),
         }
-        for why in made.failures() {
-            assert_eq!(why, "interrupted", "{case}");
+        for reason in made.failures() {
+            assert_eq!(reason, "interrupted", "{case}");
         }
         assert_eq!(left_behind(&scene, &made), ["x"; 0], "{case}");
         assert_eq!(made.warnings(), ["x"; 0], "{case}");
@@ -354,16 +354,16 @@ fn stops_at_every(step: usize) {
 /// A host is lost at a command and is back for the next bed: interrupted trials are measured again,
 /// and reported; nothing is missing.
 fn loses_a_host_at_every(step: usize) {
-    for (text, duts, wanted) in [(RULES, 1, 8), (SLICES, 4, 2), (WINDOWS, 1, 2)] {
+    for (text, duts, requested) in [(RULES, 1, 8), (SLICES, 4, 2), (WINDOWS, 1, 2)] {
         for with in [Scene::new, Scene::with_rig] {
             let whole = with(duts, Faults::default());
             campaign(&whole, text);
-            let commands = whole.faults.asked().len();
+            let commands = whole.faults.commands().len();
             assert!(commands > 20, "{commands}");
             for at in (0..commands).step_by(step) {
                 let scene = with(duts, Faults::dropping(at));
                 let made = campaign(&scene, text);
-                let all = scene.faults.asked();
+                let all = scene.faults.commands();
                 let Some(command) = all.get(at) else { continue };
                 let case = format!("{at} of {commands}, {command:?}");
                 let (figures, wrong) = match &made.result {
@@ -373,7 +373,7 @@ fn loses_a_host_at_every(step: usize) {
                 assert_eq!(wrong, ["x"; 0], "{case}");
                 assert_eq!(made.failures(), ["x"; 0], "{case}");
                 // whether windows are quiet depends on this machine
-                assert!(figures == wanted || text == WINDOWS, "{case}: {figures}");
+                assert!(figures == requested || text == WINDOWS, "{case}: {figures}");
                 // changes on a host that is lost at the end are undone at the next start
                 assert_eq!(left_behind(&scene, &made), ["x"; 0], "{case}");
                 let measured = made.result.as_ref().unwrap();
@@ -415,10 +415,10 @@ fn missing_from_report(made: &Made, how: Fails, (host, command): &(String, Strin
 /// Returns what is wrong with the state after a run: nothing may stay changed, unless it was
 /// reported and the next start undoes it.
 fn left_behind(scene: &Scene, made: &Made) -> Vec<String> {
-    let mut amiss = Vec::new();
-    let mut expect = |is: bool, what: String| {
+    let mut problem = Vec::new();
+    let mut expect = |is: bool, action: String| {
         if !is {
-            amiss.push(what);
+            problem.push(action);
         }
     };
     let changes = scene.world.changes();
@@ -447,5 +447,5 @@ fn left_behind(scene: &Scene, made: &Made) -> Vec<String> {
         changes.is_empty(),
         format!("the next start leaves {changes:?}"),
     );
-    amiss
+    problem
 }

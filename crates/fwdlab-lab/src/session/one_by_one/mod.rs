@@ -2,10 +2,10 @@
 //!
 //! For queries and answers, and for walks through arriving frames; everything faster uses a
 //! [`Session`](super::Session). The caller defines the content of frames. Start with
-//! [`OneByOne::open`] and [`OneByOne::run`]; the abilities of [`Hands`] are in [`talk`] (query,
+//! [`FrameSession::open`] and [`FrameSession::run`]; the abilities of [`FramePort`] are in [`queries`] (query,
 //! answer) and [`walk`] (check the numbers of frames).
 
-pub mod talk;
+pub mod queries;
 pub mod walk;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ const SLICE: Duration = Duration::from_millis(50);
 const BUFFER: usize = 1 << 16;
 
 /// A port whose frames are handled one by one.
-pub struct OneByOne {
+pub struct FrameSession {
     port: Port,
     single: SinglePort,
     cpus: Vec<usize>,
@@ -52,21 +52,21 @@ impl Counts {
 }
 
 /// The port, for the thread that handles its frames.
-pub struct Hands<'a> {
+pub struct FramePort<'a> {
     single: &'a SinglePort,
     control: &'a Control,
     counts: &'a Counts,
     stop: &'a AtomicBool,
 }
 
-impl OneByOne {
+impl FrameSession {
     /// Opens a port, with the CPUs of the thread that handles its frames (empty: any). Other
     /// receivers of the frames still get them.
     ///
     /// # Errors
     /// Fails if the port cannot be opened.
-    pub fn open(port: Port, cpus: &[usize]) -> Result<OneByOne, LabError> {
-        Ok(OneByOne {
+    pub fn open(port: Port, cpus: &[usize]) -> Result<FrameSession, LabError> {
+        Ok(FrameSession {
             single: SinglePort::open(&port.spec)?,
             port,
             cpus: cpus.to_vec(),
@@ -82,11 +82,11 @@ impl OneByOne {
         &self,
         control: &Control,
         interval: Duration,
-        work: impl FnOnce(&Hands<'_>) -> Result<T, LabError> + Send,
+        work: impl FnOnce(&FramePort<'_>) -> Result<T, LabError> + Send,
         each_interval: &mut dyn FnMut(Counted, Duration),
     ) -> Result<(T, Counted), LabError> {
         let (counts, stop) = (Counts::default(), AtomicBool::new(false));
-        let hands = Hands {
+        let hands = FramePort {
             single: &self.single,
             control,
             counts: &counts,
@@ -123,7 +123,7 @@ impl OneByOne {
     }
 }
 
-impl Hands<'_> {
+impl FramePort<'_> {
     /// Returns true if the work must end.
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.control.is_stopped()

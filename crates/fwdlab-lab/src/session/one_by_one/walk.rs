@@ -1,11 +1,11 @@
 //! Checks the numbers in arriving frames: which are missing, and which are late.
 //!
-//! The caller knows the position of the number. Start with [`Hands::walk`]; [`Sequence`] is pure.
+//! The caller knows the position of the number. Start with [`FramePort::walk`]; [`Sequence`] is pure.
 
 use std::time::{Duration, Instant};
 
 use super::super::SECOND;
-use super::{BUFFER, Hands, SLICE};
+use super::{BUFFER, FramePort, SLICE};
 use crate::error::LabError;
 
 /// Checks the order of frame numbers.
@@ -82,7 +82,7 @@ pub struct Walk {
     pub duration: Duration,
 }
 
-impl Hands<'_> {
+impl FramePort<'_> {
     /// Examines frames until it is over, or, with `until_silence`, until nothing has arrived for a
     /// second after the first frame.
     ///
@@ -92,7 +92,7 @@ impl Hands<'_> {
         &self,
         until_silence: bool,
         number_of: &dyn Fn(&[u8]) -> Numbered,
-        tell: &mut dyn FnMut(Walked),
+        report: &mut dyn FnMut(Walked),
     ) -> Result<Walk, LabError> {
         let mut buffer = vec![0; BUFFER];
         let mut sequence = Sequence::default();
@@ -106,7 +106,7 @@ impl Hands<'_> {
                     }
                     if first.is_none() {
                         last = Instant::now();
-                        tell(Walked::Waiting);
+                        report(Walked::Waiting);
                     }
                 }
                 continue;
@@ -116,10 +116,10 @@ impl Hands<'_> {
             self.count(len);
             match number_of(&buffer[..len.min(BUFFER)]) {
                 Numbered::No => {}
-                Numbered::TooShort => tell(Walked::TooShort(len)),
+                Numbered::TooShort => report(Walked::TooShort(len)),
                 Numbered::Number(number) => {
                     if let Some(fault) = sequence.take(number) {
-                        tell(Walked::Wrong(number, fault));
+                        report(Walked::Wrong(number, fault));
                     }
                 }
             }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_jump() {
+    fn sequence_numbers_that_jump() {
         let mut sequence = Sequence::default();
         assert_eq!(sequence.take(u32::MAX), None);
         assert_eq!(sequence.take(0), None);

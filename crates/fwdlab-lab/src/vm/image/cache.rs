@@ -1,7 +1,7 @@
 //! The user's cache: downloads and build results, each under its checksum, complete or not at all.
 //!
 //! Everything in it can be recreated, and it does not know about kernels or archives: an entry is a
-//! directory that the caller fills. Start with [`Cache::of_user`] and [`Cache::make`].
+//! directory that the caller fills. Start with [`Cache::for_user`] and [`Cache::make`].
 //!
 //! ```text
 //! CACHE/lock               locked while something is made or removed
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::error::ImageError;
 
 /// Reports slow steps to the user.
-pub(crate) type Tell<'a> = &'a mut dyn FnMut(&str);
+pub(crate) type Report<'a> = &'a mut dyn FnMut(&str);
 
 /// Number of most recently used initial file systems that are kept, because every new build of this
 /// program makes another one.
@@ -121,7 +121,7 @@ impl Cache {
     ///
     /// # Errors
     /// The directory cannot be created, or the one for temporary files belongs to another user.
-    pub fn of_user() -> Result<Cache, ImageError> {
+    pub fn for_user() -> Result<Cache, ImageError> {
         let user = rustix::process::geteuid().as_raw();
         match own_place() {
             Some(folder) => Cache::at(&folder),
@@ -156,8 +156,8 @@ impl Cache {
     fn private(folder: &Path, user: u32) -> Result<Cache, ImageError> {
         let cache = match fs::DirBuilder::new().mode(0o700).create(folder) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-                let what = format!("make the cache folder {}", folder.display());
-                return Err(ImageError::system(what, e));
+                let action = format!("make the cache folder {}", folder.display());
+                return Err(ImageError::system(action, e));
             }
             _ => folder,
         };
@@ -182,18 +182,18 @@ impl Cache {
     ///
     /// Compares the size of every file, and the checksum of those that are not in a subdirectory of
     /// the entry; see [`Entry::is_intact`] for the others.
-    pub(crate) fn find(&self, kind: Kind, checksum: &str, tell: Tell<'_>) -> Option<Entry> {
+    pub(crate) fn find(&self, kind: Kind, checksum: &str, report: Report<'_>) -> Option<Entry> {
         let folder = self.folder.join(kind.folder()).join(checksum);
         if !folder.exists() {
             return None;
         }
-        match read(&folder).filter(|(_, entry)| entry.looks_whole()) {
+        match read(&folder).filter(|(_, entry)| entry.seems_intact()) {
             Some((_, entry)) => {
                 touch(&folder);
                 Some(entry)
             }
             None => {
-                tell(&format!(
+                report(&format!(
                     "{} is damaged and is created again",
                     folder.display()
                 ));
@@ -213,21 +213,21 @@ impl Cache {
         kind: Kind,
         checksum: &str,
         title: &str,
-        tell: Tell<'_>,
-        fill: impl FnOnce(&Path, Tell<'_>) -> Result<Facts, ImageError>,
+        report: Report<'_>,
+        fill: impl FnOnce(&Path, Report<'_>) -> Result<Facts, ImageError>,
     ) -> Result<Entry, ImageError> {
-        if let Some(entry) = self.find(kind, checksum, tell) {
+        if let Some(entry) = self.find(kind, checksum, report) {
             return Ok(entry);
         }
-        self.locked(tell, |tell| {
-            if let Some(entry) = self.find(kind, checksum, tell) {
+        self.locked(report, |report| {
+            if let Some(entry) = self.find(kind, checksum, report) {
                 return Ok(entry);
             }
             // a process that was killed may have left a child that still writes into its directory
             let new = self.folder.join(format!("tmp/new-{}", std::process::id()));
-            let mut made = self.fill(&new, kind, checksum, title, |new| fill(new, tell));
+            let mut made = self.fill(&new, kind, checksum, title, |new| fill(new, report));
             if let Err(error) = made {
-                made = Err(self.told_if_full(error, title));
+                made = Err(self.explain_full_disk(error, title));
                 _ = remove_tree(&self.folder.join("tmp"));
             }
             let of_kind = self
@@ -242,7 +242,7 @@ impl Cache {
     }
 
     /// Replaces an error by a clear one if the disk is full, which programs report in many ways.
-    fn told_if_full(&self, error: ImageError, title: &str) -> ImageError {
+    fn explain_full_disk(&self, error: ImageError, title: &str) -> ImageError {
         let is_told = matches!(error, ImageError::System { .. });
         let text = error.to_string();
         let is_said = ["No space left", "Disk quota"]
@@ -291,8 +291,8 @@ impl Cache {
     /// files is empty then.
     pub(crate) fn locked<T>(
         &self,
-        tell: Tell<'_>,
-        act: impl FnOnce(Tell<'_>) -> Result<T, ImageError>,
+        report: Report<'_>,
+        act: impl FnOnce(Report<'_>) -> Result<T, ImageError>,
     ) -> Result<T, ImageError> {
         let path = self.folder.join("lock");
         let failed = |e| ImageError::system(format!("lock {}", path.display()), e);
@@ -300,7 +300,7 @@ impl Cache {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                tell("another fwdlab is at work in the cache; waiting for it");
+                report("another fwdlab is at work in the cache; waiting for it");
                 file.lock().map_err(failed)?;
             }
             Err(TryLockError::Error(e)) => return Err(failed(e)),
@@ -308,7 +308,7 @@ impl Cache {
         let rubbish = self.folder.join("tmp");
         _ = remove_tree(&rubbish);
         make_folder(&rubbish)?;
-        act(tell)
+        act(report)
     }
 
     /// Returns the checksum that is stored for a name.
@@ -368,9 +368,9 @@ impl Cache {
     ///
     /// # Errors
     /// The cache cannot be locked or changed.
-    pub fn remove(&self, which: Removal<'_>, tell: Tell<'_>) -> Result<Vec<Kept>, ImageError> {
+    pub fn remove(&self, which: Removal<'_>, report: Report<'_>) -> Result<Vec<Kept>, ImageError> {
         let now = SystemTime::now();
-        self.locked(tell, |_| {
+        self.locked(report, |_| {
             let mut removed = self.list();
             removed.retain(|kept| match which {
                 Removal::All => true,
@@ -403,11 +403,11 @@ impl Cache {
 
     /// Removes a damaged entry, and returns the error.
     pub(crate) fn damaged(&self, entry: &Entry) -> ImageError {
-        let what =
+        let action =
             read(&entry.folder).map_or_else(|| "an entry".into(), |(record, _)| record.title);
         self.discard(&entry.folder);
         ImageError::Damaged {
-            what,
+            item: action,
             folder: self.folder.display().to_string(),
         }
     }
@@ -428,7 +428,7 @@ impl Entry {
         self.folder.join(name)
     }
 
-    fn looks_whole(&self) -> bool {
+    fn seems_intact(&self) -> bool {
         self.files.iter().all(|(name, record)| {
             let path = self.folder.join(name);
             let size_is_right = fs::metadata(&path).is_ok_and(|m| m.len() == record.bytes);
@@ -551,7 +551,7 @@ mod tests {
 
     fn silent(_: &str) {}
 
-    fn filled(text: &'static str) -> impl Fn(&Path, Tell<'_>) -> Result<Facts, ImageError> {
+    fn filled(text: &'static str) -> impl Fn(&Path, Report<'_>) -> Result<Facts, ImageError> {
         move |new, _| {
             make_folder(&new.join("deep"))?;
             write(&new.join("top"), text.as_bytes())?;
@@ -561,14 +561,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_is_found_again() {
+    fn cached_entries_are_found_again() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(&folder.path().join("a/b")).unwrap();
         assert_eq!(cache.find(Kind::Image, "sum", &mut silent), None);
         let made = cache
             .make(Kind::Image, "sum", "a title", &mut silent, filled("text"))
             .unwrap();
-        let other = |_: &Path, _: Tell<'_>| panic!("it is there");
+        let other = |_: &Path, _: Report<'_>| panic!("it is there");
         let again = cache
             .make(Kind::Image, "sum", "a title", &mut silent, other)
             .unwrap();
@@ -586,17 +586,17 @@ mod tests {
     }
 
     #[test]
-    fn of_two_at_once_one_makes_it() {
+    fn of_two_concurrent_builders_one_builds() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path()).unwrap();
         let made = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let fill = |new: &Path, tell: Tell<'_>| {
+                    let fill = |new: &Path, report: Report<'_>| {
                         made.fetch_add(1, Ordering::Relaxed);
                         std::thread::sleep(Duration::from_millis(20));
-                        filled("x")(new, tell)
+                        filled("x")(new, report)
                     };
                     cache
                         .make(Kind::Image, "sum", "t", &mut silent, fill)
@@ -608,7 +608,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_made_anew() {
+    fn damaged_entries_are_rebuilt() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path()).unwrap();
         let make = || {
@@ -628,10 +628,12 @@ mod tests {
                 Some(content) => fs::write(entry.path(file), content).unwrap(),
                 None => fs::remove_file(entry.path(file)).unwrap(),
             }
-            let mut told = Vec::new();
-            let found = cache.find(Kind::Image, "sum", &mut |text| told.push(text.to_owned()));
+            let mut reported = Vec::new();
+            let found = cache.find(Kind::Image, "sum", &mut |text| {
+                reported.push(text.to_owned())
+            });
             assert_eq!(found, None, "{file}");
-            assert!(told[0].contains("is damaged"), "{told:?}");
+            assert!(reported[0].contains("is damaged"), "{reported:?}");
             assert_eq!(fs::read(make().path("top")).unwrap(), b"text");
         }
         // the same size, in a subdirectory: noticed when it is read
@@ -648,10 +650,10 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_leaves_nothing_behind() {
+    fn a_failed_build_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path()).unwrap();
-        let fail = |new: &Path, _: Tell<'_>| {
+        let fail = |new: &Path, _: Report<'_>| {
             write(&new.join("half"), b"text")?;
             write(&new.join("no/such/folder"), b"")?;
             Ok(Facts::new())
@@ -680,7 +682,7 @@ mod tests {
             return;
         }
         let cache = Cache::at(folder.path()).unwrap();
-        let fill = |new: &Path, _: Tell<'_>| {
+        let fill = |new: &Path, _: Report<'_>| {
             write(&new.join("large"), &vec![1; 1 << 20])?;
             Ok(Facts::new())
         };
@@ -744,7 +746,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_where_its_user_wants_it() {
+    fn the_cache_directory_can_be_chosen() {
         let of = |variables: &[(&str, &str)]| {
             let value = |name: &str| variables.iter().find(|(n, _)| *n == name);
             place(|name| value(name).map(|(_, value)| PathBuf::from(value)))
@@ -769,7 +771,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_somebody_else_is_no_cache() {
+    fn a_folder_of_another_user_is_refused_as_cache() {
         let folder = tempfile::tempdir().unwrap();
         let user = rustix::process::geteuid().as_raw();
         let own = folder.path().join("own");
@@ -782,7 +784,7 @@ mod tests {
         let open = folder.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        let why = Cache::private(&open, user).unwrap_err().to_string();
-        assert!(why.contains("FWDLAB_CACHE"), "{why}");
+        let reason = Cache::private(&open, user).unwrap_err().to_string();
+        assert!(reason.contains("FWDLAB_CACHE"), "{reason}");
     }
 }

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::cache::{Cache, Entry, Facts, Kind, Tell, entries, make_folder};
+use super::cache::{Cache, Entry, Facts, Kind, Report, entries, make_folder};
 use super::error::ImageError;
 use super::kernel::{Header, Kernel, Origin, header};
 use super::packages::{self, Apt, Package, program_command, with_lists};
@@ -25,41 +25,47 @@ pub(super) fn find(
     package: &str,
     anew: bool,
     cache: &Cache,
-    tell: Tell<'_>,
+    report: Report<'_>,
 ) -> Result<Kernel, ImageError> {
     let name = format!("debian:{package}");
     if !anew
         && let Some(checksum) = cache.checksum_of(&name)
-        && let Some(entry) = cache.find(Kind::Image, &checksum, tell)
+        && let Some(entry) = cache.find(Kind::Image, &checksum, report)
     {
         return kernel(entry);
     }
-    let depmod = Depmod::find(cache, tell)?;
-    let mut why = String::new();
-    let asked = with_lists(cache, tell, |apt, tell| {
+    let depmod = Depmod::find(cache, report)?;
+    let mut cause = String::new();
+    let requested = with_lists(cache, report, |apt, report| {
         let Some(packages) = resolve(apt, package)? else {
-            why = unknown(apt, package);
+            cause = unknown(apt, package);
             return Ok(None);
         };
-        make(apt, &packages, &depmod, cache, tell).map(Some)
+        make(apt, &packages, &depmod, cache, report).map(Some)
     });
-    let asked = asked.map_err(|e| match e {
-        ImageError::NotFetched { what, why } => ImageError::NotFetched {
-            what,
-            why: format!(
-                "{why}. What is in the cache needs no network{}",
+    let requested = requested.map_err(|e| match e {
+        ImageError::NotFetched {
+            item: what,
+            reason: cause,
+        } => ImageError::NotFetched {
+            item: what,
+            reason: format!(
+                "{cause}. What is in the cache needs no network{}",
                 in_cache(cache)
             ),
         },
         e => e,
     })?;
-    let Some(entry) = asked.found else {
-        if let Some(not_updated) = asked.not_updated {
-            why = format!(
-                "{why}. The package lists may be old, and new ones could not be had: {not_updated}"
+    let Some(entry) = requested.found else {
+        if let Some(not_updated) = requested.not_updated {
+            cause = format!(
+                "{cause}. The package lists may be old, and new ones could not be had: {not_updated}"
             );
         }
-        return Err(ImageError::Unknown { name, why });
+        return Err(ImageError::Unknown {
+            name,
+            reason: cause,
+        });
     };
     let checksum = entry.facts.get("package-sha256").cloned();
     cache.keep_name(&name, &checksum.unwrap_or_default())?;
@@ -72,13 +78,13 @@ pub(super) fn between(
     first: &str,
     last: &str,
     cache: &Cache,
-    tell: Tell<'_>,
+    report: Report<'_>,
 ) -> Result<Vec<String>, ImageError> {
     let parts = |name: &str| {
         let package = name.strip_prefix("debian:").unwrap_or_default();
         let (version, flavour) = parts_of_name(package).ok_or_else(|| ImageError::Unknown {
             name: name.to_owned(),
-            why: "only kernels like debian:linux-image-6.1.0-56-cloud-amd64 have others between them. List the images in a file".into(),
+            reason: "only kernels like debian:linux-image-6.1.0-56-cloud-amd64 have others between them. List the images in a file".into(),
         })?;
         Ok::<_, ImageError>((version.to_owned(), flavour.to_owned()))
     };
@@ -86,12 +92,12 @@ pub(super) fn between(
     if flavour != other {
         return Err(ImageError::Unknown {
             name: last.to_owned(),
-            why: format!(
+            reason: format!(
                 "{first} is of another flavour, {flavour}: no order of the two is known. List the images in a file"
             ),
         });
     }
-    let all = with_lists(cache, tell, |apt, _| {
+    let all = with_lists(cache, report, |apt, _| {
         let names = apt.names("linux-image-");
         Ok(Some(names).filter(|names| !names.is_empty()))
     })?;
@@ -230,41 +236,47 @@ fn make(
     packages: &[Package],
     depmod: &Depmod,
     cache: &Cache,
-    tell: Tell<'_>,
+    report: Report<'_>,
 ) -> Result<Entry, ImageError> {
     let package = &packages[0];
     let title = format!("{} {}", package.name, package.version);
-    cache.make(Kind::Image, &package.sha256, &title, tell, |new, tell| {
-        let bytes: u64 = packages.iter().map(|package| package.bytes).sum();
-        tell(&format!(
-            "downloading {title} ({:.0} MB)",
-            bytes as f64 / 1e6
-        ));
-        // the rest of the packages is outside the entry, and is removed with the temporary
-        // directory
-        let (files, tree) = (new.with_extension("packages"), new.with_extension("tree"));
-        let fetched = apt.download(packages, &files)?;
-        tell(&format!("unpacking {title}"));
-        for file in fetched {
-            packages::unpack(&file, &tree)?;
-        }
-        let release = keep(&package.name, &tree, new)?;
-        depmod.run(new, &release)?;
-        for done in [files, tree] {
-            fs::remove_dir_all(&done)
-                .map_err(|e| ImageError::system(format!("remove {}", done.display()), e))?;
-        }
-        Ok(Facts::from([
-            ("package".into(), package.name.clone()),
-            ("version".into(), package.version.clone()),
-            ("package-sha256".into(), package.sha256.clone()),
-            (
-                "bzimage-sha256".into(),
-                packages::sha256_of(&new.join("bzImage"))?,
-            ),
-            ("release".into(), release),
-        ]))
-    })
+    cache.make(
+        Kind::Image,
+        &package.sha256,
+        &title,
+        report,
+        |new, report| {
+            let bytes: u64 = packages.iter().map(|package| package.bytes).sum();
+            report(&format!(
+                "downloading {title} ({:.0} MB)",
+                bytes as f64 / 1e6
+            ));
+            // the rest of the packages is outside the entry, and is removed with the temporary
+            // directory
+            let (files, tree) = (new.with_extension("packages"), new.with_extension("tree"));
+            let fetched = apt.download(packages, &files)?;
+            report(&format!("unpacking {title}"));
+            for file in fetched {
+                packages::unpack(&file, &tree)?;
+            }
+            let release = keep(&package.name, &tree, new)?;
+            depmod.run(new, &release)?;
+            for done in [files, tree] {
+                fs::remove_dir_all(&done)
+                    .map_err(|e| ImageError::system(format!("remove {}", done.display()), e))?;
+            }
+            Ok(Facts::from([
+                ("package".into(), package.name.clone()),
+                ("version".into(), package.version.clone()),
+                ("package-sha256".into(), package.sha256.clone()),
+                (
+                    "bzimage-sha256".into(),
+                    packages::sha256_of(&new.join("bzImage"))?,
+                ),
+                ("release".into(), release),
+            ]))
+        },
+    )
 }
 
 /// Moves the kernel, its configuration, and its modules to their final paths; returns the kernel's
@@ -282,14 +294,14 @@ fn keep(package: &str, tree: &Path, new: &Path) -> Result<String, ImageError> {
     let Some(file) = entries(&tree.join("boot")).find(is_kernel) else {
         return Err(ImageError::Unknown {
             name: format!("debian:{package}"),
-            why: "there is such a package, but no kernel in it".into(),
+            reason: "there is such a package, but no kernel in it".into(),
         });
     };
     let content =
         fs::read(&file).map_err(|e| ImageError::system(format!("read {}", file.display()), e))?;
     let release = match header(&content) {
         Header::Kernel { release } => release,
-        Header::Not(why) => return Err(ImageError::not_usable(&file, why)),
+        Header::Not(cause) => return Err(ImageError::not_usable(&file, cause)),
         Header::Other => return Err(ImageError::not_usable(&file, "it is no bzImage")),
     };
     moved(&file, &new.join("bzImage"))?;
@@ -335,21 +347,21 @@ pub(super) struct Depmod {
 }
 
 impl Depmod {
-    pub(super) fn find(cache: &Cache, tell: Tell<'_>) -> Result<Depmod, ImageError> {
+    pub(super) fn find(cache: &Cache, report: Report<'_>) -> Result<Depmod, ImageError> {
         if let Some(program) = crate::programs::find("depmod") {
             return Ok(Depmod {
                 program,
                 libraries: Vec::new(),
             });
         }
-        let root = crate::vm::initramfs::packaged::root_of(&["kmod"], cache, tell)?.path("root");
+        let root = crate::vm::initramfs::packaged::root_of(&["kmod"], cache, report)?.path("root");
         let libraries = crate::vm::initramfs::elf::library_folders(Some(&root));
         // the link in the package is absolute, and would lead to this machine's root
         let kmod = ["usr/bin/kmod", "bin/kmod"].map(|path| root.join(path));
         let Some(kmod) = kmod.into_iter().find(|path| path.exists()) else {
             return Err(ImageError::NoProgram {
                 program: "depmod".into(),
-                why: "it is not in the package kmod".into(),
+                reason: "it is not in the package kmod".into(),
             });
         };
         Ok(Depmod {
@@ -535,18 +547,18 @@ mod tests {
         let known = known.map(str::to_owned);
         let found = nearest("linux-image-6.1.0-56-clod-amd64", &known);
         assert_eq!(found, [&known[0], &known[2], &known[3]].map(String::clone));
-        let why = instead("linux-image-6.1.0-56-clod-amd64", &[], &known);
+        let reason = instead("linux-image-6.1.0-56-clod-amd64", &[], &known);
         assert!(
-            why.contains("nearest are linux-image-6.1.0-56-cloud-amd64,"),
-            "{why}"
+            reason.contains("nearest are linux-image-6.1.0-56-cloud-amd64,"),
+            "{reason}"
         );
-        assert!(why.contains("apt-cache search"), "{why}");
-        let why = instead(
+        assert!(reason.contains("apt-cache search"), "{reason}");
+        let reason = instead(
             "linux-image-6.12-amd64=7",
             &["6.12.1".into(), "6.12.2".into()],
             &known,
         );
-        assert!(why.ends_with("versions 6.12.1, 6.12.2"), "{why}");
+        assert!(reason.ends_with("versions 6.12.1, 6.12.2"), "{reason}");
         assert!(instead("x", &[], &[]).contains("no package of this machine's"));
     }
 }

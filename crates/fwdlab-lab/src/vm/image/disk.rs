@@ -54,11 +54,11 @@ impl Disk {
         let changed = std::os::unix::fs::MetadataExt::mtime(&meta);
         let identity = (meta.len(), changed);
         if format == "raw"
-            && let Some(why) = cut(&file, meta.len()).map_err(failed)?
+            && let Some(reason) = cut(&file, meta.len()).map_err(failed)?
         {
-            return Err(ImageError::not_usable(&path, why));
+            return Err(ImageError::not_usable(&path, reason));
         }
-        let virtual_bytes = match ask(&path, format)? {
+        let virtual_bytes = match query(&path, format)? {
             Some(info) if info.format == format => Some(info.virtual_size),
             Some(info) => {
                 return Err(ImageError::not_usable(
@@ -73,7 +73,7 @@ impl Disk {
                 "raw" => Some(meta.len()),
                 "qcow2" => Some(
                     qcow2_size(&file, meta.len())
-                        .map_err(|why| ImageError::not_usable(&path, why))?,
+                        .map_err(|reason| ImageError::not_usable(&path, reason))?,
                 ),
                 _ => None,
             },
@@ -128,7 +128,7 @@ impl Disk {
 }
 
 /// Returns what qemu-img reports; `None` if it is not installed.
-fn ask(path: &Path, format: &str) -> Result<Option<Info>, ImageError> {
+fn query(path: &Path, format: &str) -> Result<Option<Info>, ImageError> {
     let text = path.to_string_lossy();
     // the format is explicit: a raw disk in which the guest wrote the header of another format must
     // not be read as that
@@ -140,10 +140,10 @@ fn ask(path: &Path, format: &str) -> Result<Option<Info>, ImageError> {
         "--backing-chain",
         &text,
     ];
-    let Some(said) = qemu_img(path, &info)? else {
+    let Some(output) = qemu_img(path, &info)? else {
         return Ok(None);
     };
-    let chain: Vec<Info> = parsed(path, &said)?;
+    let chain: Vec<Info> = parsed(path, &output)?;
     // only this check notices a truncated file
     if format == "qcow2" {
         qemu_img(path, &["check", "-q", "-f", format, &text])?;
@@ -151,8 +151,8 @@ fn ask(path: &Path, format: &str) -> Result<Option<Info>, ImageError> {
     Ok(chain.into_iter().next())
 }
 
-fn parsed<T: for<'a> Deserialize<'a>>(path: &Path, said: &[u8]) -> Result<T, ImageError> {
-    serde_json::from_slice(said).map_err(|e| {
+fn parsed<T: for<'a> Deserialize<'a>>(path: &Path, output: &[u8]) -> Result<T, ImageError> {
+    serde_json::from_slice(output).map_err(|e| {
         ImageError::not_usable(
             path,
             format!("what qemu-img says of it cannot be read: {e}"),
@@ -173,25 +173,29 @@ fn qemu_img(path: &Path, words: &[&str]) -> Result<Option<Vec<u8>>, ImageError> 
             Failure::Exit { status, .. } if words[0] == "check" && status.ends_with(" 3") => {
                 Ok(Some(Vec::new()))
             }
-            Failure::Exit { said, .. } => Err(ImageError::not_usable(path, reason(&said))),
+            Failure::Exit { said: printed, .. } => {
+                Err(ImageError::not_usable(path, reason(&printed)))
+            }
             _ => Err(e.into()),
         },
     }
 }
 
 /// Returns the message of qemu-img, and what to do about it.
-fn reason(said: &str) -> String {
-    let said = said.trim().trim_start_matches("qemu-img: ");
+fn reason(output: &str) -> String {
+    let output = output.trim().trim_start_matches("qemu-img: ");
     let advice = match () {
-        () if said.contains("\" lock") => "Another emulator uses it: end that one, or take a copy",
-        () if said.contains("backing file") || said.contains("No such file") => {
+        () if output.contains("\" lock") => {
+            "Another emulator uses it: end that one, or take a copy"
+        }
+        () if output.contains("backing file") || output.contains("No such file") => {
             "It is only what differs from another disk: put that one where it looks for it"
         }
         () => "Was it copied to its end, and from a machine that was not running?",
     };
     format!(
         "qemu-img says: {}. {advice}",
-        said.lines().next().unwrap_or("it is damaged")
+        output.lines().next().unwrap_or("it is damaged")
     )
 }
 
@@ -294,9 +298,9 @@ mod tests {
     }
 
     #[test]
-    fn disks_are_looked_at_as_the_emulator_reads_them() {
+    fn disk_formats_are_detected_like_the_emulator() {
         if crate::programs::find("qemu-img").is_none() {
-            println!("SKIPPED: disks_are_looked_at_as_the_emulator_reads_them: no qemu-img");
+            println!("SKIPPED: disk_formats_are_detected_like_the_emulator: no qemu-img");
             return;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -318,7 +322,7 @@ mod tests {
             ("raw", Some(1 << 20))
         );
 
-        let why = |name: &str| Disk::at(Path::new(&path(name))).unwrap_err().to_string();
+        let reason = |name: &str| Disk::at(Path::new(&path(name))).unwrap_err().to_string();
         qemu_img(&[
             "create",
             "-q",
@@ -331,17 +335,21 @@ mod tests {
             &path("over"),
         ]);
         fs::write(path("cut"), &fs::read(path("qcow2")).unwrap()[..70_000]).unwrap();
-        assert!(why("cut").contains("copied to its end"), "{}", why("cut"));
+        assert!(
+            reason("cut").contains("copied to its end"),
+            "{}",
+            reason("cut")
+        );
         fs::remove_file(path("qcow2")).unwrap();
         assert!(
-            why("over").contains("put that one where"),
+            reason("over").contains("put that one where"),
             "{}",
-            why("over")
+            reason("over")
         );
     }
 
     #[test]
-    fn a_raw_disk_without_its_end_is_told() {
+    fn a_truncated_raw_disk_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         let mut mbr = [0; 1024];
@@ -371,9 +379,12 @@ mod tests {
                 .unwrap();
             match Disk::at(&path) {
                 Ok(disk) => assert!(is_whole, "{disk:?}"),
-                Err(why) => {
-                    let why = why.to_string();
-                    assert!(!is_whole && why.contains("truncate -s 2097152"), "{why}");
+                Err(reason) => {
+                    let reason = reason.to_string();
+                    assert!(
+                        !is_whole && reason.contains("truncate -s 2097152"),
+                        "{reason}"
+                    );
                 }
             }
         }
@@ -381,13 +392,13 @@ mod tests {
 
     /// Output of qemu-img 7.2 for a disk that a running emulator had open.
     #[test]
-    fn a_disk_in_use_is_told_as_that() {
-        let said = "qemu-img: Could not open 'd': Failed to get shared \"write\" lock\nIs another process using the image [d]?\n";
-        assert!(reason(said).contains("Another emulator uses it"));
+    fn a_disk_in_use_is_reported() {
+        let output = "qemu-img: Could not open 'd': Failed to get shared \"write\" lock\nIs another process using the image [d]?\n";
+        assert!(reason(output).contains("Another emulator uses it"));
     }
 
     #[test]
-    fn without_qemu_img_a_header_says_enough() {
+    fn without_qemu_img_the_header_is_sufficient() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         let mut header = vec![0_u8; 72];

@@ -12,10 +12,10 @@ use crate::host::HostError;
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// A file operation failed.
-    #[error("cannot {what}: {source}{}", advice(.source))]
+    #[error("cannot {item}: {source}{}", advice(.source))]
     System {
         /// What was tried and on what.
-        what: String,
+        item: String,
         /// The answer of the system.
         source: io::Error,
     },
@@ -23,61 +23,61 @@ pub enum ImageError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// No image has this name.
-    #[error("there is no image `{name}`: {why}")]
+    #[error("there is no image `{name}`: {reason}")]
     Unknown {
         /// The requested name.
         name: String,
         /// What was searched, and which names exist.
-        why: String,
+        reason: String,
     },
     /// A file exists, but is not a usable image.
-    #[error("{path} cannot be used as an image: {why}")]
+    #[error("{path} cannot be used as an image: {reason}")]
     NotUsable {
         /// The file.
         path: String,
         /// What it is instead, and what is expected.
-        why: String,
+        reason: String,
     },
     /// A package could not be downloaded.
-    #[error("cannot get {what}: {why}")]
+    #[error("cannot get {item}: {reason}")]
     NotFetched {
         /// The package.
-        what: String,
+        item: String,
         /// What was tried, and the result.
-        why: String,
+        reason: String,
     },
     /// Something in the cache was damaged; it has been removed.
     #[error(
-        "{what} in the cache {folder} was damaged and has been removed; it is created again when you retry"
+        "{item} in the cache {folder} was damaged and has been removed; it is created again when you retry"
     )]
     Damaged {
         /// Its description.
-        what: String,
+        item: String,
         /// The cache.
         folder: String,
     },
     /// A program that the guest needs was not found.
-    #[error("the guest needs the program `{program}`: {why}")]
+    #[error("the guest needs the program `{program}`: {reason}")]
     NoProgram {
         /// Its name.
         program: String,
         /// Where it was searched, and what to do.
-        why: String,
+        reason: String,
     },
 }
 
 impl ImageError {
-    pub(crate) fn system(what: impl Display, source: impl Into<io::Error>) -> ImageError {
+    pub(crate) fn system(action: impl Display, source: impl Into<io::Error>) -> ImageError {
         ImageError::System {
-            what: what.to_string(),
+            item: action.to_string(),
             source: source.into(),
         }
     }
 
-    pub(crate) fn not_usable(path: &Path, why: impl Into<String>) -> ImageError {
+    pub(crate) fn not_usable(path: &Path, cause: impl Into<String>) -> ImageError {
         ImageError::NotUsable {
             path: path.display().to_string(),
-            why: why.into(),
+            reason: cause.into(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::cache::{Cache, Entry, Facts, Kind, Tell, write};
+use super::cache::{Cache, Entry, Facts, Kind, Report, write};
 use super::debian::Depmod;
 use super::disk::Disk;
 use super::error::ImageError;
@@ -34,7 +34,7 @@ const KERNELS_WITHOUT_RELEASE: &[&str] = &["/boot/vmlinuz", "/boot/bzImage", "/v
 pub fn kernel_of(
     disk: &Disk,
     cache: &Cache,
-    tell: Tell<'_>,
+    report: Report<'_>,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Kernel, ImageError> {
     let mut sum = Sha256::new();
@@ -42,13 +42,13 @@ pub fn kernel_of(
     sum.update(format!("{} {bytes} {changed}", disk.path.display()));
     let checksum = hex(&sum.finalize());
     let title = format!("the kernel of {}", disk.path.display());
-    if let Some(entry) = cache.find(Kind::Image, &checksum, tell) {
+    if let Some(entry) = cache.find(Kind::Image, &checksum, report) {
         return Ok(kernel(entry));
     }
     // find it first: it may come from the cache, too, in which only one thing is made at a time
-    let depmod = Depmod::find(cache, tell)?;
-    let entry = cache.make(Kind::Image, &checksum, &title, tell, |new, tell| {
-        taken(disk, &depmod, new, tell, is_stopped)
+    let depmod = Depmod::find(cache, report)?;
+    let entry = cache.make(Kind::Image, &checksum, &title, report, |new, report| {
+        fill_entry(disk, &depmod, new, report, is_stopped)
     })?;
     Ok(kernel(entry))
 }
@@ -71,16 +71,16 @@ fn kernel(entry: Entry) -> Kernel {
 }
 
 /// Fills an entry of the cache.
-fn taken(
+fn fill_entry(
     disk: &Disk,
     depmod: &Depmod,
     new: &Path,
-    tell: Tell<'_>,
+    report: Report<'_>,
     is_stopped: &dyn Fn() -> bool,
 ) -> Result<Facts, ImageError> {
-    let not = |why: String| ImageError::not_usable(&disk.path, why);
+    let not = |reason: String| ImageError::not_usable(&disk.path, reason);
     let fastest = fastest();
-    tell(&format!(
+    report(&format!(
         "booting {} once to take its kernel ({})",
         disk.path.display(),
         fastest.accelerator
@@ -123,7 +123,7 @@ fn taken(
         )));
     }
     let (from, bzimage) = kernel_file(&ssh, release).map_err(not)?;
-    tell(&format!("taking Linux {release} from {from}"));
+    report(&format!("taking Linux {release} from {from}"));
     let path = new.join("bzImage");
     write(&path, &bzimage)?;
     modules(&ssh, release, new)?;
@@ -171,15 +171,15 @@ fn kernel_file(ssh: &Ssh, release: &str) -> Result<(String, Vec<u8>), String> {
 /// Copies its modules, if it has any.
 fn modules(ssh: &Ssh, release: &str, new: &Path) -> Result<(), ImageError> {
     let text = format!("cd /lib/modules/{release} 2>/dev/null || exit 0; tar -cf - .");
-    let said = ssh.run(&Command::shell(&text), Limit::OURS)?;
-    if said.stdout.is_empty() {
+    let output = ssh.run(&Command::shell(&text), Limit::OURS)?;
+    if output.stdout.is_empty() {
         return Ok(());
     }
     let folder = new.join("lib/modules").join(release);
     fs::create_dir_all(&folder)
         .map_err(|e| ImageError::system(format!("make {}", folder.display()), e))?;
     let archive = new.join("modules.tar");
-    write(&archive, &said.stdout)?;
+    write(&archive, &output.stdout)?;
     let mut unpack = program_command("tar", Path::new("/"));
     let [from, to] = [&archive, &folder].map(|path| path.display().to_string());
     let words = ["--no-same-owner", "-xf", &from, "-C", &to];

@@ -151,7 +151,7 @@ pub(super) fn modules_of_build_tree(
 
 /// Parses the header of a file.
 pub(super) fn header(file: &[u8]) -> Header {
-    let not = |why: &str| Header::Not(why.to_owned());
+    let not = |reason: &str| Header::Not(reason.to_owned());
     let at = |offset: usize, magic: &[u8]| {
         file.get(offset..)
             .is_some_and(|rest| rest.starts_with(magic))
@@ -233,35 +233,35 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_header_says_the_release() {
+    fn the_kernel_header_contains_the_release() {
         let whole = made("6.1.0-56-cloud-amd64");
         let release = "6.1.0-56-cloud-amd64".to_owned();
         assert_eq!(header(&whole), Header::Kernel { release });
     }
 
     #[test]
-    fn what_cannot_be_started_is_told_by_name() {
-        let why = |file: &[u8]| match header(file) {
-            Header::Not(why) => why,
+    fn kernels_that_cannot_boot_are_named() {
+        let reason = |file: &[u8]| match header(file) {
+            Header::Not(reason) => reason,
             other => format!("{other:?}"),
         };
         let whole = made("6.1.0");
-        assert!(why(&whole[..0x220]).contains("ends within its header"));
-        assert!(why(&whole[..4000]).contains("4000 bytes of 4096"));
+        assert!(reason(&whole[..0x220]).contains("ends within its header"));
+        assert!(reason(&whole[..4000]).contains("4000 bytes of 4096"));
         let mut narrow = whole.clone();
         narrow[0x236] = 0;
-        assert!(why(&narrow).contains("32 bits"));
+        assert!(reason(&narrow).contains("32 bits"));
         let mut arm = vec![0; 64];
         arm[0x38..0x3c].copy_from_slice(b"ARM\x64");
-        assert!(why(&arm).contains("arm64"));
+        assert!(reason(&arm).contains("arm64"));
         let own = fs::read("/proc/self/exe").unwrap();
-        assert!(why(&own).contains("bzImage"));
+        assert!(reason(&own).contains("bzImage"));
         assert_eq!(header(b"#!/bin/sh\n"), Header::Other);
         assert_eq!(header(b""), Header::Other);
     }
 
     #[test]
-    fn modules_lie_beside_a_kernel_or_are_named() {
+    fn modules_are_next_to_the_kernel_or_given() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("boot/vmlinuz-9.9");
         let modules = folder.path().join("lib/modules/9.9");

@@ -23,7 +23,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use cache::{Cache, Tell};
+use cache::{Cache, Report};
 use disk::Disk;
 use error::ImageError;
 use kernel::{Header, Kernel};
@@ -56,8 +56,8 @@ impl Image {
     ///
     /// # Errors
     /// It does not exist, it is not an image for x86-64, or it cannot be downloaded.
-    pub fn find(name: &str, cache: &Cache, tell: Tell<'_>) -> Result<Image, ImageError> {
-        Image::find_as(name, false, cache, tell)
+    pub fn find(name: &str, cache: &Cache, report: Report<'_>) -> Result<Image, ImageError> {
+        Image::find_as(name, false, cache, report)
     }
 
     /// The same, but queries the archive even if the name is in the cache, because a package may
@@ -65,8 +65,8 @@ impl Image {
     ///
     /// # Errors
     /// As for [`Image::find`], and also without a network.
-    pub fn pull(name: &str, cache: &Cache, tell: Tell<'_>) -> Result<Image, ImageError> {
-        Image::find_as(name, true, cache, tell)
+    pub fn pull(name: &str, cache: &Cache, report: Report<'_>) -> Result<Image, ImageError> {
+        Image::find_as(name, true, cache, report)
     }
 
     /// Returns the archive's images of one flavour between these two versions, inclusive, in order
@@ -78,18 +78,23 @@ impl Image {
         first: &str,
         last: &str,
         cache: &Cache,
-        tell: Tell<'_>,
+        report: Report<'_>,
     ) -> Result<Vec<String>, ImageError> {
-        debian::between(first, last, cache, tell)
+        debian::between(first, last, cache, report)
     }
 
-    fn find_as(name: &str, anew: bool, cache: &Cache, tell: Tell<'_>) -> Result<Image, ImageError> {
+    fn find_as(
+        name: &str,
+        anew: bool,
+        cache: &Cache,
+        report: Report<'_>,
+    ) -> Result<Image, ImageError> {
         let (of, mitigations) = match name.strip_suffix(MITIGATIONS) {
             Some(of) => (of, true),
             None => (name, false),
         };
         let kind = match of.strip_prefix("debian:") {
-            Some(package) => ImageKind::Kernel(debian::find(package, anew, cache, tell)?),
+            Some(package) => ImageKind::Kernel(debian::find(package, anew, cache, report)?),
             None => in_files(of)?,
         };
         Ok(Image {
@@ -143,7 +148,7 @@ fn in_files(name: &str) -> Result<ImageKind, ImageError> {
     let kind = fs::metadata(path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => ImageError::Unknown {
             name: name.to_owned(),
-            why: "no such file. An image is debian:PACKAGE, a kernel (bzImage), a folder where one was built, or a disk".into(),
+            reason: "no such file. An image is debian:PACKAGE, a kernel (bzImage), a folder where one was built, or a disk".into(),
         },
         _ => ImageError::system(format!("look at {}", path.display()), e),
     })?;
@@ -170,7 +175,7 @@ fn in_files(name: &str) -> Result<ImageKind, ImageError> {
     }
     match header(path)? {
         Header::Kernel { release } => Ok(ImageKind::Kernel(Kernel::at(path, release, modules)?)),
-        Header::Not(why) => Err(ImageError::not_usable(path, why)),
+        Header::Not(cause) => Err(ImageError::not_usable(path, cause)),
         Header::Other if modules.is_some() => Err(ImageError::not_usable(
             path,
             "modules are given, but it is no kernel (bzImage)",
@@ -182,7 +187,7 @@ fn in_files(name: &str) -> Result<ImageKind, ImageError> {
 fn release(file: &Path) -> Result<String, ImageError> {
     match header(file)? {
         Header::Kernel { release } => Ok(release),
-        Header::Not(why) => Err(ImageError::not_usable(file, why)),
+        Header::Not(reason) => Err(ImageError::not_usable(file, reason)),
         Header::Other => Err(ImageError::not_usable(file, "it is no kernel (bzImage)")),
     }
 }
@@ -215,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_image_is_told_why() {
+    fn an_invalid_image_name_is_refused_with_a_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str, content: &[u8]| {
             let path = folder.path().join(name);

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-use super::cache::{Cache, Tell, make_folder, write};
+use super::cache::{Cache, Report, make_folder, write};
 use super::error::ImageError;
 use crate::host::{Command, Failure, Host, HostError, Limit, Local};
 use crate::programs::search_path;
@@ -133,16 +133,16 @@ impl Apt {
         words.extend(names.iter().map(String::as_str));
         self.run("apt-get", &words, folder)
             .map_err(|e| ImageError::NotFetched {
-                what: names.join(", "),
-                why: e.to_string(),
+                item: names.join(", "),
+                reason: e.to_string(),
             })?;
         let mut files = Vec::new();
         for path in super::cache::entries(folder) {
             let sum = sha256_of(&path)?;
             if !packages.iter().any(|package| package.sha256 == sum) {
                 return Err(ImageError::NotFetched {
-                    what: names.join(", "),
-                    why: format!(
+                    item: names.join(", "),
+                    reason: format!(
                         "the checksum of {} is {sum}, which no package of these names has. Something between the archive and \
                          this machine changes files",
                         path.display()
@@ -217,7 +217,7 @@ impl Apt {
 }
 
 /// The result of querying sets of package lists in order.
-pub(crate) struct Asked<T> {
+pub(crate) struct PackageLookup<T> {
     pub(crate) found: Option<T>,
     /// Why the lists may be old or incomplete.
     pub(crate) not_updated: Option<String>,
@@ -227,30 +227,33 @@ pub(crate) struct Asked<T> {
 /// can be downloaded. Old lists refer to files that no longer exist.
 pub(crate) fn with_lists<T>(
     cache: &Cache,
-    tell: Tell<'_>,
-    mut ask: impl FnMut(&Apt, Tell<'_>) -> Result<Option<T>, ImageError>,
-) -> Result<Asked<T>, ImageError> {
+    report: Report<'_>,
+    mut ask: impl FnMut(&Apt, Report<'_>) -> Result<Option<T>, ImageError>,
+) -> Result<PackageLookup<T>, ImageError> {
     if crate::programs::find("apt-get").is_none() {
         return Err(ImageError::NotFetched {
-            what: "packages".into(),
-            why: "this machine has no apt-get. Give the kernel as a file (a bzImage with its modules in lib/modules next to it), and \
+            item: "packages".into(),
+            reason: "this machine has no apt-get. Give the kernel as a file (a bzImage with its modules in lib/modules next to it), and \
                   install programs on this machine"
                 .into(),
         });
     }
     let mut failure = None;
-    let mut ask = |apt: &Apt, tell: Tell<'_>| match ask(apt, tell) {
-        Err(ImageError::NotFetched { what, why }) => {
-            failure = Some((what, why));
+    let mut ask = |apt: &Apt, report: Report<'_>| match ask(apt, report) {
+        Err(ImageError::NotFetched {
+            item: action,
+            reason: cause,
+        }) => {
+            failure = Some((action, cause));
             Ok(None)
         }
         answer => answer,
     };
-    let found = |found| Asked {
+    let found = |found| PackageLookup {
         found: Some(found),
         not_updated: None,
     };
-    if let Some(answer) = ask(&Apt::system(), tell)? {
+    if let Some(answer) = ask(&Apt::system(), report)? {
         return Ok(found(answer));
     }
     let folder = cache.folder().join("lists");
@@ -259,23 +262,26 @@ pub(crate) fn with_lists<T>(
     let age = fs::metadata(&stamp).and_then(|m| m.modified()).ok();
     let age = age.and_then(|then| SystemTime::now().duration_since(then).ok());
     if age.is_some()
-        && let Some(answer) = ask(&apt, tell)?
+        && let Some(answer) = ask(&apt, report)?
     {
         return Ok(found(answer));
     }
     let mut not_updated = None;
     if age.is_none_or(|age| age >= FRESH) {
-        not_updated = update(&apt, &folder, &stamp, cache, tell)
+        not_updated = update(&apt, &folder, &stamp, cache, report)
             .err()
             .map(|e| e.to_string());
         // one of several archives may be unreachable, and another may have the package
-        if let Some(answer) = ask(&apt, tell)? {
+        if let Some(answer) = ask(&apt, report)? {
             return Ok(found(answer));
         }
     }
     match failure {
-        Some((what, why)) => Err(ImageError::NotFetched { what, why }),
-        None => Ok(Asked {
+        Some((action, cause)) => Err(ImageError::NotFetched {
+            item: action,
+            reason: cause,
+        }),
+        None => Ok(PackageLookup {
             found: None,
             not_updated,
         }),
@@ -287,10 +293,10 @@ fn update(
     folder: &Path,
     stamp: &Path,
     cache: &Cache,
-    tell: Tell<'_>,
+    report: Report<'_>,
 ) -> Result<(), ImageError> {
-    tell("fetching new package lists");
-    cache.locked(tell, |_| {
+    report("fetching new package lists");
+    cache.locked(report, |_| {
         make_folder(&folder.join("lists/partial"))?;
         make_folder(&folder.join("cache/archives/partial"))?;
         // hooks that the system runs after updating its own lists must not run for ours
@@ -420,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_name_says_which_package_it_is() {
+    fn a_package_is_identified_by_its_file_name() {
         let line =
             "'http://archive/ipset_7.17-1_amd64.deb' wg_1%3a7.17-1+b1_amd64.deb 53308 MD5Sum:aa";
         let parts = file_name(line).and_then(parts_of_file_name);

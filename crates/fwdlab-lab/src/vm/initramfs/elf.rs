@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// What the dynamic loader must find before a program runs.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs {
+pub(crate) struct ElfNeeds {
     /// The dynamic loader.
     pub(crate) interpreter: Option<String>,
     /// Names of libraries.
@@ -82,9 +82,9 @@ pub(super) fn cut(file: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns what a program or library needs; `None` if it is neither.
-pub(crate) fn needs(file: &[u8]) -> Option<Needs> {
+pub(crate) fn needs(file: &[u8]) -> Option<ElfNeeds> {
     let segments = segments(file)?;
-    let mut needs = Needs::default();
+    let mut needs = ElfNeeds::default();
     if let Some(segment) = segments.iter().find(|segment| segment.kind == PT_INTERP) {
         needs.interpreter = text(file, segment.offset);
     }
@@ -189,9 +189,10 @@ mod tests {
             "for i in 1 2 3 4 5 6 7 8 9; do {0} --list && exit; sleep 0.1; done",
             path.display()
         );
-        let said = Local.run(&Command::shell(&line), Limit::OURS).unwrap();
+        let output = Local.run(&Command::shell(&line), Limit::OURS).unwrap();
         assert!(
-            said.text()
+            output
+                .text()
                 .contains("a_program_without_its_debug_sections_runs: test")
         );
         // cutting it again changes nothing

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use programs::Programs;
 use tree::{Node, Tree};
 
-use super::image::cache::{Cache, Entry, Facts, Kind, Tell};
+use super::image::cache::{Cache, Entry, Facts, Kind, Report};
 use super::image::error::ImageError;
 use super::image::kernel::Kernel;
 
@@ -87,15 +87,19 @@ const TEXTS: [(&str, &str); 6] = [
 ///
 /// # Errors
 /// A required program was not found, a file cannot be read, or there is no room.
-pub fn build(recipe: &Recipe<'_>, cache: &Cache, tell: Tell<'_>) -> Result<PathBuf, ImageError> {
+pub fn build(
+    recipe: &Recipe<'_>,
+    cache: &Cache,
+    report: Report<'_>,
+) -> Result<PathBuf, ImageError> {
     let (mut tree, missing) = gather(recipe, None)?;
     let mut packages = None;
     if !missing.is_empty() {
-        let entry = packages_of(&missing, cache, tell)?;
+        let entry = packages_of(&missing, cache, report)?;
         let (with_them, still) = gather(recipe, Some(entry.path("root")))?;
         if let Some(program) = still.into_iter().next() {
             return Err(ImageError::NoProgram {
-                why: "it is not in the package that should have it. Install it on this machine"
+                reason: "it is not in the package that should have it. Install it on this machine"
                     .into(),
                 program,
             });
@@ -108,11 +112,17 @@ pub fn build(recipe: &Recipe<'_>, cache: &Cache, tell: Tell<'_>) -> Result<PathB
     }
     let name = "initramfs.cpio";
     let title = format!("initial file system for {}", recipe.kernel.release);
-    let entry = cache.make(Kind::Initramfs, &tree.identity(), &title, tell, |new, _| {
-        let origins: Vec<&Entry> = recipe.kernel.entry.iter().chain(&packages).collect();
-        tree.write(&new.join(name), &origins, cache)?;
-        Ok(Facts::new())
-    })?;
+    let entry = cache.make(
+        Kind::Initramfs,
+        &tree.identity(),
+        &title,
+        report,
+        |new, _| {
+            let origins: Vec<&Entry> = recipe.kernel.entry.iter().chain(&packages).collect();
+            tree.write(&new.join(name), &origins, cache)?;
+            Ok(Facts::new())
+        },
+    )?;
     Ok(entry.path(name))
 }
 
@@ -150,18 +160,18 @@ fn gather(
     Ok((tree, missing))
 }
 
-fn packages_of(missing: &[String], cache: &Cache, tell: Tell<'_>) -> Result<Entry, ImageError> {
+fn packages_of(missing: &[String], cache: &Cache, report: Report<'_>) -> Result<Entry, ImageError> {
     let mut names = Vec::new();
     for program in missing {
         let package = packaged::package_of(program).ok_or_else(|| ImageError::NoProgram {
             program: program.clone(),
-            why: "this machine does not have it, and fwdlab does not know which package does. Install it on this machine".into(),
+            reason: "this machine does not have it, and fwdlab does not know which package does. Install it on this machine".into(),
         })?;
         names.push(package);
     }
     names.sort_unstable();
     names.dedup();
-    packaged::root_of(&names, cache, tell)
+    packaged::root_of(&names, cache, report)
 }
 
 #[cfg(test)]
@@ -171,7 +181,7 @@ mod tests {
     use super::*;
 
     fn kernel(cache: &Cache) -> Kernel {
-        let fill = |new: &Path, _: Tell<'_>| {
+        let fill = |new: &Path, _: Report<'_>| {
             let modules = new.join("lib/modules/9.9");
             fs::create_dir_all(modules.join("kernel/net")).expect("a new folder");
             fs::write(modules.join("kernel/net/x.ko"), "a module").expect("a new folder");
@@ -192,21 +202,21 @@ mod tests {
 
     /// Takes as long as reading and writing 40 MB.
     #[test]
-    fn what_was_built_is_built_once_and_never_of_damaged_modules() {
+    fn an_initramfs_is_built_once_and_never_from_damaged_modules() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path()).unwrap();
         let kernel = kernel(&cache);
         let no_words = BTreeSet::new();
-        let recipe = |wanted| Recipe {
+        let recipe = |requested| Recipe {
             program: Path::new("/bin/sh"),
             kernel: &kernel,
-            wanted,
+            wanted: requested,
             words: &no_words,
         };
         let nothing = recipe(&[]);
         let first = match build(&nothing, &cache, &mut |_| {}) {
             Err(e @ (ImageError::NotFetched { .. } | ImageError::NoProgram { .. })) => {
-                println!("SKIPPED: what_was_built_is_built_once_and_never_of_damaged_modules: {e}");
+                println!("SKIPPED: an_initramfs_is_built_once_and_never_from_damaged_modules: {e}");
                 return;
             }
             built => built.unwrap(),
@@ -215,18 +225,19 @@ mod tests {
         assert_eq!(build(&nothing, &cache, &mut |_| {}).unwrap(), first);
         assert_eq!(fs::metadata(&first).unwrap().modified().unwrap(), made);
 
-        let why = build(&recipe(&["no-such-program"]), &cache, &mut |_| {}).unwrap_err();
+        let reason = build(&recipe(&["no-such-program"]), &cache, &mut |_| {}).unwrap_err();
         assert!(
-            why.to_string()
+            reason
+                .to_string()
                 .contains("`no-such-program`: this machine does not have it"),
-            "{why}"
+            "{reason}"
         );
 
         // the same size, so that only the checksum differs
         let module = kernel.modules.as_ref().unwrap().join("kernel/net/x.ko");
         fs::write(module, "A MODULE").unwrap();
-        let why = build(&nothing, &cache, &mut |_| {}).unwrap_err();
-        assert!(matches!(why, ImageError::Damaged { .. }), "{why}");
+        let reason = build(&nothing, &cache, &mut |_| {}).unwrap_err();
+        assert!(matches!(reason, ImageError::Damaged { .. }), "{reason}");
         assert_eq!(cache.find(Kind::Image, "sum", &mut |_| {}), None);
     }
 }

@@ -140,7 +140,7 @@ fn choose(dependencies: &str, soft: &str, words: &BTreeSet<String>) -> BTreeSet<
     let mut open: Vec<&str> = needs
         .keys()
         .copied()
-        .filter(|file| is_wanted(file) || named.contains(&name(file)))
+        .filter(|file| is_needed(file) || named.contains(&name(file)))
         .collect();
     let mut chosen = BTreeSet::new();
     while let Some(file) = open.pop() {
@@ -170,7 +170,7 @@ fn name(file: &str) -> String {
     last.split(".ko").next().unwrap_or(last).replace('-', "_")
 }
 
-fn is_wanted(file: &str) -> bool {
+fn is_needed(file: &str) -> bool {
     let Some(path) = file.strip_prefix("kernel/") else {
         // third-party modules were installed on purpose
         return true;
@@ -213,7 +213,7 @@ mod tests {
         // modules that a configuration names, in any directory
         let words = ["modprobe", "soft-one", "vethother"].map(str::to_owned);
         let chosen = choose(dependencies, "", &words.into());
-        let is_there = |wanted: &str| chosen.iter().any(|file| name(file) == wanted);
+        let is_there = |requested: &str| chosen.iter().any(|file| name(file) == requested);
         assert!(is_there("soft_one") && is_there("vethother") && !is_there("bluetooth"));
     }
 }

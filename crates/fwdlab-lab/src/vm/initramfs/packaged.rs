@@ -5,7 +5,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::vm::image::cache::{Cache, Entry, Facts, Kind, Tell};
+use crate::vm::image::cache::{Cache, Entry, Facts, Kind, Report};
 use crate::vm::image::error::ImageError;
 use crate::vm::image::packages::{self, hex, with_lists};
 
@@ -42,14 +42,18 @@ pub(crate) fn package_of(program: &str) -> Option<&'static str> {
 
 /// Returns an entry with these packages, and those they need in addition to this machine's,
 /// unpacked in its directory `root`.
-pub(crate) fn root_of(names: &[&str], cache: &Cache, tell: Tell<'_>) -> Result<Entry, ImageError> {
+pub(crate) fn root_of(
+    names: &[&str],
+    cache: &Cache,
+    report: Report<'_>,
+) -> Result<Entry, ImageError> {
     let name = format!("programs:{}", names.join(","));
     if let Some(checksum) = cache.checksum_of(&name)
-        && let Some(entry) = cache.find(Kind::Programs, &checksum, tell)
+        && let Some(entry) = cache.find(Kind::Programs, &checksum, report)
     {
         return Ok(entry);
     }
-    let asked = with_lists(cache, tell, |apt, tell| {
+    let requested = with_lists(cache, report, |apt, report| {
         let Some(all) = apt.closure(names, cache)? else {
             return Ok(None);
         };
@@ -59,8 +63,8 @@ pub(crate) fn root_of(names: &[&str], cache: &Cache, tell: Tell<'_>) -> Result<E
         }
         if all.len() > LARGEST.0 || bytes > LARGEST.1 {
             return Err(ImageError::NotFetched {
-                what: names.join(", "),
-                why: format!(
+                item: names.join(", "),
+                reason: format!(
                     "it takes {} packages with {:.0} MB, which is too much for a guest's memory",
                     all.len(),
                     bytes as f64 / 1e6
@@ -73,8 +77,8 @@ pub(crate) fn root_of(names: &[&str], cache: &Cache, tell: Tell<'_>) -> Result<E
         }
         let checksum = hex(&sum.finalize());
         let title = format!("programs of {}", names.join(", "));
-        let entry = cache.make(Kind::Programs, &checksum, &title, tell, |new, tell| {
-            tell(&format!(
+        let entry = cache.make(Kind::Programs, &checksum, &title, report, |new, report| {
+            report(&format!(
                 "downloading {} for the guest ({:.1} MB)",
                 names.join(", "),
                 bytes as f64 / 1e6
@@ -90,15 +94,15 @@ pub(crate) fn root_of(names: &[&str], cache: &Cache, tell: Tell<'_>) -> Result<E
         })?;
         Ok(Some((checksum, entry)))
     })?;
-    let Some((checksum, entry)) = asked.found else {
-        let mut why =
+    let Some((checksum, entry)) = requested.found else {
+        let mut cause =
             "the package lists of this machine do not have them, or not all they need".to_owned();
-        if let Some(not_updated) = asked.not_updated {
-            why = format!("{why}, and new lists could not be had: {not_updated}");
+        if let Some(not_updated) = requested.not_updated {
+            cause = format!("{cause}, and new lists could not be had: {not_updated}");
         }
         return Err(ImageError::NotFetched {
-            what: format!("the packages {}", names.join(", ")),
-            why,
+            item: format!("the packages {}", names.join(", ")),
+            reason: cause,
         });
     };
     cache.keep_name(&name, &checksum)?;

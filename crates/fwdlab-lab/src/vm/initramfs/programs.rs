@@ -225,13 +225,13 @@ impl Programs<'_> {
         let Some(busybox) = candidates.into_iter().find(|path| path.is_file()) else {
             return;
         };
-        let Ok(said) = Local.run(
+        let Ok(output) = Local.run(
             &Command::new(&busybox.to_string_lossy(), &["--list"]),
             Limit::OURS,
         ) else {
             return;
         };
-        for applet in said
+        for applet in output
             .text()
             .lines()
             .map(str::trim)

@@ -230,9 +230,9 @@ mod tests {
         let tree = small();
         tree.write(&path, &[], &cache).unwrap();
         let line = format!("cpio -t --quiet < {}", path.display());
-        let said = Local.run(&Command::shell(&line), Limit::OURS).unwrap();
+        let output = Local.run(&Command::shell(&line), Limit::OURS).unwrap();
         let names: Vec<&str> = tree.0.keys().map(String::as_str).collect();
-        assert_eq!(said.text().lines().collect::<Vec<_>>(), names);
+        assert_eq!(output.text().lines().collect::<Vec<_>>(), names);
     }
 
     #[test]

@@ -126,7 +126,7 @@ fn draw_row(m: &mut Markup, rows: &Rows, row: &Row) {
             ("class", "row"),
             ("height", &format!("{height}")),
             ("role", "img"),
-            ("aria-label", &row.spoken()),
+            ("aria-label", &row.screen_reader_text()),
         ];
         m.within("svg", &attributes, |m| {
             shapes::row(m, &rows.axis, &rows.references, row, height);
@@ -156,9 +156,12 @@ fn line(
 }
 
 fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
-    let spoken = format!("{} The figures are in the table below.", chart.spoken());
+    let spoken = format!(
+        "{} The figures are in the table below.",
+        chart.screen_reader_text()
+    );
     let height = format!("{}", curves.size.pixels() + NUMBERS);
-    let is_beside = shapes::named_beside(curves);
+    let is_beside = shapes::has_names_at_ends(curves);
     let class = if is_beside { "graph" } else { "graph wide" };
     m.within("div", &[("class", class)], |m| {
         if !chart.title.is_empty() {

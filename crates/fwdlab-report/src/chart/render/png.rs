@@ -23,12 +23,12 @@ pub enum PngError {
     )]
     NoFont,
     /// resvg rejected the SVG: a bug in fwdlab.
-    #[error("cannot draw a PNG of chart {chart}: {why}")]
+    #[error("cannot draw a PNG of chart {chart}: {reason}")]
     Draw {
         /// Name of the chart.
         chart: String,
         /// The error.
-        why: String,
+        reason: String,
     },
 }
 
@@ -62,16 +62,17 @@ impl Fonts {
 /// # Errors
 /// [`PngError::Draw`] if resvg rejects the SVG.
 pub fn draw(chart: &Chart, fonts: &Fonts) -> Result<Vec<u8>, PngError> {
-    let wrong = |why: String| PngError::Draw {
+    let wrong = |cause: String| PngError::Draw {
         chart: chart.name.clone(),
-        why,
+        reason: cause,
     };
     let options = Options {
         fontdb: fonts.0.clone(),
         font_family: "sans-serif".into(),
         ..Options::default()
     };
-    let tree = Tree::from_str(&svg::draw(chart), &options).map_err(|why| wrong(why.to_string()))?;
+    let tree =
+        Tree::from_str(&svg::draw(chart), &options).map_err(|cause| wrong(cause.to_string()))?;
     let size = tree.size().to_int_size().scale_by(SCALE);
     let mut picture = size
         .and_then(|size| Pixmap::new(size.width(), size.height()))
@@ -81,5 +82,7 @@ pub fn draw(chart: &Chart, fonts: &Fonts) -> Result<Vec<u8>, PngError> {
         Transform::from_scale(SCALE, SCALE),
         &mut picture.as_mut(),
     );
-    picture.encode_png().map_err(|why| wrong(why.to_string()))
+    picture
+        .encode_png()
+        .map_err(|cause| wrong(cause.to_string()))
 }

@@ -117,10 +117,10 @@ pub(super) fn height(row: &Row) -> f64 {
         .marks
         .iter()
         .any(|m| matches!(m, Mark::Dots { values, .. } if !values.is_empty()));
-    let has = |wanted: fn(Tone) -> bool| {
+    let has = |requested: fn(Tone) -> bool| {
         row.marks
             .iter()
-            .any(|m| matches!(m, Mark::Bar { tone, .. } if wanted(*tone)))
+            .any(|m| matches!(m, Mark::Bar { tone, .. } if requested(*tone)))
     };
     match () {
         () if row.is_thin => 26.0,
@@ -385,13 +385,13 @@ pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
     for (n, curve) in curves.curves.iter().enumerate() {
         draw(m, curves, n, curve, width);
     }
-    if named_beside(curves) {
-        names_at_the_end(m, curves);
+    if has_names_at_ends(curves) {
+        draw_curve_names(m, curves);
     }
 }
 
 /// Returns true if the names of the curves are at their right ends rather than above the drawing.
-pub(super) fn named_beside(curves: &Curves) -> bool {
+pub(super) fn has_names_at_ends(curves: &Curves) -> bool {
     let all = &curves.curves;
     all.len() <= CURVES && all.iter().all(|curve| curve.name.chars().count() <= BESIDE)
 }
@@ -556,7 +556,7 @@ fn point(m: &mut Markup, n: usize, x: &str, y: f64, words: &str) {
 }
 
 /// Draws the names of the curves at their right ends, moved apart.
-fn names_at_the_end(m: &mut Markup, curves: &Curves) {
+fn draw_curve_names(m: &mut Markup, curves: &Curves) {
     let mut names: Vec<(usize, &str, f64)> = curves
         .curves
         .iter()

@@ -48,7 +48,7 @@ pub fn draw(chart: &Chart) -> String {
         ("height", tall.as_str()),
         ("viewBox", view.as_str()),
         ("role", "img"),
-        ("aria-label", &chart.spoken()),
+        ("aria-label", &chart.screen_reader_text()),
     ];
     m.within("svg", &attributes, |m| {
         m.within("style", &[], |m| m.trusted(STYLE));
@@ -89,8 +89,8 @@ fn draw_rows(m: &mut Markup, rows: &Rows, top: f64) -> f64 {
     let mut y = legend(m, rows, top + 6.0);
     for row in &rows.rows {
         let label = lines_of(row);
-        let wanted = LINE * label.len() as f64 + 6.0;
-        let height = shapes::height(row).max(wanted);
+        let requested = LINE * label.len() as f64 + 6.0;
+        let height = shapes::height(row).max(requested);
         if row.is_control {
             let place = format!("{y:.1}");
             let ends = (format!("{EDGE}"), format!("{}", WIDTH - EDGE));
@@ -193,7 +193,7 @@ fn named(m: &mut Markup, names: &[&str], top: f64, mark: impl Fn(&mut Markup, us
 }
 
 fn draw_curves(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
-    let is_beside = shapes::named_beside(curves);
+    let is_beside = shapes::has_names_at_ends(curves);
     let top = match is_beside {
         true => top,
         false => {

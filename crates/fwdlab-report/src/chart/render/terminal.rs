@@ -95,14 +95,14 @@ fn draw_rows(rows: &Rows, width: usize, symbols: Symbols) -> String {
     for row in &rows.rows {
         let name = shorten(&printable(&row.name()), label);
         let drawn = drawn_row(rows, row, wide, symbols);
-        let told = shorten(&printable(&row.value), value);
-        text += &format!(" {name:<label$} {bar}{drawn}{bar} {told}");
+        let reported = shorten(&printable(&row.value), value);
+        text += &format!(" {name:<label$} {bar}{drawn}{bar} {reported}");
         text.truncate(text.trim_end().len());
         text.push('\n');
     }
     let (low, high) = rows.axis.ends();
-    let number = |wanted: f64| {
-        let near = rows.axis.ticks.iter().find(|(at, _)| *at == wanted);
+    let number = |requested: f64| {
+        let near = rows.axis.ticks.iter().find(|(at, _)| *at == requested);
         near.map_or_else(String::new, |(_, number)| number.clone())
     };
     let (low, high) = (number(low), number(high));
@@ -186,10 +186,10 @@ fn draw_curves(curves: &Curves, width: usize, symbols: Symbols) -> String {
         let Some((_, last)) = curve.points.last() else {
             continue;
         };
-        let wanted = line_of(curves.up.percent(*last));
+        let requested = line_of(curves.up.percent(*last));
         // the next free line: downwards, then upwards
-        let free = (wanted..LINES)
-            .chain((0..wanted).rev())
+        let free = (requested..LINES)
+            .chain((0..requested).rev())
             .find(|line| beside[*line].is_empty());
         if let Some(line) = free {
             beside[line] = shorten(&format!("{} {}", letter(n), printable(&curve.name)), names);

@@ -41,7 +41,7 @@ pub(crate) fn of_cases(info: &RunInfo, cases: &[&TestCase], values: &[f64]) -> V
         case.case.stream.frame_size_bytes == size && case.case.variant.profile.is_none()
     });
     let mut lines = Vec::new();
-    if let (Some(link), true) = (link::of(info), is_one_size) {
+    if let (Some(link), true) = (link::link_speed(info), is_one_size) {
         let line_rate = link.line_rate_pps(size);
         lines.push(Reference::new(line_rate, format!("line rate {link}")));
     }

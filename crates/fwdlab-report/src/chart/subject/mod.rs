@@ -29,7 +29,7 @@ use crate::table::capital;
 use crate::{campaign, link};
 
 /// Returns all charts of a run in the order of its page, each with a unique title and name.
-pub fn of(
+pub fn charts(
     info: &RunInfo,
     summary: &Summary,
     trials: &[TrialRecord],
@@ -42,7 +42,7 @@ pub fn of(
     }
     let mut found = |before: &str, outcomes: &[Outcome]| {
         for group in crate::procedures::groups(outcomes) {
-            for chart in procedures::of(&group.outcomes, link::of(info)) {
+            for chart in procedures::outcome_charts(&group.outcomes, link::link_speed(info)) {
                 let title = match chart.title.as_str() {
                     "" => group.title.clone(),
                     own => format!("{}: {own}", group.title),
@@ -54,16 +54,18 @@ pub fn of(
             }
         }
     };
-    match Shape::of(summary) {
+    match Shape::from_summary(summary) {
         Shape::Procedures => found("", &crate::procedures::outcomes(summary)),
         Shape::Campaign => {
             for case in cases {
                 found(&format!("{}: ", label(case, cases)), &case.outcomes);
             }
-            let own = of_campaign(info, summary).into_iter().map(|chart| Chart {
-                title: capital(&chart.title),
-                ..chart
-            });
+            let own = campaign_charts(info, summary)
+                .into_iter()
+                .map(|chart| Chart {
+                    title: capital(&chart.title),
+                    ..chart
+                });
             all.splice(0..0, own);
         }
         Shape::Windows | Shape::Slices => {}
@@ -90,12 +92,12 @@ pub fn of(
     if has_rates && !trials.is_empty() {
         all.push(titled("Noise", strata::strata(summary, trials)));
     }
-    named_apart(&mut all);
+    number_duplicates(&mut all);
     all
 }
 
 /// Returns the differences of a campaign if it has any, else its figures.
-pub(crate) fn of_campaign(info: &RunInfo, summary: &Summary) -> Vec<Chart> {
+pub(crate) fn campaign_charts(info: &RunInfo, summary: &Summary) -> Vec<Chart> {
     let cases = &summary.test_cases;
     if campaign::differences(cases).is_none() {
         return rates::figures(info, cases);
@@ -120,7 +122,7 @@ fn titled(title: &str, chart: Chart) -> Chart {
 }
 
 /// Numbers charts that have the same name.
-pub(crate) fn named_apart(all: &mut [Chart]) {
+pub(crate) fn number_duplicates(all: &mut [Chart]) {
     for n in 0..all.len() {
         let name = all[n].name.clone();
         let before = all[..n].iter().filter(|c| {

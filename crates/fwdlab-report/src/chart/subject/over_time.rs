@@ -15,12 +15,12 @@ pub(super) fn over_time(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
             1 => String::new(),
             _ => frames(outcome),
         };
-        course(charts, outcome, title);
+        draw_over_time(charts, outcome, title);
     }
 }
 
 /// Draws offered load, forwarding rate and loss over time.
-fn course(charts: &mut Vec<Chart>, outcome: &Outcome, title: String) {
+fn draw_over_time(charts: &mut Vec<Chart>, outcome: &Outcome, title: String) {
     let samples = shown(&outcome.found).samples();
     if samples.len() < 2 {
         return;

@@ -7,7 +7,7 @@ use super::{over_time, rfc2544, searches, sweeps};
 use crate::chart::Chart;
 
 /// Returns the graphs of outcomes of one procedure, measured on this link if it is known.
-pub(crate) fn of(outcomes: &[&Outcome], link: Option<LinkSpeed>) -> Vec<Chart> {
+pub(crate) fn outcome_charts(outcomes: &[&Outcome], link: Option<LinkSpeed>) -> Vec<Chart> {
     let mut charts = Vec::new();
     let Some(first) = outcomes.first() else {
         return charts;

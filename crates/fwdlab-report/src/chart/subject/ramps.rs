@@ -6,7 +6,7 @@ use fwdlab_model::outcome::{Found, Outcome, Ramp};
 use fwdlab_model::units::FrameSize;
 
 use super::lines::ceiling;
-use super::named_apart;
+use super::number_duplicates;
 use crate::chart::{Axis, Chart, Curve, Curves};
 
 /// Draws ramps with the same frames in one graph each: over time if they offered the same load, and
@@ -107,6 +107,6 @@ pub fn ramps<'a>(
             graph,
         ));
     }
-    named_apart(&mut charts);
+    number_duplicates(&mut charts);
     charts
 }

@@ -23,7 +23,7 @@ const OFFERED_AT_MOST: f64 = 3.0;
 /// Draws the forwarding rate of each test case, with the offered load.
 pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
     let all = shape::rated(summary);
-    let labels = Labels::of(&all);
+    let labels = Labels::from_cases(&all);
     let rates = || all.iter().flat_map(|case| case.rates.iter().copied());
     let largest = rates().fold(0.0, f64::max);
     let offered = all.iter().filter_map(|c| c.found.offered_load_pps);
@@ -40,7 +40,7 @@ pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
         let found = &case.found;
         let value = match (does_not_forward(&found.ledger), found.forwarding_rate_pps) {
             (true, _) => "does not forward".to_owned(),
-            (false, None) => State::of(case.case).instead().to_owned(),
+            (false, None) => State::from_case(case.case).instead().to_owned(),
             (false, Some(pps)) => {
                 let value = rate_with_interval(pps, case.half_width);
                 match found.not_saturated {
@@ -114,13 +114,13 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
             match of(case) {
                 Some((median, values)) => Row {
                     label,
-                    value: State::of(case).beside(unit, &value(unit, median)),
+                    value: State::from_case(case).beside(unit, &value(unit, median)),
                     marks: Row::of_values(Some(median), &values, |v| value(unit, v), "iteration"),
                     ..Row::default()
                 },
                 None => Row {
                     label,
-                    value: State::of(case).instead().to_owned(),
+                    value: State::from_case(case).instead().to_owned(),
                     ..Row::default()
                 },
             }

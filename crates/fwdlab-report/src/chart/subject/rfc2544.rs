@@ -8,7 +8,7 @@ use fwdlab_model::procedure::Delays;
 
 use crate::chart::{Axis, Chart, Curve, Curves, Quantity, Size};
 use crate::procedures::frames;
-use crate::procedures::tables::{PERCENTILES, over_trials};
+use crate::procedures::tables::{PERCENTILES, median_over_trials};
 
 fn bytes(outcome: &Outcome) -> f64 {
     f64::from(outcome.frame_size_bytes.bytes())
@@ -40,20 +40,20 @@ pub(super) fn throughput(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
 }
 
 /// Delays at one load.
-struct AtLoad {
+struct LoadDelays {
     percent: f64,
     worst_case_ns: Option<f64>,
     trials: Vec<Delays>,
 }
 
 /// Returns the loads at which delays were measured, in ascending order.
-fn at_loads(outcome: &Outcome) -> Vec<AtLoad> {
-    let of = |percent, worst_case_ns: Option<Spread>, trials: &[Delays]| AtLoad {
+fn at_loads(outcome: &Outcome) -> Vec<LoadDelays> {
+    let of = |percent, worst_case_ns: Option<Spread>, trials: &[Delays]| LoadDelays {
         percent,
         worst_case_ns: worst_case_ns.map(|spread| spread.median),
         trials: trials.to_vec(),
     };
-    let mut points: Vec<AtLoad> = match &outcome.found {
+    let mut points: Vec<LoadDelays> = match &outcome.found {
         Found::Latency(found) => (found.points.iter())
             .map(|one| of(one.percent, one.worst_case_ns, &one.repetitions))
             .collect(),
@@ -73,10 +73,10 @@ pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome], whole: &st
     let all = outcomes.iter().map(|outcome| (outcome, at_loads(outcome)));
     let measured: Vec<_> = all.filter(|(_, points)| !points.is_empty()).collect();
     let has_loads = measured.iter().any(|(_, points)| points.len() > 1);
-    let shown = |points: &[(f64, &AtLoad)]| -> Vec<Curve> {
+    let shown = |points: &[(f64, &LoadDelays)]| -> Vec<Curve> {
         let curve = |percentile: &crate::procedures::tables::Percentile| {
-            let over = |(at, point): &(f64, &AtLoad)| {
-                Some((*at, over_trials(&point.trials, *percentile)?))
+            let over = |(at, point): &(f64, &LoadDelays)| {
+                Some((*at, median_over_trials(&point.trials, *percentile)?))
             };
             Curve::new(percentile.0, points.iter().filter_map(over).collect())
         };
@@ -84,7 +84,7 @@ pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome], whole: &st
         curves.retain(|curve| !curve.points.is_empty());
         if curves.iter().all(|curve| curve.name != "p99.9") {
             // RFC 8219 requires it, even for few frames
-            let over = |(at, point): &(f64, &AtLoad)| Some((*at, point.worst_case_ns?));
+            let over = |(at, point): &(f64, &LoadDelays)| Some((*at, point.worst_case_ns?));
             let points: Vec<_> = points.iter().filter_map(over).collect();
             let place = curves.len().saturating_sub(1);
             if !points.is_empty() {

@@ -8,7 +8,7 @@ use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::search::{SearchOutcome, SearchStep};
 
 use crate::chart::{Axis, Chart, Curve, Curves, Line, Size};
-use crate::number::several;
+use crate::number::plural;
 use crate::search;
 
 /// Loads above the bounds of a search by more than this factor, or below by its inverse, are not
@@ -42,25 +42,25 @@ pub(super) fn searches(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
 /// Draws the course of a search: its trials and, after each, the bounds of every goal; then the
 /// loss of each trial at its load.
 fn search(charts: &mut Vec<Chart>, search: &SearchOutcome) {
-    let course = &search.course;
-    if course.len() < 2 {
+    let progress = &search.course;
+    if progress.len() < 2 {
         return;
     }
     let near = near_bounds(search);
-    let shown = course.iter().filter(|step| near.contains(&step.load_pps));
-    let left_out = match course.len() - shown.clone().count() {
+    let shown = progress.iter().filter(|step| near.contains(&step.load_pps));
+    let left_out = match progress.len() - shown.clone().count() {
         0 => String::new(),
-        far => format!(", without {} outliers", several(far, "trial")),
+        far => format!(", without {} outliers", plural(far, "trial")),
     };
     let number = |index: usize| (index + 1) as f64;
-    let trials = course.iter().enumerate();
+    let trials = progress.iter().enumerate();
     let trials = trials
         .map(|(index, step)| (number(index), step.load_pps))
         .filter(|(_, load)| near.contains(load));
     let mut curves = vec![Curve::new("trials", trials.collect()).points_only()];
     for (goal, label) in search::labels(search).into_iter().enumerate() {
         let bound = |of: fn(&SearchStep) -> &[Option<f64>]| -> Vec<(f64, f64)> {
-            let steps = course.iter().enumerate();
+            let steps = progress.iter().enumerate();
             steps
                 .filter_map(|(index, step)| Some((number(index), (*of(step).get(goal)?)?)))
                 .filter(|(_, bound)| near.contains(bound))

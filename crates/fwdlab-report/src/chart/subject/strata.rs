@@ -18,7 +18,7 @@ pub(crate) fn strata(summary: &Summary, trials: &[TrialRecord]) -> Chart {
         }),
     ];
     let all = shape::rated(summary);
-    let labels = Labels::of(&all);
+    let labels = Labels::from_cases(&all);
     let deviations = |case: &Rated<'_>, pick: Pick| -> Vec<f64> {
         let Some(result) = case.found.forwarding_rate_pps.filter(|pps| *pps > 0.0) else {
             return Vec::new();

@@ -62,7 +62,7 @@ pub(crate) type Named<'a> = (String, &'a Outcome, Option<LinkSpeed>);
 
 /// Draws sweeps of several systems over the same parameter with the same frames, in one graph each.
 /// Skips sweeps that have no counterpart.
-pub(crate) fn together(all: &[Named<'_>]) -> Vec<Chart> {
+pub(crate) fn combine(all: &[Named<'_>]) -> Vec<Chart> {
     let mut groups: Vec<(String, Vec<Named<'_>>)> = Vec::new();
     for one in all {
         let Found::Sweep(found) = &one.1.found else {
@@ -116,7 +116,7 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
             String::new()
         };
         rates.push(Curve::new(name.clone(), points.clone()));
-        if Sweep::is_of_resources(parameter.as_str()) {
+        if Sweep::is_resource_sweep(parameter.as_str()) {
             let one = points[0].1 / points[0].0.max(1.0);
             let linear = points
                 .iter()

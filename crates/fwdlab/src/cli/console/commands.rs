@@ -165,7 +165,7 @@ pub fn read(line: &str) -> Read {
     let words = match words(line) {
         Ok(words) if words.is_empty() => return Read::Nothing,
         Ok(words) => words,
-        Err(why) => return Read::Wrong(why),
+        Err(reason) => return Read::Wrong(reason),
     };
     match Line::try_parse_from(words) {
         Ok(Line { command }) => Read::Command(command),
@@ -265,8 +265,8 @@ pub fn complete(line: &str, ports: &[String]) -> (usize, Vec<String>) {
 }
 
 /// Returns the profile files and folders that complete a path.
-fn files(begun: &str) -> Vec<String> {
-    let (folder, _) = begun.split_at(begun.rfind('/').map_or(0, |at| at + 1));
+fn files(started: &str) -> Vec<String> {
+    let (folder, _) = started.split_at(started.rfind('/').map_or(0, |at| at + 1));
     let place = if folder.is_empty() { "." } else { folder };
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| {
@@ -319,7 +319,7 @@ mod tests {
             ("start -f a --size 64", "cannot be used with"),
         ] {
             match read(line) {
-                Read::Wrong(why) => assert!(why.contains(words), "{line}: {why}"),
+                Read::Wrong(reason) => assert!(reason.contains(words), "{line}: {reason}"),
                 _ => panic!("{line} was right"),
             }
         }

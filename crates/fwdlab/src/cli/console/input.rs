@@ -54,10 +54,10 @@ impl Input {
     /// Starts to read lines.
     pub fn open(ports: &[String]) -> anyhow::Result<Input> {
         let (to_us, typed) = channel();
-        let (next, wanted) = channel();
+        let (next, requested) = channel();
         let is_typed = io::stdin().is_terminal() && io::stdout().is_terminal();
         if !is_typed || output::is_dumb() {
-            thread::spawn(move || plain(&to_us, &wanted, is_typed));
+            thread::spawn(move || plain(&to_us, &requested, is_typed));
             return Ok(Input {
                 typed,
                 next,
@@ -77,7 +77,7 @@ impl Input {
             ports: ports.to_vec(),
         }));
         let printer = editor.create_external_printer()?;
-        thread::spawn(move || edited(editor, &to_us, &wanted));
+        thread::spawn(move || edited(editor, &to_us, &requested));
         Ok(Input {
             typed,
             next,
@@ -115,7 +115,7 @@ impl Input {
     }
 
     /// Prints a message while the user is typing.
-    pub fn tell(&mut self, text: &str) {
+    pub fn print_message(&mut self, text: &str) {
         let text = output::harmless(text);
         let printed = (self.printer.as_mut()).is_some_and(|p| p.print(format!("{text}\n")).is_ok());
         if !printed {
@@ -137,9 +137,9 @@ impl Drop for Input {
     }
 }
 
-fn plain(typed: &Sender<Typed>, wanted: &Receiver<()>, is_typed: bool) {
+fn plain(typed: &Sender<Typed>, requested: &Receiver<()>, is_typed: bool) {
     let mut lines = io::stdin().lock().lines();
-    while wanted.recv().is_ok() {
+    while requested.recv().is_ok() {
         if is_typed {
             output::console(PROMPT);
         }
@@ -156,14 +156,14 @@ fn plain(typed: &Sender<Typed>, wanted: &Receiver<()>, is_typed: bool) {
 fn edited(
     mut editor: Editor<Completion, FileHistory>,
     typed: &Sender<Typed>,
-    wanted: &Receiver<()>,
+    requested: &Receiver<()>,
 ) {
     let file = history_file();
     if let Some(file) = &file {
         // the history file may not exist yet
         let _ = editor.load_history(file);
     }
-    while wanted.recv().is_ok() {
+    while requested.recv().is_ok() {
         let line = match editor.readline(PROMPT) {
             Ok(line) => {
                 let is_new = editor.add_history_entry(line.as_str()).unwrap_or(false);

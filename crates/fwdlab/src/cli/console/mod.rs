@@ -4,15 +4,15 @@
 //! - [`multiplier`]: loads in TRex's units;
 //! - [`input`]: lines from a terminal or a pipe;
 //! - [`traffic`]: the ports and what they send;
-//! - [`tell`]: tables and messages.
+//! - [`print_message`]: tables and messages.
 //!
 //! When the console exits, however it exits, sending stops and the ports are released. Start with
 //! [`Console::run`].
 
 mod commands;
+mod display;
 mod input;
 mod multiplier;
-mod tell;
 mod traffic;
 
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ pub struct Console {
 }
 
 /// Whether the console continues.
-enum Then {
+enum NextStep {
     Next,
     Quit,
 }
@@ -103,7 +103,7 @@ impl Console {
         let common = Common {
             ports: self.where_.clone(),
             answers: self.answers.clone(),
-            of_send: self.of_send(),
+            of_send: self.send_arguments(),
             session: self.session,
         };
         let traffic = Traffic::open(common, &self.ports)?;
@@ -115,18 +115,18 @@ impl Console {
             signals,
         };
         if running.input.is_terminal() && !global.quiet {
-            output::note(&tell::table(
-                &tell::ports(&running.traffic.ports, self.link),
+            output::note(&display::table(
+                &display::ports(&running.traffic.ports, self.link),
                 false,
             ));
             output::note(
                 "help lists the commands, tab completes, Ctrl-C stops all traffic, quit ends",
             );
         }
-        running.talk()
+        running.read_lines()
     }
 
-    fn of_send(&self) -> Vec<String> {
+    fn send_arguments(&self) -> Vec<String> {
         let mut line = vec!["--engine".to_owned(), self.engine.clone()];
         if let Some(link) = self.link {
             line.extend(["--link".into(), link.to_string()]);
@@ -147,7 +147,7 @@ impl Console {
 
 impl Running {
     /// Reads and runs lines until the end.
-    fn talk(&mut self) -> anyhow::Result<Code> {
+    fn read_lines(&mut self) -> anyhow::Result<Code> {
         let control = Control::default();
         let code = loop {
             self.input.ask();
@@ -162,17 +162,17 @@ impl Running {
                     break Some(typed);
                 }
                 for at in self.traffic.tick(&control)? {
-                    let words = tell::ended(at, &self.traffic.ports[at]);
-                    self.input.tell(&words);
+                    let words = display::ended(at, &self.traffic.ports[at]);
+                    self.input.print_message(&words);
                 }
             };
             match typed {
                 None => break self.signals.code(false),
                 Some(Typed::Interrupt) => match self.traffic.stop_all(&control)? {
-                    true => self.input.tell("all traffic stopped"),
+                    true => self.input.print_message("all traffic stopped"),
                     false => self
                         .input
-                        .tell("nothing is being sent; quit ends the console"),
+                        .print_message("nothing is being sent; quit ends the console"),
                 },
                 Some(Typed::End) => {
                     // no more commands from a pipe: wait for traffic with a duration to finish
@@ -183,8 +183,8 @@ impl Running {
                 }
                 Some(Typed::Line(line)) => {
                     match self.line(&line, &control) {
-                        Ok(Then::Next) => {}
-                        Ok(Then::Quit) => break Code::Done,
+                        Ok(NextStep::Next) => {}
+                        Ok(NextStep::Quit) => break Code::Done,
                         Err(error) if self.input.is_terminal() => output::error(&error),
                         Err(error) => {
                             self.traffic.stop_all(&control)?;
@@ -193,7 +193,7 @@ impl Running {
                     }
                     // Ctrl-C during the last command: handle it before the next prompt
                     if self.interrupted() && self.traffic.stop_all(&control)? {
-                        self.input.tell("all traffic stopped");
+                        self.input.print_message("all traffic stopped");
                     }
                 }
             }
@@ -213,14 +213,14 @@ impl Running {
     }
 
     /// Runs a line.
-    fn line(&mut self, line: &str, control: &Control) -> anyhow::Result<Then> {
+    fn line(&mut self, line: &str, control: &Control) -> anyhow::Result<NextStep> {
         let command = match commands::read(line) {
-            Read::Nothing => return Ok(Then::Next),
+            Read::Nothing => return Ok(NextStep::Next),
             Read::Help(text) => {
                 output::result(text.trim_end());
-                return Ok(Then::Next);
+                return Ok(NextStep::Next);
             }
-            Read::Wrong(why) => return Err(Usage(why).into()),
+            Read::Wrong(reason) => return Err(Usage(reason).into()),
             Read::Command(command) => command,
         };
         match command {
@@ -228,17 +228,17 @@ impl Running {
             Command::Update(update) => {
                 let which = self
                     .traffic
-                    .which(&update.ports, |p| p.stream().is_some())?;
+                    .select_ports(&update.ports, |p| p.stream().is_some())?;
                 self.some(&which, "nothing is being sent")?;
                 for &at in &which {
                     self.traffic.update(at, update.each(which.len()), control)?;
-                    output::result(&tell::begun(at, &self.traffic.ports[at], false));
+                    output::result(&display::begun(at, &self.traffic.ports[at], false));
                 }
             }
             Command::Pause(which) => {
                 let which = self
                     .traffic
-                    .which(&which.ports, traffic::ConsolePort::is_sending)?;
+                    .select_ports(&which.ports, traffic::ConsolePort::is_sending)?;
                 self.some(&which, "nothing is being sent")?;
                 for at in which {
                     let done = self.traffic.pause(at, control)?;
@@ -248,21 +248,23 @@ impl Running {
             Command::Resume(which) => {
                 let is_paused =
                     |p: &traffic::ConsolePort| matches!(p.state, traffic::State::Paused(_));
-                let which = self.traffic.which(&which.ports, is_paused)?;
+                let which = self.traffic.select_ports(&which.ports, is_paused)?;
                 self.some(&which, "nothing is paused")?;
                 for at in which {
                     match self.traffic.resume(at, control)? {
-                        true => output::result(&tell::begun(at, &self.traffic.ports[at], true)),
+                        true => output::result(&display::begun(at, &self.traffic.ports[at], true)),
                         false => self.done(at, "is not paused"),
                     }
                 }
             }
             Command::Stop(which) => {
-                let which = self.traffic.which(&which.ports, |p| p.stream().is_some())?;
+                let which = self
+                    .traffic
+                    .select_ports(&which.ports, |p| p.stream().is_some())?;
                 self.some(&which, "nothing is being sent")?;
                 for at in which {
                     match self.traffic.stop(at, control)? {
-                        true => output::result(&tell::ended(at, &self.traffic.ports[at])),
+                        true => output::result(&display::ended(at, &self.traffic.ports[at])),
                         false => self.done(at, "sends nothing"),
                     }
                 }
@@ -270,8 +272,8 @@ impl Running {
             Command::Wait { time } => self.wait(time)?,
             Command::Stats => {
                 self.traffic.count()?;
-                output::result(&tell::table(
-                    &tell::stats(&self.traffic.ports, self.link),
+                output::result(&display::table(
+                    &display::stats(&self.traffic.ports, self.link),
                     true,
                 ));
             }
@@ -281,8 +283,8 @@ impl Running {
             }
             Command::Tui => self.tui(control)?,
             Command::Ports => {
-                output::result(&tell::table(
-                    &tell::ports(&self.traffic.ports, self.link),
+                output::result(&display::table(
+                    &display::ports(&self.traffic.ports, self.link),
                     false,
                 ));
             }
@@ -293,14 +295,14 @@ impl Running {
                         .trim_end(),
                 );
             }
-            Command::Quit => return Ok(Then::Quit),
+            Command::Quit => return Ok(NextStep::Quit),
         }
-        Ok(Then::Next)
+        Ok(NextStep::Next)
     }
 
     /// Starts traffic.
     fn start(&mut self, start: &Start, control: &Control) -> anyhow::Result<()> {
-        let which = self.traffic.which(&start.ports, |_| true)?;
+        let which = self.traffic.select_ports(&start.ports, |_| true)?;
         let mult = start.mult.unwrap_or(Multiplier::OWN);
         if mult.is_change() {
             return Err(
@@ -310,7 +312,7 @@ impl Running {
         let mult = traffic::shared(mult, start.total, which.len());
         self.traffic.start(&which, start, mult, control)?;
         for at in which {
-            output::result(&tell::begun(at, &self.traffic.ports[at], true));
+            output::result(&display::begun(at, &self.traffic.ports[at], true));
         }
         Ok(())
     }
@@ -318,16 +320,16 @@ impl Running {
     /// Waits for a time, or until all traffic with a duration has finished.
     fn wait(&mut self, time: Option<Duration>) -> anyhow::Result<()> {
         let control = Control::default();
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             for at in self.traffic.tick(&control)? {
-                output::result(&tell::ended(at, &self.traffic.ports[at]));
+                output::result(&display::ended(at, &self.traffic.ports[at]));
             }
             let ends = |port: &traffic::ConsolePort| {
                 port.is_sending() && port.stream().is_some_and(|stream| stream.left().is_some())
             };
             let is_over = match time {
-                Some(time) => began.elapsed() >= time,
+                Some(time) => started.elapsed() >= time,
                 None => !self.traffic.ports.iter().any(ends),
             };
             if is_over || self.signals.is_stopped() {
@@ -340,11 +342,11 @@ impl Running {
     /// Shows rates and counters on the full screen until the user presses a key to leave.
     fn tui(&mut self, control: &Control) -> anyhow::Result<()> {
         if !self.input.is_terminal() || output::is_dumb() {
-            let why = "tui needs a terminal that can draw; stats prints the same once";
-            return Err(Usage(why.into()).into());
+            let reason = "tui needs a terminal that can draw; stats prints the same once";
+            return Err(Usage(reason.into()).into());
         }
         let mut screen = Screen::open()?;
-        let theme = Theme::choose(None, &Environment::of_process());
+        let theme = Theme::choose(None, &Environment::from_process());
         while !self.signals.is_stopped() && !screen.is_gone() {
             match screen.typed(LOOK * 5) {
                 Some(Key::Char('q') | Key::Escape | Key::Control('c' | 'd')) => break,
@@ -353,7 +355,7 @@ impl Running {
                 _ => {}
             }
             self.traffic.tick(control)?;
-            let table = tell::table(&tell::stats(&self.traffic.ports, self.link), true);
+            let table = display::table(&display::stats(&self.traffic.ports, self.link), true);
             screen.draw(false, |frame| panes::ports(frame, &table, theme));
         }
         Ok(())

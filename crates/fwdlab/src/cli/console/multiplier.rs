@@ -35,7 +35,7 @@ enum Change {
 
 /// The quantities that a multiplier refers to.
 #[derive(Debug, Clone, Copy)]
-pub struct Of {
+pub struct MultiplierBase {
     pub mean: MeanSize,
     /// Line rate of the port, if known.
     pub link: Option<LinkSpeed>,
@@ -67,7 +67,7 @@ impl Multiplier {
     }
 
     /// Returns the load in frames per second, at most the line rate.
-    pub fn pps(self, of: &Of) -> Result<f64, String> {
+    pub fn pps(self, of: &MultiplierBase) -> Result<f64, String> {
         let by = match self.unit {
             Unit::Frames => self.value,
             Unit::Bits(layer) => of.mean.pps(layer, self.value),
@@ -117,8 +117,8 @@ impl FromStr for Multiplier {
                 "`{text}` is no load: for example 10kpps, 1mpps, 20%, 1gbps (layer 2), 1gbpsl1, or 2 for twice the profile's own; of update also 10%+ and 10%-"
             )
         };
-        if let Some(why) = bytes_or_bits(text) {
-            return Err(format!("`{text}` is no load: {why}"));
+        if let Some(reason) = bytes_or_bits(text) {
+            return Err(format!("`{text}` is no load: {reason}"));
         }
         let typed = text.trim().to_ascii_lowercase();
         let (typed, change) = match typed.strip_suffix('+') {
@@ -167,13 +167,13 @@ impl FromStr for Multiplier {
 mod tests {
     use super::*;
 
-    fn pps(text: &str, of: &Of) -> Result<f64, String> {
+    fn pps(text: &str, of: &MultiplierBase) -> Result<f64, String> {
         text.parse::<Multiplier>()?.pps(of)
     }
 
     #[test]
     fn units_are_those_of_trex() {
-        let of = Of {
+        let of = MultiplierBase {
             mean: MeanSize::new(64, 1).unwrap(),
             link: Some(LinkSpeed::megabits(1000)),
             own_pps: Some(1000.0),
@@ -200,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told() {
-        let of = Of {
+    fn impossible_commands_are_reported() {
+        let of = MultiplierBase {
             mean: MeanSize::new(64, 1).unwrap(),
             link: None,
             own_pps: None,

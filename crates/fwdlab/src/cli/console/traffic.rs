@@ -13,8 +13,8 @@ use fwdlab_lab::session::{FOR_EVER, Period, Received, Receiving, Sent, Session, 
 use fwdlab_model::link::{Layer, LinkSpeed, MeanSize};
 
 use super::commands::{Start, Update};
-use super::multiplier::{Multiplier, Of};
-use crate::cli::send::{Send, place_of};
+use super::multiplier::{Multiplier, MultiplierBase};
+use crate::cli::send::{Send, signature_place};
 use crate::cli::session::options::{Answers, Ports};
 use crate::exit_code::Usage;
 
@@ -175,8 +175,8 @@ impl Stream {
         self.mean.bps(Layer::L1, self.pps)
     }
 
-    fn of(&self) -> Of {
-        Of {
+    fn base(&self) -> MultiplierBase {
+        MultiplierBase {
             mean: self.mean,
             link: self.link,
             own_pps: self.own_pps,
@@ -238,7 +238,7 @@ impl Traffic {
             .map(|port: &ConsolePort| {
                 let expected = expected(common.session, place);
                 Ok(Receiving::open(
-                    Port::of_ours(&port.taken.spec)?,
+                    Port::own_port(&port.taken.spec)?,
                     None,
                     expected,
                 )?)
@@ -258,7 +258,7 @@ impl Traffic {
 
     /// Returns the selected ports, by number or interface name: those named, or all that `default`
     /// accepts.
-    pub fn which(
+    pub fn select_ports(
         &self,
         named: &[String],
         default: impl Fn(&ConsolePort) -> bool,
@@ -318,8 +318,8 @@ impl Traffic {
         }
         for (n, (&at, (mut stream, _))) in which.iter().zip(ready).enumerate() {
             if let Err(error) = stream.start(control) {
-                for &begun in &which[..n] {
-                    self.stop(begun, control)?;
+                for &started in &which[..n] {
+                    self.stop(started, control)?;
                 }
                 return Err(error);
             }
@@ -337,8 +337,8 @@ impl Traffic {
     ) -> anyhow::Result<(Box<Stream>, SignaturePlace)> {
         let port = &self.ports[at];
         let send = self.send(start, &port.interface)?;
-        let ready = send.for_port(at % 2, Port::of_ours(&port.taken.spec)?)?;
-        let of = Of {
+        let ready = send.for_port(at % 2, Port::own_port(&port.taken.spec)?)?;
+        let of = MultiplierBase {
             mean: ready.planned.mean,
             link: ready.link,
             own_pps: ready.own_pps,
@@ -347,7 +347,7 @@ impl Traffic {
         let pps = mult.pps(&of).map_err(Usage)?;
         let sending = send.sender(at % 2, ready.planned, pps)?;
         let place = match &sending.source {
-            Source::Engine(_, frames) => place_of(frames),
+            Source::Engine(_, frames) => signature_place(frames),
             Source::Replay(_) => SignaturePlace::UdpPayload,
         };
         let what = start.file.as_deref().unwrap_or("UDP");
@@ -374,11 +374,11 @@ impl Traffic {
                 Err(Usage(format!("port {at} ({}) sends nothing", port.interface)).into())
             }
             State::Paused(stream) => {
-                stream.pps = mult.pps(&stream.of()).map_err(Usage)?;
+                stream.pps = mult.pps(&stream.base()).map_err(Usage)?;
                 Ok(())
             }
             State::Sending(stream) => {
-                let pps = mult.pps(&stream.of()).map_err(Usage)?;
+                let pps = mult.pps(&stream.base()).map_err(Usage)?;
                 if stream.session.set_load(0, pps).is_err() {
                     // this engine cannot change the load while it sends
                     let left = stream.left();
@@ -558,7 +558,7 @@ impl Traffic {
                 line.extend(value.cloned());
             }
         }
-        Ok(Send::of_line(line)?)
+        Ok(Send::from_line(line)?)
     }
 }
 

@@ -92,7 +92,7 @@ impl Boot {
             links: Vec::new(),
             folder: scratch.folder(1),
         };
-        let began = Instant::now();
+        let started = Instant::now();
         let computer = Computer::start(setup, fastest.accelerator, &is_stopped)?;
         let at = computer.management()?;
         let speaks = !global.json && global.verbosity() != Verbosity::Quiet;
@@ -127,7 +127,7 @@ impl Boot {
                     State::Off => "off",
                     State::Ended(_) => "ended",
                 },
-                "seconds": began.elapsed().as_secs_f64(),
+                "seconds": started.elapsed().as_secs_f64(),
                 "console": computer.console(),
             }))?;
         }
@@ -141,7 +141,7 @@ impl Boot {
         speaks: bool,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<(), LabError> {
-        let began = Instant::now();
+        let started = Instant::now();
         let typed = typed();
         let shown = Cell::new(0);
         let show = || {
@@ -163,7 +163,7 @@ impl Boot {
         let ended = match &self.wait {
             Some(words) => computer.wait_for(words, limit),
             None => match computer.wait_until_off(limit) {
-                Err(_) if self.time.is_some_and(|time| began.elapsed() > time) => Ok(()),
+                Err(_) if self.time.is_some_and(|time| started.elapsed() > time) => Ok(()),
                 ended => ended,
             },
         };

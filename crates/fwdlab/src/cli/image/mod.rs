@@ -53,7 +53,7 @@ pub struct Rm {
 impl Image {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let cache = Cache::of_user()?;
+        let cache = Cache::for_user()?;
         let mut tell = |text: &str| {
             if global.verbosity() != Verbosity::Quiet {
                 output::note(text);

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use fwdlab_engine::EngineError;
 use fwdlab_lab::LabError;
 use fwdlab_lab::ports::{Role, destinations};
-use fwdlab_lab::session::one_by_one::talk::{Asked, Dialogue, Questions};
+use fwdlab_lab::session::one_by_one::queries::{QueryEvent, QueryHandler, Questions};
 use fwdlab_lab::session::one_by_one::walk::{Fault, Numbered, Walk, Walked};
-use fwdlab_lab::session::one_by_one::{Hands, OneByOne};
+use fwdlab_lab::session::one_by_one::{FramePort, FrameSession};
 use fwdlab_packet::header::{ethernet, ipv4, ipv6, udp};
 
 use super::arguments::{Arguments, Function};
@@ -36,7 +36,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
         job.check_size(arguments.size, port.facts.mtu)?;
         question(arguments, mac, 0, Duration::ZERO).map_err(super::wrong)?;
     }
-    let port = OneByOne::open(port, &job.cpus())?;
+    let port = FrameSession::open(port, &job.cpus())?;
     let what = match function {
         Function::RxSeq => "Receiving from",
         _ => "Working on",
@@ -129,7 +129,7 @@ struct Ping<'a> {
     second: RoundTrips,
 }
 
-impl Dialogue for Ping<'_> {
+impl QueryHandler for Ping<'_> {
     fn question(&mut self, number: u32, at: Duration) -> Result<Vec<u8>, LabError> {
         let frame = question(self.job.arguments, self.mac, number, at);
         Ok(frame.map_err(EngineError::Frames)?)
@@ -139,13 +139,15 @@ impl Dialogue for Ping<'_> {
         answer(frame)
     }
 
-    fn tell(&mut self, what: Asked) {
+    fn handle_event(&mut self, what: QueryEvent) {
         let log = self.job.log;
         match what {
-            Asked::NoRoom => log.message(place::PING_SEND, "-- ouch, cannot send"),
-            Asked::Unanswered => log.message(place::PING_POLL, "poll error on queue 0: timeout"),
-            Asked::Answered(time) => self.second.record(time.as_nanos() as u64),
-            Asked::Second => {
+            QueryEvent::NoRoom => log.message(place::PING_SEND, "-- ouch, cannot send"),
+            QueryEvent::Unanswered => {
+                log.message(place::PING_POLL, "poll error on queue 0: timeout")
+            }
+            QueryEvent::Answered(time) => self.second.record(time.as_nanos() as u64),
+            QueryEvent::Second => {
                 let second = std::mem::take(&mut self.second);
                 if let (Some(line), Some(buckets)) = (second.line(), second.histogram()) {
                     log.message(place::PING_RTT, &line);
@@ -158,7 +160,7 @@ impl Dialogue for Ping<'_> {
 }
 
 /// Sends a batch of requests, waits for a reply, and prints round-trip times every second.
-fn ping(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> {
+fn ping(job: &Job<'_>, mac: [u8; 6], hands: &FramePort<'_>) -> Result<(), LabError> {
     let Job { arguments, log, .. } = job;
     let mut ping = Ping {
         job,
@@ -171,7 +173,7 @@ fn ping(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> 
         rate_pps: arguments.rate_pps,
         frames: arguments.frames,
     };
-    hands.ask(&questions, &mut ping)?;
+    hands.query(&questions, &mut ping)?;
     ping.all.merge(&ping.second);
     if let Some(line) = ping.all.total() {
         log.message(place::PING_TOTAL, &line);
@@ -180,7 +182,7 @@ fn ping(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> 
 }
 
 /// Sends every UDP frame back to its source.
-fn pong(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> {
+fn pong(job: &Job<'_>, mac: [u8; 6], hands: &FramePort<'_>) -> Result<(), LabError> {
     let Job { arguments, log, .. } = job;
     if let Some(frames) = arguments.frames {
         log.message(
@@ -193,7 +195,7 @@ fn pong(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> 
         &mut |frame| {
             let is_udp = udp_payload(frame).is_some();
             if is_udp {
-                turn_back(frame, mac);
+                swap_addresses(frame, mac);
             }
             is_udp
         },
@@ -202,7 +204,7 @@ fn pong(job: &Job<'_>, mac: [u8; 6], hands: &Hands<'_>) -> Result<(), LabError> 
 }
 
 /// Swaps the MAC addresses. A reply to a group address gets our own address as its source.
-fn turn_back(frame: &mut [u8], mac: [u8; 6]) {
+fn swap_addresses(frame: &mut [u8], mac: [u8; 6]) {
     let (destination, source) = frame.split_at_mut(6);
     destination.swap_with_slice(&mut source[..6]);
     if source[0] & 1 == 1 {
@@ -211,9 +213,9 @@ fn turn_back(frame: &mut [u8], mac: [u8; 6]) {
 }
 
 /// Receives frames and checks the numbers of txseq.
-fn check_sequence(job: &Job<'_>, hands: &Hands<'_>) -> Result<Walk, LabError> {
+fn check_sequence(job: &Job<'_>, hands: &FramePort<'_>) -> Result<Walk, LabError> {
     let Job { arguments, log, .. } = job;
-    let mut said = Said::default();
+    let mut output = MessageLimiter::default();
     let walk = hands.walk(
         arguments.until_silence,
         &|frame| match udp_payload(frame).map(<[u8]>::first_chunk) {
@@ -240,7 +242,7 @@ fn check_sequence(job: &Job<'_>, hands: &Hands<'_>) -> Result<Walk, LabError> {
                     format!("Sequence OUT OF ORDER: exp {expected} found {number}"),
                 ),
             };
-            if said.may() {
+            if output.may() {
                 log.message(place, &words);
             }
         },
@@ -260,12 +262,12 @@ fn check_sequence(job: &Job<'_>, hands: &Hands<'_>) -> Result<Walk, LabError> {
 
 /// Limits messages to two per second.
 #[derive(Default)]
-struct Said {
+struct MessageLimiter {
     since: Option<Instant>,
     count: u32,
 }
 
-impl Said {
+impl MessageLimiter {
     fn may(&mut self) -> bool {
         if self.since.is_none_or(|since| since.elapsed() >= SECOND) {
             self.since = Some(Instant::now());
@@ -287,20 +289,20 @@ mod tests {
     }
 
     #[test]
-    fn questions_come_back_as_answers() {
+    fn queries_are_returned_as_answers() {
         let at = Duration::new(7, 89);
         for line in ["-f ping -i x", "-f ping -i x -6 -l 80"] {
-            let asked = question(&arguments(line), [2; 6], 42, at).unwrap();
-            assert_eq!(answer(&asked), Some((42, at)));
-            let mut back = asked.clone();
-            turn_back(&mut back, [6; 6]);
+            let requested = question(&arguments(line), [2; 6], 42, at).unwrap();
+            assert_eq!(answer(&requested), Some((42, at)));
+            let mut back = requested.clone();
+            swap_addresses(&mut back, [6; 6]);
             // sent to a group address: the reply comes from us
             assert_eq!((&back[..6], &back[6..12]), (&[2; 6][..], &[6; 6][..]));
             assert_eq!(answer(&back), Some((42, at)));
-            turn_back(&mut back, [6; 6]);
+            swap_addresses(&mut back, [6; 6]);
             assert_eq!(back[..6], [6; 6]);
-            for len in 0..asked.len().min(60) {
-                assert_eq!(answer(&asked[..len]), None);
+            for len in 0..requested.len().min(60) {
+                assert_eq!(answer(&requested[..len]), None);
             }
         }
         let small = question(&arguments("-f ping -i x -6 -l 62"), [2; 6], 0, at);
@@ -312,7 +314,7 @@ mod tests {
         fn any_frame(frame in prop::collection::vec(any::<u8>(), 0..100)) {
             let _ = answer(&frame);
             if frame.len() >= 14 {
-                turn_back(&mut frame.clone(), [2; 6]);
+                swap_addresses(&mut frame.clone(), [2; 6]);
             }
         }
     }

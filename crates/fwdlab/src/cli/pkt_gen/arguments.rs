@@ -699,8 +699,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_says_so() {
-        for (line, why) in [
+    fn refused_options_are_reported() {
+        for (line, reason) in [
             ("", "missing ifname"),
             ("-f tx", "missing ifname"),
             ("-i", "needs a value"),
@@ -727,7 +727,7 @@ mod tests {
             ("-i vale0:1", "VALE port"),
         ] {
             match parse(line) {
-                Err(Refusal::Wrong(what)) => assert!(what.contains(why), "{line}: {what}"),
+                Err(Refusal::Wrong(what)) => assert!(what.contains(reason), "{line}: {what}"),
                 other => panic!("{line}: {other:?}"),
             }
         }

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn averages_leave_out_what_is_nothing() {
+    fn averages_exclude_zeros() {
         let mut window = Window::default();
         assert_eq!(window.add(0, Units::Plain), "[avg/std 0 /0 pps]");
         window.add(100, Units::Plain);

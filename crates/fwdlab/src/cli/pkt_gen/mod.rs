@@ -126,7 +126,9 @@ impl PktGen {
         let job = Job {
             interface: arguments
                 .interface
-                .choose(|name| fwdlab_lab::ports::look::look(&self.ports.spec(name)).is_ok())
+                .choose(|name| {
+                    fwdlab_lab::ports::interface_facts::read_facts(&self.ports.spec(name)).is_ok()
+                })
                 .to_owned(),
             shown: arguments.interface.shown(),
             arguments,
@@ -171,9 +173,9 @@ impl Job<'_> {
         let wait = self.arguments.wait;
         let words = format!("Wait {} secs for phy reset", wait.as_secs());
         self.log.message(place::WAIT, &words);
-        let began = Instant::now();
-        while began.elapsed() < wait && !self.signals.is_stopped() {
-            let left = wait.saturating_sub(began.elapsed());
+        let started = Instant::now();
+        while started.elapsed() < wait && !self.signals.is_stopped() {
+            let left = wait.saturating_sub(started.elapsed());
             std::thread::sleep(left.min(Duration::from_millis(20)));
         }
         if self.signals.is_stopped() {

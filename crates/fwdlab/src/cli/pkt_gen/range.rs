@@ -252,8 +252,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_says_why() {
-        for (typed, version, why) in [
+    fn invalid_ranges_have_a_reason() {
+        for (typed, version, reason) in [
             ("", Ipv4, "not an IPv4 address"),
             ("10.0.0", Ipv4, "not an IPv4 address"),
             ("10.0.0.1:70000", Ipv4, "not a port"),
@@ -265,7 +265,7 @@ mod tests {
             ("[2001:2::1]-[2001:3::1]", Ipv6, "group 7"),
         ] {
             let error = Range::parse(typed, version).unwrap_err();
-            assert!(error.contains(why), "{typed}: {error}");
+            assert!(error.contains(reason), "{typed}: {error}");
         }
     }
 }

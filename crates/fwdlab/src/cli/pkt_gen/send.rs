@@ -71,7 +71,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     if !job.wait() {
         return Ok(job.signals.code(true));
     }
-    let Lines { start, flush } = Lines::of(arguments.function);
+    let Lines { start, flush } = Lines::for_function(arguments.function);
     log.message(start, "start, fd 3 main_fd 3");
 
     let mut printed = false;
@@ -83,13 +83,13 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
             (engine.not_taken.iter()).for_each(|reason| log.remark(reason));
         }
         session.run(control, arguments.report, &mut |period| {
-            let (counted, length) = of(period, bytes);
+            let (counted, length) = counted_in(period, bytes);
             log.rate(counted, length);
             printed = true;
         })
     });
     let whole = result.map_err(|error| job.failed(error))?;
-    let (counted, length) = of(&whole, bytes);
+    let (counted, length) = counted_in(&whole, bytes);
     if !printed {
         log.rate(counted, length);
     }
@@ -117,7 +117,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn of(function: Function) -> Lines {
+    fn for_function(function: Function) -> Lines {
         match function {
             Function::TxSeq => Lines {
                 start: place::SEQUENCE_START,
@@ -132,7 +132,7 @@ impl Lines {
 }
 
 /// Returns the counters of a period, and its duration. Two frames have `bytes_of_two` bytes.
-fn of(period: &Period, bytes_of_two: u64) -> (Counted, Duration) {
+fn counted_in(period: &Period, bytes_of_two: u64) -> (Counted, Duration) {
     let sent = period.sent.first();
     let frames = sent.map_or(0, Sent::left);
     let counted = Counted {
@@ -153,7 +153,7 @@ impl Job<'_> {
             return Ok(());
         }
         match captured {
-            Some(frame) => destinations::check_reach(&reach::of_frame(frame))?,
+            Some(frame) => destinations::check_reach(&reach::frame_reach(frame))?,
             None => {
                 destinations::check([self.arguments.destinations()])?;
                 destinations::check_sources([self.arguments.sources()])?;

@@ -1,7 +1,7 @@
 //! The frames of `fwdlab send`: turns typed flows, a profile or a capture into the frames of each
 //! port.
 //!
-//! Sends no test frames; may ask the next hop for its MAC address. Start with [`Send::wanted`] and
+//! Sends no test frames; may ask the next hop for its MAC address. Start with [`Send::requested`] and
 //! [`Send::plan`].
 
 use std::fs::File;
@@ -47,17 +47,17 @@ pub(super) const FLOWS: u32 = 2000;
 /// The frames of one port.
 pub(in crate::cli) struct Planned {
     pub port: Port,
-    pub what: What,
+    pub kind: FrameKind,
     pub mean: MeanSize,
 }
 
-pub(in crate::cli) enum What {
+pub(in crate::cli) enum FrameKind {
     Frames(Frames),
     Recording(Recording),
 }
 
 /// The requested frames, before the port is known.
-pub(super) enum Wanted {
+pub(super) enum FrameRequest {
     /// Flows of UDP frames of one size.
     Flows(FlowSet),
     /// A profile.
@@ -68,8 +68,8 @@ pub(super) enum Wanted {
 
 impl Send {
     pub(super) fn version(&self) -> IpVersion {
-        let said = self.from.or(self.to).map(|range| range.first.is_ipv6());
-        match said.unwrap_or(self.ipv6) {
+        let output = self.from.or(self.to).map(|range| range.first.is_ipv6());
+        match output.unwrap_or(self.ipv6) {
             true => IpVersion::V6,
             false => IpVersion::V4,
         }
@@ -87,23 +87,23 @@ impl Send {
         Ok(size.bytes())
     }
 
-    pub(super) fn wanted(&self) -> anyhow::Result<Wanted> {
+    pub(super) fn requested(&self) -> anyhow::Result<FrameRequest> {
         if let Some(path) = &self.pcap {
             let recordings = (0..self.ports.len()).map(|at| self.recording(path, at).map(Some));
-            return Ok(Wanted::Recordings(
+            return Ok(FrameRequest::Recordings(
                 recordings.collect::<anyhow::Result<_>>()?,
             ));
         }
         if let Some(name) = &self.profile {
-            return Ok(Wanted::Profile(Box::new(profiles::load(name)?)));
+            return Ok(FrameRequest::Profile(Box::new(profiles::load(name)?)));
         }
         self.frame_size()?;
         let flows = self.flow_set()?;
         match flows {
-            Some(flows) if self.vlan.is_none() => Ok(Wanted::Flows(flows)),
+            Some(flows) if self.vlan.is_none() => Ok(FrameRequest::Flows(flows)),
             _ => {
                 let profile = Profile::parse("what was typed", &self.as_profile())?;
-                Ok(Wanted::Profile(Box::new(Loaded {
+                Ok(FrameRequest::Profile(Box::new(Loaded {
                     profile,
                     path: None,
                 })))
@@ -227,10 +227,10 @@ impl Send {
             source: self.src_mac.get(at).or(self.src_mac.first()).copied(),
             destination: self.dst_mac.get(at).or(self.dst_mac.first()).copied(),
         };
-        let recording = Recording::open(capture).map_err(of_source)?;
+        let recording = Recording::open(capture).map_err(capture_error)?;
         if recording.frames() == 0 {
-            let why = format!("{}: the capture has no frames", path.display());
-            return Err(Usage(why).into());
+            let reason = format!("{}: the capture has no frames", path.display());
+            return Err(Usage(reason).into());
         }
         Ok(recording)
     }
@@ -239,18 +239,18 @@ impl Send {
         &self,
         at: usize,
         port: Port,
-        wanted: &mut Wanted,
+        requested: &mut FrameRequest,
     ) -> anyhow::Result<Planned> {
-        let (what, mean) = match wanted {
-            Wanted::Recordings(recordings) => {
+        let (what, mean) = match requested {
+            FrameRequest::Recordings(recordings) => {
                 let recording = recordings[at].take().context("a capture for each port")?;
                 let frames = recording.frames();
                 let mean = MeanSize::new(recording.wire_bytes() + 4 * frames, frames)
                     .context("frames without contents")?;
-                (What::Recording(recording), mean)
+                (FrameKind::Recording(recording), mean)
             }
-            Wanted::Profile(loaded) => self.plan_profile(at, &port, loaded)?,
-            Wanted::Flows(flows) => {
+            FrameRequest::Profile(loaded) => self.plan_profile(at, &port, loaded)?,
+            FrameRequest::Flows(flows) => {
                 let flows = if at == 1 { flows.reversed() } else { *flows };
                 let (from, to) = match flows.flow(0).addresses {
                     fwdlab_packet::Addresses::V4 {
@@ -278,10 +278,14 @@ impl Send {
                     nonce: self.session,
                 });
                 let mean = MeanSize::new(size.into(), 1).context("frames without contents")?;
-                (What::Frames(frames), mean)
+                (FrameKind::Frames(frames), mean)
             }
         };
-        Ok(Planned { port, what, mean })
+        Ok(Planned {
+            port,
+            kind: what,
+            mean,
+        })
     }
 
     fn plan_profile(
@@ -289,7 +293,7 @@ impl Send {
         at: usize,
         port: &Port,
         loaded: &Loaded,
-    ) -> anyhow::Result<(What, MeanSize)> {
+    ) -> anyhow::Result<(FrameKind, MeanSize)> {
         let source_mac = self.source_mac(at, port)?;
         let compiled = |destination_mac| -> anyhow::Result<TrafficFrames> {
             let compiled = compile(
@@ -311,17 +315,17 @@ impl Send {
             })
         };
         // look at the frames first: their destination determines the next hop to ask
-        let look = look(&compiled([2, 0, 0, 0, 0, 2])?, self.to_any_address)?;
+        let look = inspect(&compiled([2, 0, 0, 0, 0, 2])?, self.to_any_address)?;
         let destination = self.destination_mac(at, port, source_mac, look.first)?;
         Ok((
-            What::Frames(Frames::Traffic(compiled(destination)?)),
+            FrameKind::Frames(Frames::Traffic(compiled(destination)?)),
             look.mean,
         ))
     }
 
     fn source_mac(&self, at: usize, port: &Port) -> anyhow::Result<[u8; 6]> {
-        let said = self.src_mac.get(at).or(self.src_mac.first());
-        said.map(|mac| mac.0).or(port.facts.mac).ok_or_else(|| {
+        let output = self.src_mac.get(at).or(self.src_mac.first());
+        output.map(|mac| mac.0).or(port.facts.mac).ok_or_else(|| {
             Usage(format!(
                 "{} has no Ethernet address; give --src-mac",
                 port.spec.interface
@@ -448,7 +452,7 @@ fn opened(path: &Path) -> io::Result<file::Frames<File>> {
 }
 
 /// Returns an error in a capture as an error of the right kind.
-fn of_source(error: SourceError) -> anyhow::Error {
+fn capture_error(error: SourceError) -> anyhow::Error {
     match error.downcast::<Usage>() {
         Ok(usage) => (*usage).into(),
         Err(error) => match error.downcast::<LabError>() {
@@ -459,7 +463,7 @@ fn of_source(error: SourceError) -> anyhow::Error {
 }
 
 /// Properties of the first frames.
-struct Look {
+struct FirstFrames {
     mean: MeanSize,
     /// Source and destination of the first frame that has both.
     first: Option<(IpAddr, IpAddr)>,
@@ -467,7 +471,7 @@ struct Look {
 
 /// Looks at the first frames. Fails at the first forbidden destination, unless `to_any_address` is
 /// set.
-fn look(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<Look> {
+fn inspect(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<FirstFrames> {
     // without signatures, frames repeat
     let mut traffic = Traffic::clone(&frames.traffic);
     for kind in traffic.streams.iter_mut().flat_map(|s| &mut s.kinds) {
@@ -486,7 +490,7 @@ fn look(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<Look> {
     };
     let mut buffer = vec![0; player.buffer_len()];
     let (mut count, mut bytes) = (0_u64, 0_u64);
-    let mut look = Look {
+    let mut look = FirstFrames {
         mean: FrameSize::MIN.into(),
         first: None,
     };
@@ -502,7 +506,7 @@ fn look(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<Look> {
             destinations::check_frame(frame)?;
         }
         if look.first.is_none() {
-            let mut reach = reach::of_frame(frame).into_iter();
+            let mut reach = reach::frame_reach(frame).into_iter();
             let outermost = reach.find(|reach| reach.destination.inside.is_none());
             look.first = outermost.and_then(|reach| Some((reach.from?.0, reach.to.0)));
         }
@@ -512,7 +516,7 @@ fn look(frames: &TrafficFrames, to_any_address: bool) -> anyhow::Result<Look> {
 }
 
 /// Returns where frames carry their signature.
-pub(in crate::cli) fn place_of(frames: &Frames) -> SignaturePlace {
+pub(in crate::cli) fn signature_place(frames: &Frames) -> SignaturePlace {
     match frames {
         Frames::Traffic(frames) => frames.traffic.place(),
         Frames::Test(_) => None,

@@ -11,7 +11,7 @@ use fwdlab_model::units::Load;
 use fwdlab_report::number;
 
 use super::Send;
-use super::frames::{Planned, Wanted, What};
+use super::frames::{FrameKind, FrameRequest, Planned};
 use crate::exit_code::Usage;
 
 /// A load as text and in frames per second; `None` for no limit.
@@ -25,10 +25,10 @@ impl Send {
     pub(super) fn loads(
         &self,
         planned: &Planned,
-        wanted: &Wanted,
+        requested: &FrameRequest,
     ) -> anyhow::Result<Vec<Resolved>> {
-        let own_rate = match wanted {
-            Wanted::Profile(loaded) => {
+        let own_rate = match requested {
+            FrameRequest::Profile(loaded) => {
                 let profile = &loaded.profile;
                 profile.rate.is_some() || profile.streams.iter().any(|stream| stream.rate.is_some())
             }
@@ -36,14 +36,14 @@ impl Send {
         };
         let link = self.link_of(&planned.port);
         if self.load.is_empty() {
-            if matches!(planned.what, What::Recording(_)) {
+            if matches!(planned.kind, FrameKind::Recording(_)) {
                 let words = match self.speed {
                     None => "its own timing".into(),
                     Some(factor) => format!("its own timing, {factor} times as fast"),
                 };
                 return Ok(vec![Resolved { words, pps: None }]);
             }
-            if let What::Frames(Frames::Traffic(frames)) = &planned.what
+            if let FrameKind::Frames(Frames::Traffic(frames)) = &planned.kind
                 && self.profile.is_some()
                 && (own_rate || link.is_some())
             {
@@ -67,7 +67,7 @@ impl Send {
             return Err(Usage("--load: max means full speed and cannot be one of several loads; with --link it is the line \
                 rate".into()).into());
         }
-        if loads.len() > 1 && matches!(planned.what, What::Recording(_)) {
+        if loads.len() > 1 && matches!(planned.kind, FrameKind::Recording(_)) {
             return Err(Usage("--load: a capture can only be sent at one load".into()).into());
         }
         Ok(loads)
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_said_with_six_digits() {
+    fn rates_are_printed_with_six_digits() {
         for (pps, words) in [
             (744_047.619, "744.048 kpps"),
             (1_488_095.2, "1.4881 Mpps"),

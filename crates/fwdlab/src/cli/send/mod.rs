@@ -2,13 +2,13 @@
 //!
 //! - [`frames`]: the frames;
 //! - [`loads`]: the loads;
-//! - [`tell`]: the output.
+//! - [`display`]: the output.
 //!
 //! Start with [`Send::run`].
 
+mod display;
 mod frames;
 mod loads;
-mod tell;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -21,15 +21,15 @@ use fwdlab_engine::traffic::expect::Expectation;
 use fwdlab_engine::traffic::player::own_load_pps;
 use fwdlab_engine::{Expected, Frames, LoadPlan, Mode, Schedule, SignaturePlace};
 use fwdlab_lab::ports::{Port, Role};
-use fwdlab_lab::session::stamping::{Stamping, Taken};
+use fwdlab_lab::session::stamping::{Stamping, StampingResult};
 use fwdlab_lab::session::{FOR_EVER, Receiving, Sending, Sent, Session, Source};
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
 use fwdlab_model::procedure::Stretch;
 use fwdlab_model::profile::Stream;
 use fwdlab_model::units::{FrameSize, UnitError, parse_duration};
 
-pub(super) use self::frames::{LOOKED_AT, Planned, place_of};
-use self::frames::{Wanted, What};
+use self::frames::{FrameKind, FrameRequest};
+pub(super) use self::frames::{LOOKED_AT, Planned, signature_place};
 use self::loads::Resolved;
 use super::Global;
 use super::session::options::{Amount, OnHoldUp, Ports, Timestamps};
@@ -171,7 +171,7 @@ fn speed(text: &str) -> Result<f64, UnitError> {
         _ => Err(UnitError {
             text: text.into(),
             what: "factor",
-            why: "for example 2x for twice as fast, or 0.5x".into(),
+            reason: "for example 2x for twice as fast, or 0.5x".into(),
         }),
     }
 }
@@ -192,7 +192,7 @@ struct End {
     unsigned: Vec<String>,
     /// The source of the timestamps.
     stamping: Option<Stamping>,
-    taken: Taken,
+    taken: StampingResult,
 }
 
 /// Prepared frames for a port.
@@ -220,14 +220,14 @@ impl Send {
         }
         // report usage errors before anything is touched
         let counted = self.counted()?;
-        let mut wanted = self.wanted()?;
+        let mut required = self.requested()?;
         let planned: Vec<Planned> = (self.ports.iter().enumerate())
             .map(|(at, interface)| {
                 let port = self.where_.take(interface, self.roles(interface))?;
-                self.plan(at, port, &mut wanted)
+                self.plan(at, port, &mut required)
             })
             .collect::<anyhow::Result<_>>()?;
-        let loads = (planned.iter().map(|planned| self.loads(planned, &wanted)))
+        let loads = (planned.iter().map(|planned| self.loads(planned, &required)))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let signals = Signals::catch()?;
         let mut sending = Vec::new();
@@ -257,10 +257,10 @@ impl Send {
         // the senders stop by themselves
         session.at_most = self.at_most().saturating_add(SECOND);
         session.start(signals.control())?;
-        self.tell_begin(global, &mut session, &loads);
+        self.print_plan(global, &mut session, &loads);
         let senders = &self.ports;
         let receivers: Vec<String> = counted.iter().map(|c| c.interface.clone()).collect();
-        let began = SystemTime::now();
+        let started = SystemTime::now();
         let quiet = global.verbosity() == output::Verbosity::Quiet || global.json;
         let whole = session.run(signals.control(), SECOND, &mut |second| {
             if global.json_stream {
@@ -284,7 +284,7 @@ impl Send {
                 streams: Vec::new(),
                 unsigned: Vec::new(),
                 stamping,
-                taken: Taken::default(),
+                taken: StampingResult::default(),
             };
             if let (Some(expectation), Some(sender)) = (checked, end.counted.sender)
                 && let Source::Engine(_, frames) = &session.sending[sender].source
@@ -302,17 +302,17 @@ impl Send {
                     Some(&mut session.sending[sender].source),
                     Some(&frames),
                     Some(of_streams),
-                    sent.held_up(),
+                    sent.stalled_frames(),
                 )?;
                 end.unsigned = expectation.unsigned;
             }
             ends.push(end);
         }
-        self.tell_end(global, &mut session, &loads, &whole, &ends)?;
+        self.print_summary(global, &mut session, &loads, &whole, &ends)?;
         // print the results even if the file cannot be written
         if let Some(path) = &self.hdr {
             let all: Vec<&StreamEnd> = ends.iter().flat_map(|end| &end.streams).collect();
-            streams::write_hdr(path, began, whole.duration_s, &all)?;
+            streams::write_hdr(path, started, whole.duration_s, &all)?;
         }
         let endless = self.amount.is_none() && (self.pcap.is_none() || self.rounds == 0);
         Ok(match signals.code(endless) {
@@ -323,7 +323,7 @@ impl Send {
     }
 
     /// Parses a command line that starts with `send`.
-    pub(super) fn of_line(line: Vec<String>) -> Result<Send, Usage> {
+    pub(super) fn from_line(line: Vec<String>) -> Result<Send, Usage> {
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
@@ -340,10 +340,10 @@ impl Send {
     /// Prepares the frames of a reserved port, for one of two directions. The caller sets the load
     /// and drives the port.
     pub(super) fn for_port(&self, direction: usize, port: Port) -> anyhow::Result<Ready> {
-        let mut wanted = self.wanted()?;
-        let planned = self.plan(direction, port, &mut wanted)?;
-        let own_pps = match (&planned.what, &wanted) {
-            (What::Frames(Frames::Traffic(frames)), Wanted::Profile(loaded))
+        let mut required = self.requested()?;
+        let planned = self.plan(direction, port, &mut required)?;
+        let own_pps = match (&planned.kind, &required) {
+            (FrameKind::Frames(Frames::Traffic(frames)), FrameRequest::Profile(loaded))
                 if self.profile.is_some() =>
             {
                 let of_stream = |stream: &Stream| stream.rate.is_some();
@@ -428,11 +428,11 @@ impl Send {
     ) -> anyhow::Result<Receiving> {
         let sends = (sending.iter()).find(|s| s.port.spec.interface == counted.interface);
         let port = match sends {
-            Some(sending) => Port::of_ours(&sending.port.spec)?,
+            Some(sending) => Port::own_port(&sending.port.spec)?,
             None => self.where_.take(&counted.interface, &[Role::Receive])?,
         };
         let place = match &sending[counted.sender.unwrap_or(0)].source {
-            Source::Engine(_, frames) => place_of(frames),
+            Source::Engine(_, frames) => signature_place(frames),
             Source::Replay(_) => SignaturePlace::UdpPayload,
         };
         let expected = Expected {
@@ -470,7 +470,7 @@ impl Send {
             ([load], _) => LoadPlan::Constant(*load),
             (loads, false) => {
                 let step = |&load: &f64| Stretch::constant(load, every);
-                LoadPlan::over(loads.iter().map(step).collect())
+                LoadPlan::from_stretches(loads.iter().map(step).collect())
             }
             (loads, true) => {
                 let ramp = |pair: &[f64]| Stretch {
@@ -478,7 +478,7 @@ impl Send {
                     from_pps: pair[0],
                     to_pps: pair[1],
                 };
-                LoadPlan::over(loads.windows(2).map(ramp).collect())
+                LoadPlan::from_stretches(loads.windows(2).map(ramp).collect())
             }
         }
     }
@@ -500,13 +500,13 @@ impl Send {
             path: 0,
         };
         let Planned { port, mean, .. } = planned;
-        let sending = match planned.what {
-            What::Frames(frames) => {
+        let sending = match planned.kind {
+            FrameKind::Frames(frames) => {
                 let mode = Mode::named(&self.engine);
                 let engines = mode.as_ref().map_or(&Mode::ALL[..], std::slice::from_ref);
                 Sending::open(port, engines, &cpus, frames, schedule, mean)?
             }
-            What::Recording(recording) => {
+            FrameKind::Recording(recording) => {
                 if !["auto", "af-packet"].contains(&self.engine.as_str()) {
                     return Err(Usage(format!(
                         "--engine {}: captures can only be sent by af-packet, which keeps the timing of each frame",

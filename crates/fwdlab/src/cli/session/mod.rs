@@ -24,7 +24,7 @@ pub const SECOND: Duration = Duration::from_secs(1);
 /// Signals that stop a session.
 pub struct Signals {
     control: Control,
-    which: Arc<AtomicUsize>,
+    signal: Arc<AtomicUsize>,
 }
 
 impl Signals {
@@ -32,7 +32,10 @@ impl Signals {
     pub fn catch() -> anyhow::Result<Signals> {
         let control = Control::default();
         let which = super::run::catch_signals(&control.flag())?;
-        Ok(Signals { control, which })
+        Ok(Signals {
+            control,
+            signal: which,
+        })
     }
 
     /// Returns the flag that stops a session.
@@ -48,7 +51,7 @@ impl Signals {
     /// Returns true if the only signal was Ctrl-C, and clears it: the caller handles it and
     /// continues.
     pub fn take_interrupt(&self) -> bool {
-        let which = &self.which;
+        let which = &self.signal;
         let relaxed = (Ordering::AcqRel, Ordering::Acquire);
         if (which.compare_exchange(SIGINT as usize, 0, relaxed.0, relaxed.1)).is_err() {
             return false;
@@ -64,7 +67,7 @@ impl Signals {
     /// Returns the exit code: done without a signal, and also after Ctrl-C in an endless session,
     /// because that is its normal end.
     pub fn code(&self, endless: bool) -> Code {
-        match self.which.load(Ordering::Acquire) {
+        match self.signal.load(Ordering::Acquire) {
             0 => Code::Done,
             2 if endless => Code::Done,
             15 => Code::Terminated,

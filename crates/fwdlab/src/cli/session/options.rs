@@ -166,7 +166,7 @@ impl FromStr for Amount {
             return parse_duration(typed)
                 .map(Amount::Time)
                 .map_err(|mut error| {
-                    error.why = format!("{}, or 1000frames, 1e6frames, 5Mframes", error.why);
+                    error.reason = format!("{}, or 1000frames, 1e6frames, 5Mframes", error.reason);
                     error
                 });
         };
@@ -192,7 +192,7 @@ impl FromStr for Amount {
             _ => Err(UnitError {
                 text: text.into(),
                 what: "number of frames",
-                why: "for example 1000frames, 1e6frames or 5Mframes, at least 1".into(),
+                reason: "for example 1000frames, 1e6frames or 5Mframes, at least 1".into(),
             }),
         }
     }

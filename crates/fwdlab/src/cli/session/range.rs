@@ -35,10 +35,10 @@ impl FromStr for Range {
     /// Parses one address, or two separated by `-`, then `:` and ports. The last part of the second
     /// address is enough. IPv6 addresses with ports need brackets.
     fn from_str(text: &str) -> Result<Range, UnitError> {
-        let bad = |why: &str| UnitError {
+        let bad = |cause: &str| UnitError {
             text: text.into(),
             what: "range of addresses",
-            why: why.into(),
+            reason: cause.into(),
         };
         const RIGHT: &str = "say 198.18.10.1, 198.18.10.1-20, 198.18.10.1-198.18.10.20:2000-2010, 2001:2::1-2001:2::14, or \
                              [2001:2::1]-[2001:2::14]:2000";

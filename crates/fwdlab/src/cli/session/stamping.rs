@@ -5,7 +5,7 @@
 
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::{Mode, PortSpec};
-use fwdlab_lab::session::stamping::{Stamping, Taken};
+use fwdlab_lab::session::stamping::{Stamping, StampingResult};
 use fwdlab_report::number;
 use serde_json::{Value, json};
 
@@ -18,34 +18,34 @@ use crate::exit_code::Usage;
 /// # Errors
 /// If the requested kind is not available; nothing is changed then.
 pub fn choose(
-    wanted: Timestamps,
+    requested: Timestamps,
     tx: &PortSpec,
     rx: &PortSpec,
     engine: &str,
 ) -> anyhow::Result<Stamping> {
-    if wanted == Timestamps::User {
+    if requested == Timestamps::User {
         return Ok(Stamping::user(Vec::new()));
     }
     let tells = ["auto", Mode::AfPacket.name()].contains(&engine);
     // some devices can; the engine finds out whether this one does
-    let may_tell = engine == Mode::AfXdp.name() && wanted == Timestamps::Hardware;
+    let may_tell = engine == Mode::AfXdp.name() && requested == Timestamps::Hardware;
     if !tells && !may_tell {
-        if wanted == Timestamps::Auto {
+        if requested == Timestamps::Auto {
             return Ok(Stamping::user(vec![format!(
                 "software: --engine {engine} does not learn when its frames leave"
             )]));
         }
         return Err(Usage(format!(
             "--timestamps {}: --engine {engine} does not learn when its frames leave; use --engine af-packet",
-            wanted.kind().map_or("auto", Kind::name)
+            requested.kind().map_or("auto", Kind::name)
         ))
         .into());
     }
-    Ok(Stamping::choose(wanted.kind(), tx, rx)?)
+    Ok(Stamping::choose(requested.kind(), tx, rx)?)
 }
 
 /// Returns why the timestamps are invalid.
-pub fn invalid(taken: &Taken) -> Option<String> {
+pub fn invalid(taken: &StampingResult) -> Option<String> {
     let step_ns = taken.clock_step_ns?;
     let by = match step_ns {
         0 => String::new(),
@@ -58,7 +58,7 @@ pub fn invalid(taken: &Taken) -> Option<String> {
 }
 
 /// Returns the timestamps as JSON.
-pub fn json(taken: &Taken, stamping: &Stamping) -> Value {
+pub fn json(taken: &StampingResult, stamping: &Stamping) -> Value {
     let mut value = json!({
         "kind": stamping.kind.name(),
         "not_taken": stamping.not_taken,
@@ -80,13 +80,13 @@ pub fn json(taken: &Taken, stamping: &Stamping) -> Value {
 }
 
 /// Returns a line with the number of timestamps, and a second one if they are invalid.
-pub fn text(taken: &Taken, stamping: &Stamping) -> String {
+pub fn text(taken: &StampingResult, stamping: &Stamping) -> String {
     let mut text = String::new();
-    if let (Some((left, unsaid)), Some((came, unseen))) = (taken.departures, taken.arrivals) {
+    if let (Some((left, unsaid)), Some((returned, unseen))) = (taken.departures, taken.arrivals) {
         text += &format!(
             "stamps    {} departures, {} arrivals",
             number::count(left),
-            number::count(came)
+            number::count(returned)
         );
         if unsaid + unseen > 0 {
             text += &format!(
@@ -100,8 +100,8 @@ pub fn text(taken: &Taken, stamping: &Stamping) -> String {
     for reason in &stamping.not_taken {
         text += &format!("          not {reason}\n");
     }
-    if let Some(why) = invalid(taken) {
-        text += &format!("invalid   {why}\n");
+    if let Some(cause) = invalid(taken) {
+        text += &format!("invalid   {cause}\n");
     }
     text
 }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_makes_it_invalid() {
-        let taken = Taken {
+        let taken = StampingResult {
             departures: Some((7, 0)),
             arrivals: Some((6, 1)),
             clock_step_ns: Some(-1_500_000_000),
@@ -128,7 +128,7 @@ mod tests {
         let document = json(&taken, &stamping);
         assert_eq!(document["valid"], false);
         assert_eq!(document["arrivals_not_stamped"], 1);
-        let quiet = Taken::default();
+        let quiet = StampingResult::default();
         assert_eq!(invalid(&quiet), None);
         assert_eq!(json(&quiet, &stamping)["valid"], true);
     }

@@ -10,10 +10,10 @@ use fwdlab_engine::analysis::{self, StreamAnalysis};
 use fwdlab_engine::stamps::Origins;
 use fwdlab_engine::traffic::Stream;
 use fwdlab_engine::traffic::expect::{Expectation, StreamExpected, Uncounted};
-use fwdlab_engine::{Frames, LoneReceiver};
+use fwdlab_engine::{Frames, PortReceiver};
 use fwdlab_lab::session::Source;
-use fwdlab_lab::session::stamping::{Taken, analysis};
-use fwdlab_model::latency::{HeldUp, LatencySummary};
+use fwdlab_lab::session::stamping::{StampingResult, analysis};
+use fwdlab_model::latency::{LatencySummary, StalledFrames};
 use fwdlab_report::number;
 use fwdlab_store::hdr;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ const NAMED_IN_JSON: usize = 100;
 
 /// Returns what to expect of these frames. Fails if no stream can be checked.
 pub fn expectation(frames: &Frames) -> anyhow::Result<Expectation> {
-    let expectation = Expectation::of(frames);
+    let expectation = Expectation::from_frames(frames);
     if expectation.streams.is_empty() {
         return Err(Usage(format!(
             "no frame of {} carries a signature, so none can be checked; count them without --analyse",
@@ -66,18 +66,18 @@ struct FlowsEnd {
 }
 
 /// Returns the results of a receiver's streams and of its timestamps, if an analysis was requested.
-/// `sent` counts the frames of each stream, `held_up` the frames of all streams that the sender
+/// `sent` counts the frames of each stream, `describe_stalls` the frames of all streams that the sender
 /// sent late or never.
 pub fn ends(
-    receiver: &mut LoneReceiver,
+    receiver: &mut PortReceiver,
     expectation: &Expectation,
     sender: Option<&mut Source>,
     frames: Option<&Frames>,
     sent: Option<&[u64]>,
-    held_up: Option<HeldUp>,
-) -> anyhow::Result<(Vec<StreamEnd>, Taken)> {
+    stalled: Option<StalledFrames>,
+) -> anyhow::Result<(Vec<StreamEnd>, StampingResult)> {
     let Some((analysis, taken)) = analysis(sender, receiver)? else {
-        return Ok((Vec::new(), Taken::default()));
+        return Ok((Vec::new(), StampingResult::default()));
     };
     let streams = match frames {
         Some(Frames::Traffic(frames)) => &frames.traffic.streams[..],
@@ -88,13 +88,13 @@ pub fn ends(
     let ends = ends
         .map(|(expected, found)| {
             let sent = sent.and_then(|sent| sent.get(expected.index).copied());
-            let held_up = held_up.map(|all| all.share(sent.unwrap_or(0), of_all));
+            let stalled = stalled.map(|all| all.share(sent.unwrap_or(0), of_all));
             StreamEnd::new(
                 expected,
                 streams.get(expected.index),
                 sent,
                 found,
-                held_up,
+                stalled,
                 &analysis.timestamps,
             )
         })
@@ -108,7 +108,7 @@ impl StreamEnd {
         stream: Option<&Stream>,
         sent: Option<u64>,
         found: &StreamAnalysis,
-        held_up: Option<HeldUp>,
+        stalled: Option<StalledFrames>,
         timestamps: &Origins,
     ) -> StreamEnd {
         let flows = expected.flows.as_ref().ok().filter(|f| f.cycle() > 0);
@@ -141,7 +141,7 @@ impl StreamEnd {
             },
             latency: None,
         };
-        end.latency = found.latency_summary(end.lost().max(0) as u64, held_up, timestamps);
+        end.latency = found.latency_summary(end.lost().max(0) as u64, stalled, timestamps);
         end
     }
 
@@ -223,13 +223,13 @@ impl StreamEnd {
                 text += &format!("\n          {id}  and {} others", number::count(more));
             }
         }
-        if let Some(why) = self.uncounted {
-            text += &format!("\nflows     {id}  not counted: {why}");
+        if let Some(reason) = self.uncounted {
+            text += &format!("\nflows     {id}  not counted: {reason}");
         }
         if let Some(latency) = &self.latency {
             text += &format!("\nlatency   {id}  {}", percentiles(latency));
             text += &format!("\nvariation {id}  {}", variation(latency));
-            if let Some(words) = held_up(latency) {
+            if let Some(words) = describe_stalls(latency) {
                 text += &format!("\nstalled   {id}  {words}");
             }
         }
@@ -265,8 +265,8 @@ impl StreamEnd {
             value["flow_frames_min"] = flows.least.into();
             value["flow_frames_max"] = flows.most.into();
         }
-        if let Some(why) = self.uncounted {
-            value["flows_not_counted"] = why.into();
+        if let Some(reason) = self.uncounted {
+            value["flows_not_counted"] = reason.into();
         }
         if let Some(latency) = &self.latency {
             value["latency"] = json!(latency);
@@ -309,14 +309,18 @@ fn variation(latency: &LatencySummary) -> String {
 /// Returns the known figures, each by its name and its field.
 fn figures(latency: &LatencySummary, figures: &[(&str, &str, Option<u64>)]) -> String {
     let known = figures.iter().filter_map(|(name, field, ns)| {
-        let mark = if latency.is_of_sender(field) { "*" } else { "" };
+        let mark = if latency.may_reflect_sender(field) {
+            "*"
+        } else {
+            ""
+        };
         Some(format!("{name} {}{mark}", short_time((*ns)?)))
     });
     known.collect::<Vec<_>>().join("  ")
 }
 
 /// Returns how stalls of the sender affect the latencies, if there were any.
-pub fn held_up(latency: &LatencySummary) -> Option<String> {
+pub fn describe_stalls(latency: &LatencySummary) -> Option<String> {
     let frames = latency
         .latency_held_up_frames
         .filter(|&frames| frames > 0)?;
@@ -368,7 +372,7 @@ mod tests {
     use super::*;
 
     /// Returns 10,000 latencies of 1 us each; the sender stalled for some of the frames.
-    fn latency(held_up: Option<HeldUp>) -> LatencySummary {
+    fn latency(stalled: Option<StalledFrames>) -> LatencySummary {
         let times = [Bucket {
             low: 1000,
             high: 1000,
@@ -380,16 +384,19 @@ mod tests {
             sum_ns: 10_000_000,
             jitter_ns: 0,
         };
-        LatencySummary::new(&times, &times, &exact, 0, held_up, "made up")
+        LatencySummary::new(&times, &times, &exact, 0, stalled, "made up")
     }
 
     #[test]
-    fn what_the_sender_did_to_latencies_is_seen() {
+    fn the_effect_of_the_sender_on_latencies_is_reported() {
         let all = "min 1.0 us  p50 1.0 us  p90 1.0 us  p99 1.0 us  p99.9 1.0 us";
-        let quiet = latency(Some(HeldUp::default()));
+        let quiet = latency(Some(StalledFrames::default()));
         assert_eq!(percentiles(&quiet), format!("{all}  max 1.0 us"));
-        assert_eq!((held_up(&quiet), held_up(&latency(None))), (None, None));
-        let mut times = HeldUp {
+        assert_eq!(
+            (describe_stalls(&quiet), describe_stalls(&latency(None))),
+            (None, None)
+        );
+        let mut times = StalledFrames {
             frames: 1,
             not_sent: 0,
             longest_ns: 3_400_000,
@@ -397,7 +404,7 @@ mod tests {
         let once = latency(Some(times));
         assert_eq!(percentiles(&once), format!("{all}  max 1.0 us*"));
         assert_eq!(
-            held_up(&once).unwrap(),
+            describe_stalls(&once).unwrap(),
             "1 frame was due while the sender stalled, for up to 3.4 ms: * may describe the sender rather than the DUT"
         );
         (times.frames, times.not_sent) = (1053, 50);
@@ -407,7 +414,7 @@ mod tests {
             "min 1.0 us  p50 1.0 us  p90 1.0 us*  p99 1.0 us*  p99.9 1.0 us*  max 1.0 us*"
         );
         assert_eq!(
-            held_up(&often).unwrap(),
+            describe_stalls(&often).unwrap(),
             "1,053 frames were due while the sender stalled, for up to 3.4 ms (50 of them never left): * may describe the \
              sender rather than the DUT"
         );

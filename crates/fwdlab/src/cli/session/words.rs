@@ -135,9 +135,9 @@ pub fn period_json(
             if let Some(pps) = sent.intended_pps {
                 value["intended_load_pps"] = pps.into();
             }
-            if let Some(took) = sent.took {
-                value["took_s"] = took.seconds.into();
-                value["planned_s"] = took.planned_s.into();
+            if let Some(elapsed) = sent.took {
+                value["took_s"] = elapsed.seconds.into();
+                value["planned_s"] = elapsed.planned_s.into();
             }
             if let Some(hold_ups) = sent.hold_ups {
                 value["hold_ups"] = hold_ups.name().into();

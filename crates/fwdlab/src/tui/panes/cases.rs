@@ -5,7 +5,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::super::app::{App, Ended, Pane};
+use super::super::app::{App, FinishedIteration, Pane};
 use super::super::settings::Column;
 use super::super::theme::Theme;
 use super::{fitted, framed, lines};
@@ -32,7 +32,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme, title: &
         .map(|at| rows.iter().map(|row| row.2[at].chars().count()).max())
         .map(Option::unwrap_or_default)
         .collect();
-    let shown = that_fit(&app.settings.columns, &widths, width, longest);
+    let shown = fitting_columns(&app.settings.columns, &widths, width, longest);
     let cells_wide: usize = shown.iter().map(|&at| widths[at] + GAP).sum();
     let names = longest.min(width.saturating_sub(cells_wide + SIGN));
     // figures are aligned to the right edge
@@ -87,7 +87,7 @@ fn sign(
     app: &App,
     theme: Theme,
     is_current: bool,
-    ended: &[&Ended],
+    ended: &[&FinishedIteration],
 ) -> (&'static str, ratatui::style::Style) {
     let failed = ended.iter().any(|one| one.failed);
     let is_done = app.end().is_some()
@@ -103,7 +103,12 @@ fn sign(
 /// Returns the indices of the columns that fit. If there is not enough room, first shortens names,
 /// down to a few letters, then drops columns from the right; never drops the first column and the
 /// number of iterations.
-fn that_fit(columns: &[Column], widths: &[usize], width: usize, longest: usize) -> Vec<usize> {
+fn fitting_columns(
+    columns: &[Column],
+    widths: &[usize],
+    width: usize,
+    longest: usize,
+) -> Vec<usize> {
     let mut shown: Vec<usize> = (0..columns.len()).filter(|&at| widths[at] > 0).collect();
     let needs = |shown: &[usize]| {
         let cells: usize = shown.iter().map(|&at| widths[at] + GAP).sum();
@@ -120,14 +125,16 @@ fn that_fit(columns: &[Column], widths: &[usize], width: usize, longest: usize) 
 }
 
 /// Returns the text of a column.
-fn cell(column: Column, ended: &[&Ended], app: &App) -> String {
-    let mut good: Vec<&&Ended> = ended.iter().filter(|one| one.value.is_some()).collect();
+fn cell(column: Column, ended: &[&FinishedIteration], app: &App) -> String {
+    let mut good: Vec<&&FinishedIteration> =
+        ended.iter().filter(|one| one.value.is_some()).collect();
     good.sort_by(|a, b| {
         a.value
             .partial_cmp(&b.value)
             .unwrap_or(std::cmp::Ordering::Equal)
     });
-    let first = |one: &&&Ended| one.words.split(", ").next().unwrap_or_default().to_owned();
+    let first =
+        |one: &&&FinishedIteration| one.words.split(", ").next().unwrap_or_default().to_owned();
     let ends = (good.first(), good.last());
     match column {
         Column::Figure => match good.get(good.len().saturating_sub(1) / 2) {
@@ -171,12 +178,12 @@ mod tests {
     fn columns_leave_from_the_right_and_names_before_them() {
         use Column::{Apart, Figure, Iterations};
         let columns = [Figure, Apart, Iterations];
-        let fit = |width| that_fit(&columns, &[20, 11, 3], width, 24);
+        let fit = |width| fitting_columns(&columns, &[20, 11, 3], width, 24);
         assert_eq!(fit(78), [0, 1, 2]);
         assert_eq!(fit(54), [0, 1, 2]);
         assert_eq!(fit(53), [0, 2]);
         assert_eq!(fit(10), [0, 2]);
         // empty columns take no room
-        assert_eq!(that_fit(&columns, &[20, 0, 3], 78, 24), [0, 2]);
+        assert_eq!(fitting_columns(&columns, &[20, 0, 3], 78, 24), [0, 2]);
     }
 }

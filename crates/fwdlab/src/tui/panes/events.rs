@@ -10,7 +10,7 @@ use super::{clock, fitted, framed, lines};
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme, title: &str) {
     let inner = framed(frame, area, title, theme);
-    let told = app.told();
+    let telemetry = app.events();
     let height = usize::from(inner.height);
     // scroll up from the newest
     let back = if app.pane == Pane::Events {
@@ -18,19 +18,22 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme, title: &
     } else {
         0
     };
-    let end = told.len().saturating_sub(back).max(height.min(told.len()));
+    let end = telemetry
+        .len()
+        .saturating_sub(back)
+        .max(height.min(telemetry.len()));
     let width = usize::from(inner.width);
-    let shown: Vec<Line<'_>> = told[end.saturating_sub(height)..end]
+    let shown: Vec<Line<'_>> = telemetry[end.saturating_sub(height)..end]
         .iter()
-        .map(|told| {
-            let time = clock(told.t);
-            let (sign, style) = match told.mark {
+        .map(|telemetry| {
+            let time = clock(telemetry.t);
+            let (sign, style) = match telemetry.mark {
                 Mark::Plain => (" ", theme.plain()),
                 Mark::Good => (theme.pick("✓", "v"), theme.good()),
                 Mark::Bad => ("!", theme.bad()),
             };
             let words = fitted(
-                &told.words,
+                &telemetry.words,
                 width.saturating_sub(time.len().max(6) + 3),
                 theme,
             );

@@ -10,7 +10,7 @@ use ratatui::text::Line;
 
 use super::super::app::{App, Costly};
 use super::super::theme::Theme;
-use super::{fitted, lines, over};
+use super::{draw_popup, fitted, lines};
 
 /// Columns of a bar for 100 %.
 const BAR: f64 = 24.0;
@@ -31,7 +31,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     }));
     words.push("The graph: fwdlab serve, or report.html of the run.".into());
     let size = (78, words.len() as u16 + 2);
-    let inner = over(frame, area, size, "where it went", theme);
+    let inner = draw_popup(frame, area, size, "where it went", theme);
     let words: Vec<Line<'_>> = words.into_iter().map(Line::from).collect();
     lines(frame, inner, &words, app.scroll);
 }

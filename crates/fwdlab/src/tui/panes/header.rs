@@ -34,7 +34,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
         Span::raw(" ".repeat(gap)),
         Span::styled(state.0, state.1),
     ]);
-    let (done, steps) = (app.standing()).map_or((0, 0), |at| (at.done, at.steps));
+    let (done, steps) = (app.progress()).map_or((0, 0), |at| (at.done, at.steps));
     let share = match (app.end(), steps) {
         (Some(end), _) if end.is_good => 1.0,
         (_, 0) => 0.0,

@@ -5,10 +5,10 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::super::app::{App, Mode};
-use super::super::keys::Does;
+use super::super::keys::KeyFunction;
 use super::super::theme::Theme;
 use super::legend::first;
-use super::{lines, over, wrapped};
+use super::{draw_popup, lines, wrapped};
 
 /// Columns of the window.
 const WIDTH: u16 = 76;
@@ -30,7 +30,7 @@ const MEANT: [(&str, &str); 6] = [
 ];
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
-    let key = |does: &[Does]| {
+    let key = |does: &[KeyFunction]| {
         let keys: Vec<String> = does.iter().map(|does| first(app, *does)).collect();
         keys.join(" ")
     };
@@ -38,45 +38,45 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let mut say = |word: String, means: &str| words.push((word, means.to_owned()));
     match app.mode {
         Mode::Replay => {
-            say(key(&[Does::Freeze]), "pause or continue the replay");
-            let speed = key(&[Does::Faster, Does::Slower]);
+            say(key(&[KeyFunction::Freeze]), "pause or continue the replay");
+            let speed = key(&[KeyFunction::Faster, KeyFunction::Slower]);
             say(speed, "twice as fast, half as fast");
         }
         _ => say(
-            key(&[Does::Freeze]),
+            key(&[KeyFunction::Freeze]),
             "freeze the screen while the run continues; again: back to now",
         ),
     }
-    let ten = key(&[Does::PageBack, Does::PageOn]);
-    let ends = key(&[Does::First, Does::Latest]);
+    let ten = key(&[KeyFunction::PageBack, KeyFunction::PageOn]);
+    let ends = key(&[KeyFunction::First, KeyFunction::Latest]);
     say(
-        key(&[Does::Back, Does::On]),
+        key(&[KeyFunction::Back, KeyFunction::On]),
         &format!("one trial back or on ({ten}: ten; {ends})"),
     );
-    let scroll = key(&[Does::Up, Does::Down]);
+    let scroll = key(&[KeyFunction::Up, KeyFunction::Down]);
     say(
-        key(&[Does::Pane]),
+        key(&[KeyFunction::Pane]),
         &format!("next pane; {scroll} scroll it"),
     );
     say(
-        key(&[Does::Loss]),
+        key(&[KeyFunction::Loss]),
         "what became of every frame of the trial shown",
     );
     say(
-        key(&[Does::Latency]),
+        key(&[KeyFunction::Latency]),
         "latencies of the trials of its test case",
     );
     say(
-        key(&[Does::Flame]),
+        key(&[KeyFunction::Flame]),
         "where the DUT's time or instructions went, if recorded",
     );
     if app.is_steered() {
         say(
-            key(&[Does::Pause]),
+            key(&[KeyFunction::Pause]),
             "pause: the next trial waits; again: continue",
         );
         say(
-            key(&[Does::Skip]),
+            key(&[KeyFunction::Skip]),
             "skip the test case that is measured, from now on",
         );
     }
@@ -86,11 +86,11 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     };
     if app.mode == Mode::Own {
         say(
-            key(&[Does::Detach]),
+            key(&[KeyFunction::Detach]),
             "leave the screen; the run continues (fwdlab top shows it)",
         );
     }
-    say(key(&[Does::Quit]), quit);
+    say(key(&[KeyFunction::Quit]), quit);
     match app.mode {
         Mode::Own => say(
             "ctrl-c".into(),
@@ -100,7 +100,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
         Mode::Replay => {}
     }
     say(
-        key(&[Does::Keep]),
+        key(&[KeyFunction::Keep]),
         "leave, and keep the screen's last words on the terminal",
     );
     say("ctrl-z".into(), "to the shell; fg comes back");
@@ -127,6 +127,6 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
         true => format!("keys and words ({scroll}: more)"),
         false => "keys and words".to_owned(),
     };
-    let inner = over(frame, area, (WIDTH, height), &title, theme);
+    let inner = draw_popup(frame, area, (WIDTH, height), &title, theme);
     lines(frame, inner, &words, app.scroll);
 }

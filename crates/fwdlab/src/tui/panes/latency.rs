@@ -8,7 +8,7 @@ use ratatui::text::Line;
 
 use super::super::app::{App, Trial};
 use super::super::theme::Theme;
-use super::{lines, over};
+use super::{draw_popup, lines};
 
 /// Returns the latencies of a trial, if it measured them.
 pub fn delays(trial: &Trial) -> Option<Delays> {
@@ -31,7 +31,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
             "trial", "offered", "min", "p50", "p99", "p99.9", "max"
         ),
     ];
-    let told = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| delay(ns as f64));
+    let telemetry = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| delay(ns as f64));
     words.extend(measured.iter().map(|(trial, of)| {
         let mark = if trial.number == shown.number {
             ">"
@@ -42,11 +42,11 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
             "{mark}{:>8} {:>12} {:>9} {:>9} {:>9} {:>9} {:>9}",
             trial.number,
             rate(trial.offered_pps),
-            told(Some(of.min_ns)),
-            told(Some(of.p50_ns)),
-            told(of.told_p99_ns()),
-            told(of.p999_ns),
-            told(Some(of.max_ns)),
+            telemetry(Some(of.min_ns)),
+            telemetry(Some(of.p50_ns)),
+            telemetry(of.told_p99_ns()),
+            telemetry(of.p999_ns),
+            telemetry(Some(of.max_ns)),
         )
     }));
     match delays(shown) {
@@ -57,7 +57,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
         )),
     }
     let size = (78, words.len() as u16 + 2);
-    let inner = over(frame, area, size, "latency", theme);
+    let inner = draw_popup(frame, area, size, "latency", theme);
     let words: Vec<Line<'_>> = words.into_iter().map(Line::from).collect();
     lines(frame, inner, &words, app.scroll);
 }

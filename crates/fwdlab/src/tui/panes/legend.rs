@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
 
 use super::super::app::{App, Mode, Overlay};
-use super::super::keys::{Does, Key};
+use super::super::keys::{Key, KeyFunction};
 use super::super::theme::Theme;
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
@@ -34,9 +34,12 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
 /// Returns the keys, most important first.
 pub fn keys(app: &App, theme: Theme) -> Vec<(String, String)> {
     let key = |does| first(app, does);
-    let arrows = match (app.settings.keys(Does::Back), app.settings.keys(Does::On)) {
+    let arrows = match (
+        app.settings.keys(KeyFunction::Back),
+        app.settings.keys(KeyFunction::On),
+    ) {
         ([Key::Left, ..], [Key::Right, ..]) => theme.pick("←→", "<>").to_owned(),
-        _ => key(Does::Back) + &key(Does::On),
+        _ => key(KeyFunction::Back) + &key(KeyFunction::On),
     };
     let mut keys: Vec<(String, &str)> = Vec::new();
     match app.overlay {
@@ -51,10 +54,10 @@ pub fn keys(app: &App, theme: Theme) -> Vec<(String, String)> {
         }
         Some(Overlay::Help | Overlay::Flame) => keys.push(("Esc".into(), "back")),
         None => {
-            keys.push((key(Does::Quit), "quit"));
-            keys.push((key(Does::Help), "help"));
+            keys.push((key(KeyFunction::Quit), "quit"));
+            keys.push((key(KeyFunction::Help), "help"));
             keys.push((
-                key(Does::Freeze),
+                key(KeyFunction::Freeze),
                 match (app.mode, app.is_playing() || !app.is_frozen()) {
                     (Mode::Replay, _) if app.is_playing() => "hold",
                     (Mode::Replay, _) => "play",
@@ -64,22 +67,25 @@ pub fn keys(app: &App, theme: Theme) -> Vec<(String, String)> {
             ));
             if !app.trials().is_empty() {
                 keys.push((arrows, "trial"));
-                keys.push((key(Does::Loss), "loss"));
+                keys.push((key(KeyFunction::Loss), "loss"));
                 if app.has_latency() {
-                    keys.push((key(Does::Latency), "latency"));
+                    keys.push((key(KeyFunction::Latency), "latency"));
                 }
             }
-            keys.push((key(Does::Pane), "pane"));
+            keys.push((key(KeyFunction::Pane), "pane"));
             if app.is_steered() {
                 let word = if app.is_paused() { "resume" } else { "pause" };
-                keys.push((key(Does::Pause), word));
-                keys.push((key(Does::Skip), "skip"));
+                keys.push((key(KeyFunction::Pause), word));
+                keys.push((key(KeyFunction::Skip), "skip"));
             }
             if app.mode == Mode::Own && app.is_steered() {
-                keys.push((key(Does::Detach), "detach"));
+                keys.push((key(KeyFunction::Detach), "detach"));
             }
             if app.mode == Mode::Replay {
-                keys.push((key(Does::Faster) + &key(Does::Slower), "speed"));
+                keys.push((
+                    key(KeyFunction::Faster) + &key(KeyFunction::Slower),
+                    "speed",
+                ));
             }
         }
     }
@@ -88,7 +94,7 @@ pub fn keys(app: &App, theme: Theme) -> Vec<(String, String)> {
 }
 
 /// Returns the first key for this function.
-pub fn first(app: &App, does: Does) -> String {
+pub fn first(app: &App, does: KeyFunction) -> String {
     let key = app.settings.keys(does).first();
     key.map_or(String::new(), ToString::to_string)
 }

@@ -8,7 +8,7 @@ use ratatui::text::Line;
 
 use super::super::app::App;
 use super::super::theme::Theme;
-use super::{lines, over, wrapped};
+use super::{draw_popup, lines, wrapped};
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let Some(trial) = app.shown_trial() else {
@@ -49,7 +49,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     }
     let title = format!("loss of trial {}", trial.number);
     let height = words.len() as u16 + 2;
-    let inner = over(frame, area, (width, height), &title, theme);
+    let inner = draw_popup(frame, area, (width, height), &title, theme);
     let words: Vec<Line<'_>> = words.into_iter().map(Line::from).collect();
     lines(frame, inner, &words, app.scroll);
 }
@@ -92,12 +92,12 @@ pub fn sentences(ledger: &Ledger) -> Vec<String> {
         let reasons: Vec<String> = reasons
             .map(|reason| format!("{} {}", count(reason.frames), reason.reason))
             .collect();
-        let why = match reasons.is_empty() {
+        let cause = match reasons.is_empty() {
             true => String::new(),
             false => format!("; the kernel says: {}", reasons.join(", ")),
         };
         all.push(format!(
-            "- {} ({}) {}, says {}{why}.",
+            "- {} ({}) {}, says {}{cause}.",
             count(loss.frames),
             of_sent(loss.frames),
             loss.place.words(),

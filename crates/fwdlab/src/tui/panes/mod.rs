@@ -5,6 +5,7 @@
 
 mod cases;
 mod chart;
+mod current;
 mod dut;
 mod events;
 mod flame;
@@ -13,7 +14,6 @@ mod help;
 mod latency;
 mod legend;
 mod loss;
-mod now;
 mod quit;
 
 use ratatui::Frame;
@@ -44,8 +44,8 @@ pub fn draw(frame: &mut Frame<'_>, app: &App, theme: Theme) {
     .areas(all);
     header::draw(frame, head, app, theme);
     match all.width >= WIDE {
-        true => side_by_side(frame, body, app, theme),
-        false => one_below_the_other(frame, body, app, theme),
+        true => draw_side_by_side(frame, body, app, theme),
+        false => draw_stacked(frame, body, app, theme),
     }
     legend::draw(frame, foot, app, theme);
     match app.overlay {
@@ -81,7 +81,7 @@ pub fn ports(frame: &mut Frame<'_>, table: &str, theme: Theme) {
     keys.render(foot, frame.buffer_mut());
 }
 
-fn side_by_side(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
+fn draw_side_by_side(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let [left, right] =
         Layout::horizontal([Constraint::Percentage(58), Constraint::Fill(1)]).areas(area);
     let below = (area.height / 3).clamp(6, 14);
@@ -89,17 +89,17 @@ fn side_by_side(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let cases = (app.cases().len() as u16 + 2).clamp(5, area.height * 3 / 5);
     let [top, events] =
         Layout::vertical([Constraint::Length(cases), Constraint::Fill(1)]).areas(right);
-    now::draw(frame, now, app, theme);
+    current::draw(frame, now, app, theme);
     dut::draw(frame, dut, app, theme, "dut");
     cases::draw(frame, top, app, theme, "test cases");
     events::draw(frame, events, app, theme, "events");
 }
 
-fn one_below_the_other(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
+fn draw_stacked(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let below = (area.height * 2 / 5).clamp(4, 12);
     let [now, rest] =
         Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(area);
-    now::draw(frame, now, app, theme);
+    current::draw(frame, now, app, theme);
     match app.pane {
         Pane::Cases => cases::draw(frame, rest, app, theme, "[test cases] dut events"),
         Pane::Dut => dut::draw(frame, rest, app, theme, "test cases [dut] events"),
@@ -120,7 +120,7 @@ fn framed(frame: &mut Frame<'_>, area: Rect, title: &str, theme: Theme) -> Rect 
 }
 
 /// Draws a window of this size in the centre, over the current contents.
-fn over(
+fn draw_popup(
     frame: &mut Frame<'_>,
     area: Rect,
     (width, height): (u16, u16),

@@ -6,7 +6,7 @@ use ratatui::text::Line;
 
 use super::super::app::{App, Mode};
 use super::super::theme::Theme;
-use super::{lines, over};
+use super::{draw_popup, lines};
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let words = [
@@ -19,6 +19,6 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
         "l    leave it running: fwdlab top shows it again",
         "Esc  stay here",
     ];
-    let inner = over(frame, area, (66, words.len() as u16 + 2), "quit?", theme);
+    let inner = draw_popup(frame, area, (66, words.len() as u16 + 2), "quit?", theme);
     lines(frame, inner, &words.map(Line::from), 0);
 }

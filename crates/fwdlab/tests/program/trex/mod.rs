@@ -23,8 +23,8 @@ fn python(test: &str) -> Option<&'static str> {
     let look = "import sys, lbr_trex_client, importlib.util\n\
         sys.exit(sys.version_info >= (3, 12) or not importlib.util.find_spec('trex.stl.api'))";
     let has_client = |python: &&str| {
-        let asked = Command::new(python).args(["-c", look]).output();
-        asked.is_ok_and(|output| output.status.success())
+        let requested = Command::new(python).args(["-c", look]).output();
+        requested.is_ok_and(|output| output.status.success())
     };
     let found = [venv, "python3"].into_iter().find(has_client);
     if found.is_none() {
@@ -53,11 +53,11 @@ fn serve(lab: &Lab, options: &[&str]) -> (Started, [String; 2]) {
     let mut server = lab.start(&words);
     let mut ports = [String::new(), String::new()];
     server.wait_until("addresses", |this| {
-        let Ok(said) = serde_json::from_str::<Value>(&this.out()) else {
+        let Ok(output) = serde_json::from_str::<Value>(&this.out()) else {
             return false;
         };
         ports = ["rpc", "publisher"].map(|which| {
-            let address = said[which].as_str().unwrap();
+            let address = output[which].as_str().unwrap();
             address.rsplit_once(':').unwrap().1.to_owned()
         });
         true
@@ -72,14 +72,14 @@ fn end(server: Started) {
 }
 
 /// Returns the path of a file next to this one.
-fn beside(name: &str) -> String {
+fn sibling_path(name: &str) -> String {
     format!("{}/tests/program/trex/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Runs a client's script, and returns its results.
 fn found(python: &str, script: &str, arguments: &[&str]) -> Value {
     let output = Command::new(python)
-        .arg(beside(script))
+        .arg(sibling_path(script))
         .args(arguments)
         .output()
         .unwrap();
@@ -91,26 +91,26 @@ fn found(python: &str, script: &str, arguments: &[&str]) -> Value {
 
 /// Asserts that the results include these.
 #[track_caller]
-fn has(found: &Value, wanted: &Value) {
-    for (what, wanted) in wanted.as_object().unwrap() {
-        assert_eq!(&found[what], wanted, "{what} in {found}");
+fn has(found: &Value, requested: &Value) {
+    for (what, requested) in requested.as_object().unwrap() {
+        assert_eq!(&found[what], requested, "{what} in {found}");
     }
 }
 
 /// Asserts that these requests were refused, with these words.
 #[track_caller]
-fn refused(found: &Value, wanted: &[(&str, &str)]) {
-    for (what, words) in wanted {
-        let said = found[what].to_string();
-        assert!(said.contains(words), "{what}: {said}");
+fn refused(found: &Value, requested: &[(&str, &str)]) {
+    for (what, words) in requested {
+        let output = found[what].to_string();
+        assert!(output.contains(words), "{what}: {output}");
     }
 }
 
 /// Clients on a wire: ports pass from one client to another, and packets are pushed and captured,
 /// byte for byte.
 #[test]
-fn clients_take_ports_push_and_capture_packets_and_let_go() {
-    let name = "clients_take_ports_push_and_capture_packets_and_let_go";
+fn clients_acquire_ports_push_and_capture_packets_and_release() {
+    let name = "clients_acquire_ports_push_and_capture_packets_and_release";
     if !root(name) {
         return;
     }
@@ -174,8 +174,8 @@ fn clients_take_ports_push_and_capture_packets_and_let_go() {
         ],
     );
     // another client package
-    let asked = Command::new(python).args(["-c", "import pytrex"]).output();
-    match asked.is_ok_and(|output| output.status.success()) {
+    let requested = Command::new(python).args(["-c", "import pytrex"]).output();
+    match requested.is_ok_and(|output| output.status.success()) {
         false => skipped(name, "no pytrex"),
         true => assert_eq!(
             found(python, "others.py", &[&ports[0], &ports[1]]),
@@ -191,8 +191,8 @@ fn clients_take_ports_push_and_capture_packets_and_let_go() {
 
 /// A client that is not on the list is disconnected before any reply.
 #[test]
-fn who_is_not_allowed_does_not_get_in() {
-    if !root("who_is_not_allowed_does_not_get_in") {
+fn unauthorised_clients_are_rejected() {
+    if !root("unauthorised_clients_are_rejected") {
         return;
     }
     let lab = Lab::new();
@@ -247,13 +247,13 @@ fn frames_are_those_of_trexs_documentation() {
         let list = found[key].as_array().unwrap().iter();
         list.map(|at| at.as_i64().unwrap()).collect()
     };
-    let near = |is: Vec<i64>, wanted: &[i64]| {
-        assert_eq!(is.len(), wanted.len(), "{is:?}");
-        for (is, wanted) in is.iter().zip(wanted) {
+    let near = |is: Vec<i64>, requested: &[i64]| {
+        assert_eq!(is.len(), requested.len(), "{is:?}");
+        for (is, requested) in is.iter().zip(requested) {
             // on a busy host frames may leave late, never early
             assert!(
-                (-2_000..60_000).contains(&(is - wanted)),
-                "{is} us, not {wanted}"
+                (-2_000..60_000).contains(&(is - requested)),
+                "{is} us, not {requested}"
             );
         }
     };
@@ -342,7 +342,7 @@ fn console_does_what_is_typed(lab: &Lab, python: &str, ports: &[String; 2]) {
         &ports[1],
     ];
     let mut console = Command::new(python)
-        .arg(beside("console.py"))
+        .arg(sibling_path("console.py"))
         .args(there)
         .arg("--batch")
         .arg(&batch)
@@ -359,7 +359,7 @@ fn console_does_what_is_typed(lab: &Lab, python: &str, ports: &[String; 2]) {
     input.write_all(more.as_bytes()).unwrap();
     drop(input);
     let ended = console.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stdout);
+    let output = String::from_utf8_lossy(&ended.stdout);
     for words in [
         "Server version:",
         "Recieved ARP reply from: 198.18.0.1, hw: 02:00:01:d0:17:01",
@@ -371,11 +371,11 @@ fn console_does_what_is_typed(lab: &Lab, python: &str, ports: &[String; 2]) {
         "the port has an active capture or queue",
         "Cpu Util(%)",
     ] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(output.contains(words), "{words}: {output}");
     }
     // the only refusal is that of service mode during a capture
-    assert_eq!(said.matches("FAILED").count(), 1, "{said}");
-    let captured = std::fs::read(&file).unwrap_or_else(|_| panic!("{said}"));
+    assert_eq!(output.matches("FAILED").count(), 1, "{output}");
+    let captured = std::fs::read(&file).unwrap_or_else(|_| panic!("{output}"));
     assert_eq!(pcap::frames(&captured).count(), 1);
 }
 
@@ -402,12 +402,12 @@ mod alone {
         let is_short = packets[0] < 2900 && packets[0] == packets[3];
         if is_short || again[0] + again[1] < 2600 && again[2] == 0 {
             // no frame was lost: a sender that stalls for more than a second skips frames
-            let why = format!(
+            let reason = format!(
                 "the sender was held up: it sent {} of 2900 frames, and then {} of 2600",
                 packets[0],
                 again[0] + again[1]
             );
-            return skipped(name, &why);
+            return skipped(name, &reason);
         }
         let there_bytes = 2000 * 64 + 600 * 204 + 300 * 1004;
         has(
@@ -432,20 +432,20 @@ mod alone {
             ("not held", [2000.0, 100.0]),
         ] {
             let shares = [(0, plain), (1, timed)]
-                .map(|(at, wanted): (usize, f64)| found[what][at].as_f64().unwrap() / wanted);
+                .map(|(at, requested): (usize, f64)| found[what][at].as_f64().unwrap() / requested);
             if plain > 0.0 && shares[0] < 0.7 && (shares[1] / shares[0] - 1.0).abs() < 0.3 {
                 // steered as requested, and both stalled alike
-                let why = format!(
+                let reason = format!(
                     "the sender was held up: {:.0} % of {what} left",
                     100.0 * shares[0]
                 );
-                return skipped(name, &why);
+                return skipped(name, &reason);
             }
-            for (at, wanted) in [plain, timed].into_iter().enumerate() {
+            for (at, requested) in [plain, timed].into_iter().enumerate() {
                 let is = found[what][at].as_f64().unwrap();
                 assert!(
-                    (is - wanted).abs() <= wanted * 0.3,
-                    "{what}: {is}, not {wanted}: {found}"
+                    (is - requested).abs() <= requested * 0.3,
+                    "{what}: {is}, not {requested}: {found}"
                 );
             }
         }
@@ -460,8 +460,8 @@ mod slow {
     /// On one test bed: TRex's own console with its TUI on a terminal, the same with typed commands, a
     /// client that resolves its next hops, and finally clients that call everything.
     #[test]
-    fn trexs_console_steers_pings_and_captures_and_any_calls_leave_nothing() {
-        let name = "trexs_console_steers_pings_and_captures_and_any_calls_leave_nothing";
+    fn trexs_console_works_and_any_calls_leave_nothing() {
+        let name = "trexs_console_works_and_any_calls_leave_nothing";
         if !root(name) {
             return;
         }
@@ -471,7 +471,7 @@ mod slow {
         }
         let lab = Lab::new();
         let (server, ports) = serve(&lab, &[]);
-        let profile = beside("mix.py");
+        let profile = sibling_path("mix.py");
         let its = found(python, "tui.py", &[&ports[0], &ports[1], &profile]);
         assert_eq!(its, json!({"missed": [], "ended": 0}));
         console_does_what_is_typed(&lab, python, &ports);

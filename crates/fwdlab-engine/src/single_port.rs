@@ -2,7 +2,7 @@
 //!
 //! The engine is chosen once the frames are known: the fastest that can send them. The reasons for
 //! rejecting faster ones are kept. For paths with a DUT use [`Tester`](crate::Tester). Start with
-//! [`LoneSender::open`].
+//! [`PortSender::open`].
 
 use crate::analysis::Expected;
 use crate::error::EngineError;
@@ -14,7 +14,7 @@ use crate::tester::{Rejected, open_receiver, open_sender};
 use crate::traffic::Frames;
 
 /// A sender on one port.
-pub struct LoneSender {
+pub struct PortSender {
     path: PathSpec,
     cpus: Vec<usize>,
     forced: bool,
@@ -25,7 +25,7 @@ pub struct LoneSender {
     rejected: Vec<Rejected>,
 }
 
-impl LoneSender {
+impl PortSender {
     /// Opens the requested engine, or the fastest that opens on this port.
     ///
     /// # Errors
@@ -34,8 +34,8 @@ impl LoneSender {
         port: &PortSpec,
         mode: Option<Mode>,
         cpus: &[usize],
-    ) -> Result<LoneSender, EngineError> {
-        LoneSender::open_among(
+    ) -> Result<PortSender, EngineError> {
+        PortSender::open_among(
             port,
             mode.as_ref().map_or(Mode::of(port), std::slice::from_ref),
             cpus,
@@ -50,8 +50,8 @@ impl LoneSender {
         port: &PortSpec,
         modes: &[Mode],
         cpus: &[usize],
-    ) -> Result<LoneSender, EngineError> {
-        let mut lone = LoneSender {
+    ) -> Result<PortSender, EngineError> {
+        let mut lone = PortSender {
             path: PathSpec {
                 tx: port.clone(),
                 rx: port.clone(),
@@ -96,7 +96,7 @@ impl LoneSender {
     /// Prepares frames with the next engine, because this one does not work here.
     ///
     /// # Errors
-    /// As [`LoneSender::arm`]; `reason` itself if the engine was requested.
+    /// As [`PortSender::arm`]; `reason` itself if the engine was requested.
     pub fn reject(&mut self, reason: EngineError, frames: &Frames) -> Result<(), EngineError> {
         self.take_next(reason)?;
         self.arm(frames)
@@ -105,7 +105,7 @@ impl LoneSender {
     /// Returns the engine.
     ///
     /// # Errors
-    /// If there is none, after a failed [`LoneSender::arm`].
+    /// If there is none, after a failed [`PortSender::arm`].
     pub fn sender(&mut self) -> Result<&mut dyn Sender, EngineError> {
         match &mut self.sender {
             Some(sender) => Ok(sender.as_mut()),
@@ -156,7 +156,7 @@ impl LoneSender {
 }
 
 /// A receiver on one port.
-pub struct LoneReceiver {
+pub struct PortReceiver {
     port: PortSpec,
     forced: bool,
     left: Vec<Counting>,
@@ -165,13 +165,13 @@ pub struct LoneReceiver {
     rejected: Vec<Rejected>,
 }
 
-impl LoneReceiver {
+impl PortReceiver {
     /// Opens the requested receiver, or the cheapest that opens on this port.
     ///
     /// # Errors
     /// If the requested receiver does not open, or none does.
-    pub fn open(port: &PortSpec, counting: Option<Counting>) -> Result<LoneReceiver, EngineError> {
-        let mut lone = LoneReceiver {
+    pub fn open(port: &PortSpec, counting: Option<Counting>) -> Result<PortReceiver, EngineError> {
+        let mut lone = PortReceiver {
             port: port.clone(),
             forced: counting.is_some(),
             left: counting.map_or_else(|| Counting::of(port).to_vec(), |counting| vec![counting]),
@@ -212,7 +212,7 @@ impl LoneReceiver {
     /// Returns the receiver.
     ///
     /// # Errors
-    /// If there is none, after a failed [`LoneReceiver::expect`].
+    /// If there is none, after a failed [`PortReceiver::expect`].
     pub fn receiver(&mut self) -> Result<&mut dyn Receiver, EngineError> {
         match &mut self.receiver {
             Some(receiver) => Ok(receiver.as_mut()),

@@ -2,16 +2,16 @@
 //! the device make it, and stores and reports everything.
 //!
 //! Used by runs of one procedure, and for every test case of a campaign. It does not know how a
-//! trial is made. Start with [`Course::follow`].
+//! trial is made. Start with [`ProcedureRun::follow`].
 
 use std::ops::AddAssign;
 use std::time::{Duration, Instant, SystemTime};
 
-use fwdlab_measure::ahead::{Ahead, Capacities, ahead};
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::gate::{Gate, judge_trial};
 use fwdlab_measure::machine::{Asked, Limit, make};
 use fwdlab_measure::procedure::Session;
+use fwdlab_measure::remaining::{Capacities, RemainingWork, ahead};
 use fwdlab_measure::validity;
 use fwdlab_model::campaign::{Every, Hooks, When};
 use fwdlab_model::event::EventKind;
@@ -24,15 +24,15 @@ use fwdlab_model::variant::Variant;
 
 use super::conduct::Work;
 use super::device::{self, Device};
-use super::hooks::{self, During, Place, around_or_error};
+use super::hooks::{self, During, Place, run_hooks_or_fail};
 use super::traffic::Traffic;
 use super::trial::record;
 use super::{Control, Measured, Run, timestamp};
-use crate::dut::daemons::told;
+use crate::dut::daemons::describe_ended;
 use crate::error::LabError;
 
 /// A procedure in progress on a device.
-pub(super) struct Course<'a> {
+pub(super) struct ProcedureRun<'a> {
     /// One per frame size.
     pub streams: &'a [Stream],
     /// The series.
@@ -74,12 +74,12 @@ impl Tally {
     /// Returns the expected number of attempts per valid trial. The prior is eight valid of ten,
     /// until more is known (of a virtual machine's trials 70 to 93 % are valid).
     pub fn per_trial(self) -> f64 {
-        self.per_trial_beside(0.0)
+        self.per_trial_with_load(0.0)
     }
 
     /// The same if other programs use this share of the CPUs: if they use all, the prior is four
     /// valid of ten (without this, estimates were 1.3 to 2.1 times too low on such a machine).
-    pub fn per_trial_beside(self, others: f64) -> f64 {
+    pub fn per_trial_with_load(self, others: f64) -> f64 {
         f64::from(self.made + 10) / (f64::from(self.valid + 8) - 4.0 * others)
     }
 }
@@ -98,13 +98,13 @@ struct Pace {
     /// True after a correction of the planned time has been reported.
     corrected: bool,
     /// The last estimate of the remaining work.
-    left: Option<Left>,
+    left: Option<RemainingEstimate>,
 }
 
 /// Estimate of the remaining work, when it was made, and how long it took to compute: some
 /// procedures fit a model to every answer.
 #[derive(Clone, Copy)]
-struct Left {
+struct RemainingEstimate {
     trials: u32,
     time: Duration,
     found: Instant,
@@ -130,7 +130,7 @@ pub(super) struct Followed {
 }
 
 /// Returns an outcome with its series, and with the reasons why that deviates from a standard.
-pub(super) fn of_series(mut outcome: Outcome, variant: &Variant) -> Outcome {
+pub(super) fn with_series(mut outcome: Outcome, variant: &Variant) -> Outcome {
     if !outcome.compliance.standard.is_empty() {
         outcome.compliance.shortened.extend(variant.deviations());
     }
@@ -167,18 +167,19 @@ impl Pace {
             valid: u32::from(is_valid),
         };
         if is_valid {
-            self.capacities.see(question, &made.answer);
+            self.capacities.record_trial(question, &made.answer);
         }
     }
 
     /// Returns the time of the remaining work.
-    fn time(&self, ahead: Ahead) -> Duration {
+    fn time(&self, lookahead: RemainingWork) -> Duration {
         let beyond = (self.beyond + device::OVERHEAD) / (self.made + 1);
-        (Duration::from_nanos(ahead.ns) + beyond * ahead.trials).mul_f64(self.attempts.per_trial())
+        (Duration::from_nanos(lookahead.ns) + beyond * lookahead.trials)
+            .mul_f64(self.attempts.per_trial())
     }
 }
 
-impl Course<'_> {
+impl ProcedureRun<'_> {
     /// Makes trial after trial, in one series after another. Outcomes are reported even if a trial
     /// failed.
     ///
@@ -195,17 +196,17 @@ impl Course<'_> {
             result: Ok(()),
             outcomes: Vec::new(),
         };
-        followed.result = self.around(When::Before, device, &self.work.control, run);
+        followed.result = self.run_hooks(When::Before, device, &self.work.control, run);
         if followed.result.is_ok() {
             self.series(device, run, measured, &mut followed)?;
         }
-        let after = self.around(When::After, device, &Control::default(), run);
+        let after = self.run_hooks(When::After, device, &Control::default(), run);
         followed.result = followed.result.and(after);
         Ok(followed)
     }
 
     /// Runs the hooks around an iteration.
-    fn around(
+    fn run_hooks(
         &self,
         when: When,
         device: &dyn Device,
@@ -217,7 +218,7 @@ impl Course<'_> {
         }
         let when = (when, Every::Iteration);
         let hosts = device.hosts();
-        around_or_error(self.hooks, when, &self.place(), &hosts, control, run)
+        run_hooks_or_fail(self.hooks, when, &self.place(), &hosts, control, run)
     }
 
     /// Returns the context that hooks receive in their environment.
@@ -241,12 +242,12 @@ impl Course<'_> {
             let mut session = Session::new(procedure);
             followed.result = device
                 .begin(variant, run)
-                .and_then(|()| self.look_ahead(device, run, &mut pace))
+                .and_then(|()| self.probe_losses(device, run, &mut pace))
                 .and_then(|()| self.trials(device, run, measured, &mut session, at, &mut pace));
             let outcomes = session.outcomes().into_iter();
             followed
                 .outcomes
-                .extend(outcomes.map(|outcome| of_series(outcome, variant)));
+                .extend(outcomes.map(|outcome| with_series(outcome, variant)));
             if followed.result.is_err() || self.work.control.is_stopped() {
                 break;
             }
@@ -257,7 +258,7 @@ impl Course<'_> {
     /// Before the first estimate, checks where the DUT loses frames below its capacity, and whether
     /// the sender reaches such loads. Only for long searches whose trials end early after losses.
     /// The first and the last frame size are checked, which is close enough for the others.
-    fn look_ahead(
+    fn probe_losses(
         &self,
         device: &mut dyn Device,
         run: &mut Run<'_>,
@@ -278,7 +279,10 @@ impl Course<'_> {
         let mut ends = vec![&self.streams[0]];
         ends.extend(self.streams[1..].last());
         for stream in ends {
-            let overload_pps = pace.capacities.of(stream.frame_size_bytes).overload_pps;
+            let overload_pps = pace
+                .capacities
+                .for_size(stream.frame_size_bytes)
+                .overload_pps;
             // use the last one, because most trials are near the load without loss
             let mut reached = Tally::default();
             for share in LOOKED_AHEAD_AT {
@@ -294,16 +298,16 @@ impl Course<'_> {
                     return Ok(());
                 };
                 if made.is_broken {
-                    return device.mend(run);
+                    return device.repair(run);
                 }
                 let answer = &made.answer;
                 let is_valid = validity::objections(&question, answer).is_empty()
-                    && validity::fell_short(&question, answer).is_none();
+                    && validity::load_shortfall(&question, answer).is_none();
                 reached = Tally {
                     made: 1,
                     valid: u32::from(is_valid),
                 };
-                pace.capacities.see(&question, answer);
+                pace.capacities.record_trial(&question, answer);
                 if answer.frames_lost() == 0 {
                     break;
                 }
@@ -334,12 +338,12 @@ impl Course<'_> {
                 let done = measured.trials.len() as u32;
                 let left = self.left(session, at, pace)?;
                 if let Some(note) = self.correct(left, pace) {
-                    run.tell(note)?;
+                    run.record_event(note)?;
                 }
-                run.tell(self.progress(&question, done, left, pace.made))?;
+                run.record_event(self.progress(&question, done, left, pace.made))?;
             }
             let stream = self.stream(&question);
-            let (started_at, began) = (timestamp(), SystemTime::now());
+            let (started_at, started) = (timestamp(), SystemTime::now());
             let trial = measured.trials.len() as u32 + 1;
             let place = self.place().trial(
                 trial,
@@ -348,18 +352,18 @@ impl Course<'_> {
             );
             let made = self.hooked(device, &stream, &question, &place, run)?;
             let mut made = made.ok_or(LabError::Interrupted)?;
-            if let (Some(from_ns), Some(seen)) = (question.power_from_ns, &made.telemetry) {
-                made.answer.power_watts = seen.power_watts(Duration::from_nanos(from_ns));
+            if let (Some(from_ns), Some(observed)) = (question.power_from_ns, &made.telemetry) {
+                made.answer.power_watts = observed.power_watts(Duration::from_nanos(from_ns));
             }
             let ledger = balance(&made.counters, Some(made.intended()));
             if !simulated {
-                let seen = objections(&ledger, &made.counters);
-                made.answer.objections.extend(seen);
+                let observed = objections(&ledger, &made.counters);
+                made.answer.objections.extend(observed);
             }
             let recorded = session.record(&made.answer);
             pace.made(&question, &made, recorded.validity.is_valid());
             let names = device.names();
-            let when = (began, Duration::from_nanos(made.answer.duration_ns));
+            let when = (started, Duration::from_nanos(made.answer.duration_ns));
             let latency_log = run
                 .writer
                 .latencies(&stream.id(), trial, when, &made.latencies)?;
@@ -378,18 +382,18 @@ impl Course<'_> {
             judge_trial(&mut record, self.gate);
             run.keep_telemetry(&record, made.telemetry.as_deref())?;
             run.writer.trial(&record)?;
-            run.tell(EventKind::TrialFinished {
+            run.record_event(EventKind::TrialFinished {
                 record: Box::new(record.clone()),
             })?;
             measured.trials.push(record);
             if !made.ended.is_empty() {
                 let when = format!("during trial {trial}");
-                return Err(LabError::Daemons(told(&made.ended, &when)));
+                return Err(LabError::Daemons(describe_ended(&made.ended, &when)));
             }
             if made.is_broken {
-                device.mend(run)?;
+                device.repair(run)?;
                 // the effects of hooks on the old bed disappeared with it
-                self.around(When::Before, device, &self.work.control, run)?;
+                self.run_hooks(When::Before, device, &self.work.control, run)?;
             }
         }
         Ok(())
@@ -410,7 +414,7 @@ impl Course<'_> {
         }
         let hosts = device.hosts();
         let each = |when| (when, Every::Trial);
-        let mut amiss = hooks::around(
+        let mut problem = hooks::run_hooks(
             self.hooks,
             each(When::Before),
             place,
@@ -418,12 +422,12 @@ impl Course<'_> {
             &self.work.control,
             run,
         )?;
-        device.beside(During::of(self.hooks, place, &hosts, &run.info.id));
+        device.beside(During::new(self.hooks, place, &hosts, &run.info.id));
         let made = device.trial(stream, question);
         for record in made.iter().flatten().flat_map(|made| &made.hooks) {
             run.keep_hook(record.clone())?;
         }
-        amiss.extend(hooks::around(
+        problem.extend(hooks::run_hooks(
             self.hooks,
             each(When::After),
             place,
@@ -433,7 +437,7 @@ impl Course<'_> {
         )?);
         let mut made = made?;
         if let Some(made) = &mut made {
-            made.answer.objections.extend(amiss);
+            made.answer.objections.extend(problem);
         }
         Ok(made)
     }
@@ -481,7 +485,7 @@ impl Course<'_> {
             all.ns += u64::from(series) * other.ns;
         }
         let (trials, time) = (all.trials, pace.time(all));
-        pace.left = Some(Left {
+        pace.left = Some(RemainingEstimate {
             trials,
             time,
             found,
@@ -517,11 +521,11 @@ impl Course<'_> {
             own,
             later,
             mut pace,
-            began,
+            began: started,
             ..
         } = *self.work;
         // counts this turn with its expected duration
-        pace.made(own, began.elapsed() + time);
+        pace.made(own, started.elapsed() + time);
         let case = self.case.map_or(String::new(), |(case, iteration)| {
             format!("{case}, iteration {iteration}: ")
         });
@@ -568,9 +572,9 @@ impl Course<'_> {
             probes: made.probes.clone(),
             work: made.work.clone().map(Box::new),
             frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
-            telemetry: (made.telemetry.as_ref()).map(|seen| {
+            telemetry: (made.telemetry.as_ref()).map(|observed| {
                 let sent = answer.frames_sent + answer.frames_beside;
-                Box::new(seen.told(sent, answer.frames_received))
+                Box::new(observed.told(sent, answer.frames_received))
             }),
             validity,
             ..record(

@@ -2,7 +2,7 @@
 //! iteration of a test case.
 //!
 //! Test cases that are measured together are one turn, in which the procedure measures all sizes
-//! and series on one bed. [`super::super::course`] follows the procedure. Start with [`Whole`].
+//! and series on one bed. [`super::super::procedure_run`] follows the procedure. Start with [`TrialTurns`].
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,19 @@ use fwdlab_model::trial::Stream;
 use fwdlab_model::variant::Variant;
 
 use super::windows::calibrate;
-use crate::dut::sweep::{Setting, Swept};
+use crate::dut::sweep::{Setting, SweptParameter};
 use crate::error::LabError;
 use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
-use crate::run::course::{Course, Tally};
 use crate::run::device::{self, Device, Real, Simulated};
 use crate::run::estimate::capacities;
 use crate::run::plan::Plan;
-use crate::run::{Measured, Parameters, Run, configure, open_tester, verify, with_last_words};
+use crate::run::procedure_run::{ProcedureRun, Tally};
+use crate::run::{Measured, Parameters, Run, configure, open_tester, verify, with_last_output};
 
 /// State that all turns share.
 #[derive(Default)]
-pub(in crate::run) struct Whole {
+pub(in crate::run) struct TrialTurns {
     /// Largest load of every stream: the same in all iterations, unless one turns out to be wrong.
     limits: BTreeMap<String, Limit>,
     /// Index of the first trial of the last turn.
@@ -40,7 +40,7 @@ pub(in crate::run) struct Whole {
     dropped: BTreeMap<usize, Failure>,
 }
 
-impl Method for Whole {
+impl Method for TrialTurns {
     fn measure(
         &mut self,
         work: &Work,
@@ -91,7 +91,7 @@ impl Method for Whole {
     }
 }
 
-impl Whole {
+impl TrialTurns {
     /// Measures one iteration of one test case. Returns its outcomes, and the failure within it.
     fn turn(
         &mut self,
@@ -105,23 +105,23 @@ impl Whole {
         let id = plan.id(case);
         let streams = plan.campaign.streams(case)?;
         let common = plan.common(streams, case);
-        let asked = plan.asked(seed_of(turn, plan.seed()), case);
+        let requested = plan.asked(seed_of(turn, plan.seed()), case);
         let limits = plan.likely(case)?;
         let of_case = match plan.is_together() {
             true => None,
             false => Some((id.as_str(), turn.iteration)),
         };
         let Some(dut) = &plan.dut else {
-            return self.on_bed(work, &common, &asked, of_case, running, run, measured);
+            return self.on_bed(work, &common, &requested, of_case, running, run, measured);
         };
         if plan.is_together() {
-            verify::keep(&asked, &limits, run);
+            verify::keep(&requested, &limits, run);
         }
-        let course = Course {
+        let progress = ProcedureRun {
             streams: &common.streams,
             traffic: &common.traffic,
             procedure: plan.campaign.procedure.id(),
-            asked: &asked,
+            asked: &requested,
             capacities: capacities(plan.dut.as_ref(), &limits),
             held: Tally::default(),
             limits,
@@ -135,7 +135,7 @@ impl Whole {
             simulation: Simulation::new(match of_case {
                 // every iteration has its own noise
                 Some(_) => Dut {
-                    seed: asked.seed,
+                    seed: requested.seed,
                     ..dut.clone()
                 },
                 None => dut.clone(),
@@ -146,7 +146,7 @@ impl Whole {
             swept: plan.swept.clone(),
             meters: Meters::default(),
         };
-        let followed = course.follow(&mut device, run, measured)?;
+        let followed = progress.follow(&mut device, run, measured)?;
         Ok((followed.outcomes, followed.result.err()))
     }
 
@@ -155,7 +155,7 @@ impl Whole {
         &mut self,
         work: &Work,
         common: &Parameters,
-        asked: &Asked,
+        requested: &Asked,
         case: Option<(&str, u32)>,
         running: &mut Running<'_>,
         run: &mut Run<'_>,
@@ -186,10 +186,15 @@ impl Whole {
         if !run.has_bed && !routes.is_empty() {
             run.info.facts.placement.insert("routes".into(), routes);
         }
-        run.bed_stands(&bed, &words, common.dut.kind)?;
+        run.report_beds(&bed, &words, common.dut.kind)?;
         let swept = plan.swept.clone();
-        let is_set = |swept: &Swept| !matches!(swept, Swept::Stream | Swept::Units);
-        let parameter = asked.sweep.as_ref().map_or("", |sweep| &sweep.parameter);
+        let is_set = |swept: &SweptParameter| {
+            !matches!(swept, SweptParameter::Stream | SweptParameter::Units)
+        };
+        let parameter = requested
+            .sweep
+            .as_ref()
+            .map_or("", |sweep| &sweep.parameter);
         let setting = swept
             .filter(is_set)
             .map(|swept| Setting::new(parameter, swept));
@@ -201,7 +206,7 @@ impl Whole {
             Err(error) => return Ok((Vec::new(), Some(error))),
         };
         if plan.is_together() {
-            verify::keep(asked, &limits, run);
+            verify::keep(requested, &limits, run);
         }
         if let Some(configuration) = &common.configuration {
             let stream = &common.streams[0];
@@ -214,11 +219,11 @@ impl Whole {
                 return Ok((Vec::new(), Some(error)));
             }
         }
-        let course = Course {
+        let progress = ProcedureRun {
             streams: &common.streams,
             traffic: &common.traffic,
             procedure: plan.campaign.procedure.id(),
-            asked,
+            asked: requested,
             capacities: device.capacities(&limits),
             held: device.held(),
             limits,
@@ -228,13 +233,13 @@ impl Whole {
             gate: running.gate.as_ref(),
             hooks: &plan.campaign.hooks,
         };
-        let followed = match course.follow(&mut device, run, measured) {
+        let followed = match progress.follow(&mut device, run, measured) {
             Ok(followed) => followed,
             Err(error) => return Ok((Vec::new(), Some(error))),
         };
         self.forget_limits(common, &followed.outcomes, running);
         let result = (followed.result)
-            .map_err(|error| with_last_words(device.bed(), error, "during this test case"));
+            .map_err(|error| with_last_output(device.bed(), error, "during this test case"));
         let undone = device.undo();
         Ok((followed.outcomes, result.and(undone).err()))
     }
@@ -291,7 +296,7 @@ impl Whole {
             running
                 .warnings
                 .extend(bounds.warning(&found).filter(|_| !is_overload));
-            run.tell(EventKind::LoadFound {
+            run.record_event(EventKind::LoadFound {
                 of: id.clone(),
                 load_pps: Some(found.max_load_pps),
                 source: found.source.clone(),
@@ -322,12 +327,12 @@ impl Whole {
 /// Returns the test cases with a configuration that the DUT cannot have: they are not tried in
 /// every iteration.
 fn with_configuration(name: &str, error: &LabError, plan: &Plan) -> BTreeMap<usize, Failure> {
-    let why = format!("{error} (found out in an earlier iteration, and not tried again)");
-    let why = Failure::from(&LabError::Impossible(why));
+    let reason = format!("{error} (found out in an earlier iteration, and not tried again)");
+    let reason = Failure::from(&LabError::Impossible(reason));
     let cases = plan.campaign.cases.iter().enumerate();
     cases
         .filter(|(_, case)| case.configuration == name)
-        .map(|(at, _)| (at, why.clone()))
+        .map(|(at, _)| (at, reason.clone()))
         .collect()
 }
 

@@ -195,7 +195,7 @@ mod tests {
             vec!["mksh"],
             vec!["zsh"],
         ];
-        let is_here = |shell: &Vec<&str>| Local.ask(shell[0], &["--help"]).is_ok();
+        let is_here = |shell: &Vec<&str>| Local.query(shell[0], &["--help"]).is_ok();
         known
             .into_iter()
             .filter(|shell| shell[0] == "dash" || is_here(shell))
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn shells_do_what_they_are_told() {
+    fn shells_execute_the_generated_lines() {
         let folder = tempfile::tempdir().unwrap();
         for part in ["p", "i", "s"] {
             std::fs::create_dir(folder.path().join(part)).unwrap();
@@ -226,19 +226,19 @@ mod tests {
             let run = |words: &[String], input, behind: &str| {
                 let line = format!("{}\n{behind}", job.run(words, input));
                 let output = Local.run(&begin(&shell, line), Limit::OURS).unwrap();
-                let begun = job.begun(&output.stdout).unwrap_or_default();
-                let said = String::from_utf8_lossy(&output.stdout[begun..]).into_owned();
+                let started = job.begun(&output.stdout).unwrap_or_default();
+                let printed = String::from_utf8_lossy(&output.stdout[started..]).into_owned();
                 let (status, _) = job.status(&output.stderr).unwrap();
-                (said, status)
+                (printed, status)
             };
             let printf = words(&[&["printf", "%s|"], &odd[..]].concat());
-            let said = run(&printf, Input::Nothing, "nobody reads this");
+            let printed = run(&printf, Input::Nothing, "nobody reads this");
             let expected = format!("{}|", odd.join("|"));
-            assert_eq!(said, (expected, Status::Code(0)), "{shell:?}");
+            assert_eq!(printed, (expected, Status::Code(0)), "{shell:?}");
             let input = "x\\y\n".repeat(5000);
             let cat = words(&["sh", "-c", "cat; exit 3"]);
-            let said = run(&cat, Input::Bytes(input.len()), &input);
-            assert_eq!(said, (input.clone(), Status::Code(3)), "{shell:?}");
+            let printed = run(&cat, Input::Bytes(input.len()), &input);
+            assert_eq!(printed, (input.clone(), Status::Code(3)), "{shell:?}");
             let half = run(&cat, Input::Bytes(input.len()), &input[1..]);
             assert_eq!(half, (String::new(), Status::Input), "{shell:?}");
             let missing = run(&words(&["no-such-program"]), Input::Nothing, "");
@@ -277,7 +277,7 @@ mod tests {
 
         /// A connection that is alive, but over which nothing arrives.
         #[test]
-        fn a_guard_of_whom_nothing_is_heard_cleans_up() {
+        fn the_guard_cleans_up_when_the_connection_is_silent() {
             for shell in shells() {
                 let name = format!("fwdlab-guard-{}-{}", std::process::id(), shell.concat());
                 let mut child = std::process::Command::new(shell[0])
@@ -288,19 +288,19 @@ mod tests {
                     .unwrap();
                 let mut input = child.stdin.take().unwrap();
                 writeln!(input, "{}", guard(&name, 1)).unwrap();
-                let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-                let folder = said.next().unwrap().unwrap();
-                let began = Instant::now();
+                let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+                let folder = output.next().unwrap().unwrap();
+                let started = Instant::now();
                 let is_there = || Path::new(&folder).exists();
                 // it stays as long as input arrives
-                while began.elapsed() < Duration::from_millis(2500) {
+                while started.elapsed() < Duration::from_millis(2500) {
                     writeln!(input).unwrap();
                     std::thread::sleep(Duration::from_millis(100));
                     assert!(is_there(), "{shell:?}");
                 }
                 let _ = child.wait();
                 assert!(!is_there(), "{shell:?}");
-                assert!(said.next().is_none());
+                assert!(output.next().is_none());
             }
         }
     }

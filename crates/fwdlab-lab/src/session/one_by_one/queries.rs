@@ -1,11 +1,11 @@
 //! Queries and answers: sends and times queries, and sends frames back.
 //!
-//! The caller defines queries and their answers ([`Dialogue`]). Start with [`Hands::ask`].
+//! The caller defines queries and their answers ([`QueryHandler`]). Start with [`FramePort::query`].
 
 use std::time::{Duration, Instant};
 
 use super::super::SECOND;
-use super::{BUFFER, Hands, SLICE};
+use super::{BUFFER, FramePort, SLICE};
 use crate::error::LabError;
 
 /// Time limit for an answer.
@@ -23,7 +23,7 @@ pub struct Questions {
 }
 
 /// Defines queries and handles results.
-pub trait Dialogue {
+pub trait QueryHandler {
     /// Returns the frame of the query with this number, sent at this time since the beginning.
     ///
     /// # Errors
@@ -34,12 +34,12 @@ pub trait Dialogue {
     fn answer(&self, frame: &[u8]) -> Option<(u32, Duration)>;
 
     /// Reports a result.
-    fn tell(&mut self, what: Asked);
+    fn handle_event(&mut self, what: QueryEvent);
 }
 
 /// Results of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum QueryEvent {
     /// There was no room for one.
     NoRoom,
     /// One was answered after this time.
@@ -50,40 +50,46 @@ pub enum Asked {
     Second,
 }
 
-impl Hands<'_> {
+impl FramePort<'_> {
     /// Sends queries and waits for answers, until all are sent or it is over.
     ///
     /// # Errors
     /// Fails if a query has no frame, or the system refuses it.
-    pub fn ask(&self, questions: &Questions, dialogue: &mut dyn Dialogue) -> Result<(), LabError> {
+    pub fn query(
+        &self,
+        questions: &Questions,
+        dialogue: &mut dyn QueryHandler,
+    ) -> Result<(), LabError> {
         let begin = Instant::now();
         let gap = (questions.rate_pps)
             .map(|rate| Duration::from_nanos(1_000_000_000 * questions.burst / rate.max(1)));
-        let (mut next, mut told) = (begin, begin);
-        let mut asked = 0;
+        let (mut next, mut reported) = (begin, begin);
+        let mut requested = 0;
         let mut buffer = vec![0; BUFFER];
-        while !self.is_over() && questions.frames.is_none_or(|frames| asked < frames) {
+        while !self.is_over() && questions.frames.is_none_or(|frames| requested < frames) {
             if let Some(gap) = gap {
                 while next > Instant::now() && !self.is_over() {
                     std::thread::sleep(SLICE.min(next.saturating_duration_since(Instant::now())));
                 }
                 next += gap;
             }
-            let left = questions.frames.map_or(u64::MAX, |frames| frames - asked);
+            let left = questions
+                .frames
+                .map_or(u64::MAX, |frames| frames - requested);
             for _ in 0..questions.burst.min(left) {
-                let frame = dialogue.question(asked as u32, begin.elapsed())?;
+                let frame = dialogue.question(requested as u32, begin.elapsed())?;
                 if !self.send(&frame)? {
-                    dialogue.tell(Asked::NoRoom);
+                    dialogue.handle_event(QueryEvent::NoRoom);
                     break;
                 }
-                asked += 1;
+                requested += 1;
                 self.count(frame.len());
             }
             self.count_batch();
-            self.wait_for_answers(begin, asked, &mut buffer, dialogue)?;
-            if told.elapsed() >= SECOND {
-                told = Instant::now();
-                dialogue.tell(Asked::Second);
+            self.wait_for_answers(begin, requested, &mut buffer, dialogue)?;
+            if reported.elapsed() >= SECOND {
+                reported = Instant::now();
+                dialogue.handle_event(QueryEvent::Second);
             }
         }
         Ok(())
@@ -93,9 +99,9 @@ impl Hands<'_> {
     fn wait_for_answers(
         &self,
         begin: Instant,
-        asked: u64,
+        requested: u64,
         buffer: &mut [u8],
-        dialogue: &mut dyn Dialogue,
+        dialogue: &mut dyn QueryHandler,
     ) -> Result<(), LabError> {
         let since = Instant::now();
         let mut answered = false;
@@ -106,7 +112,7 @@ impl Hands<'_> {
                     return Ok(());
                 }
                 if since.elapsed() >= PATIENCE {
-                    dialogue.tell(Asked::Unanswered);
+                    dialogue.handle_event(QueryEvent::Unanswered);
                     return Ok(());
                 }
                 continue;
@@ -114,10 +120,10 @@ impl Hands<'_> {
             let now = begin.elapsed();
             let frame = &buffer[..len.min(buffer.len())];
             if let Some((number, at)) = dialogue.answer(frame)
-                && u64::from(number) < asked.max(1)
+                && u64::from(number) < requested.max(1)
                 && let Some(time) = now.checked_sub(at)
             {
-                dialogue.tell(Asked::Answered(time));
+                dialogue.handle_event(QueryEvent::Answered(time));
                 answered = true;
             }
         }

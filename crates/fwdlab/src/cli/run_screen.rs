@@ -23,7 +23,7 @@ use crate::exit_code::Code;
 use crate::output::{self, Verbosity};
 use crate::tui::app::Mode;
 use crate::tui::theme::{Environment, Symbols, Theme};
-use crate::tui::view::{Left, watch};
+use crate::tui::view::{ExitReason, watch};
 
 /// Marks the other process. Users do not type it.
 pub const BEHIND: &str = "--behind-a-screen";
@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const SAID_BYTES: u64 = 64 * 1024;
 
 /// Returns true if a user can watch the screen and no option excludes it.
-pub fn is_wanted(global: &Global) -> bool {
+pub fn wants_screen(global: &Global) -> bool {
     let plain = global.json || global.json_stream || global.verbosity() != Verbosity::Normal;
     !plain
         && !output::is_dumb()
@@ -54,18 +54,18 @@ pub fn command_line() -> Vec<String> {
 pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
     let memory = |name| memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
     let (out, err) = (memory("answer")?, memory("errors")?);
-    let mut child = behind(&out, &err)?;
-    let began = Instant::now();
-    let signals = Signals::catch()?;
+    let mut child = start_process(&out, &err)?;
+    let started = Instant::now();
+    let signals = Signals::install_handlers()?;
     let id = loop {
         let status = child.try_wait()?;
         if let Some(status) = status {
             break Err(status);
         }
-        if let Some(id) = first_line(&out)?.filter(|_| began.elapsed() > PATIENCE) {
+        if let Some(id) = first_line(&out)?.filter(|_| started.elapsed() > PATIENCE) {
             break Ok(id);
         }
-        signals.pass_on(&child);
+        signals.forward_signals(&child);
         std::thread::sleep(LOOK);
     };
     let id = match id {
@@ -73,7 +73,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
         Err(status) => return answer(global, first_line(&out)?.as_deref(), &err, status),
     };
     let dir = fwdlab_store::resolve(&global.runs_root()?, &id)?;
-    let theme = Theme::choose(symbols, &Environment::of_process());
+    let theme = Theme::choose(symbols, &Environment::from_process());
     let left = watch(
         &dir,
         Mode::Own,
@@ -83,8 +83,8 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
         Some(&mut child),
     );
     match left {
-        Ok(Left::Over) => {}
-        Ok(Left::RunGoesOn) => {
+        Ok(ExitReason::Over) => {}
+        Ok(ExitReason::RunGoesOn) => {
             output::note(&format!(
                 "{id} continues without this terminal\nsee it    fwdlab top {id}\nstop it   fwdlab top {id}, then q and s; or kill -INT {}",
                 child.id()
@@ -92,7 +92,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
             return Ok(Code::Done);
         }
         // the terminal is closed: there is no one to print to
-        Ok(Left::Gone) => return Ok(Code::Done),
+        Ok(ExitReason::Gone) => return Ok(Code::Done),
         Err(error) => {
             output::note(&format!(
                 "warning   the screen is gone: {error:#}. {id} continues: fwdlab top {id}"
@@ -101,7 +101,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
                 if child.try_wait()?.is_some() {
                     break;
                 }
-                signals.pass_on(&child);
+                signals.forward_signals(&child);
                 std::thread::sleep(LOOK);
             }
         }
@@ -111,7 +111,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
 }
 
 /// Starts the other process with the arguments of this one.
-fn behind(out: &File, err: &File) -> anyhow::Result<Child> {
+fn start_process(out: &File, err: &File) -> anyhow::Result<Child> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let options = arguments.iter().position(|argument| argument == "--");
     let (before, after) = arguments.split_at(options.unwrap_or(arguments.len()));
@@ -141,19 +141,19 @@ fn answer(
     err: &File,
     status: ExitStatus,
 ) -> anyhow::Result<Code> {
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     let len = err.metadata()?.len().min(SAID_BYTES);
-    said.resize(len as usize, 0);
-    err.read_exact_at(&mut said, 0)?;
-    let said = String::from_utf8_lossy(&said);
+    printed.resize(len as usize, 0);
+    err.read_exact_at(&mut printed, 0)?;
+    let printed = String::from_utf8_lossy(&printed);
     if let Some(id) = id {
         let dir = fwdlab_store::resolve(&global.runs_root()?, id)?;
         show(&dir)?;
     }
-    if !said.trim().is_empty() {
-        output::note(said.trim_end());
+    if !printed.trim().is_empty() {
+        output::note(printed.trim_end());
     }
-    Code::of_status(status).with_context(|| format!("the process that measures ended by {status}"))
+    Code::for_status(status).with_context(|| format!("the process that measures ended by {status}"))
 }
 
 /// Prints the result of a run, if there is one.
@@ -170,7 +170,7 @@ pub fn show(dir: &Path) -> anyhow::Result<()> {
 struct Signals(Vec<(std::sync::Arc<std::sync::atomic::AtomicBool>, Signal)>);
 
 impl Signals {
-    fn catch() -> std::io::Result<Signals> {
+    fn install_handlers() -> std::io::Result<Signals> {
         let all = [
             (SIGINT, Signal::INT),
             (SIGTERM, Signal::TERM),
@@ -184,7 +184,7 @@ impl Signals {
         Ok(Signals(caught.collect::<std::io::Result<_>>()?))
     }
 
-    fn pass_on(&self, child: &Child) {
+    fn forward_signals(&self, child: &Child) {
         for (flag, signal) in &self.0 {
             if flag.swap(false, std::sync::atomic::Ordering::AcqRel) {
                 // the child is not reaped yet, so its id cannot belong to another process

@@ -71,9 +71,9 @@ pub fn labs(list: impl FnOnce() -> Result<Vec<String>, String>) -> Check {
 /// to. `reading` reads the probes (`probe::Probes`), on a thread that the caller has put on the CPU
 /// in question.
 pub fn noise(duration: Duration, mut reading: impl FnMut() -> Reading) -> Vec<Check> {
-    let began = Instant::now();
+    let started = Instant::now();
     let mut readings = Vec::new();
-    while began.elapsed() < duration {
+    while started.elapsed() < duration {
         readings.push(reading());
         // a probe without pauses would itself be the noise
         thread::sleep(Duration::from_millis(2));
@@ -172,10 +172,10 @@ fn irqbalance<'a>(mut names: impl Iterator<Item = &'a str>) -> Check {
 fn other_work(account: &Account, loadavg: &str) -> Check {
     const NAME: &str = "other work";
     let load = loadavg.split_whitespace().next().unwrap_or("unknown");
-    let mut found: Vec<String> = account.who().into_iter().collect();
+    let mut found: Vec<String> = account.description().into_iter().collect();
     let what_to_do = match found.is_empty() {
         true => "use a machine without neighbours".to_owned(),
-        false => account.what_to_do(),
+        false => account.advice(),
     };
     if account.stolen_percent >= STOLEN_PERCENT {
         found.push(stolen(account.stolen_percent));
@@ -191,7 +191,7 @@ fn other_work(account: &Account, loadavg: &str) -> Check {
 
 /// Accounts for the CPU time of this machine since it was created.
 pub struct Watch {
-    before: Moment,
+    before: CpuMoment,
     began: Instant,
 }
 
@@ -199,7 +199,7 @@ impl Watch {
     /// Starts now.
     pub fn begin() -> Watch {
         Watch {
-            before: Moment::now(),
+            before: CpuMoment::now(),
             began: Instant::now(),
         }
     }
@@ -207,10 +207,10 @@ impl Watch {
     /// Returns what else used the CPUs since then, in words for the advice of a run.
     pub fn other_work(&self) -> OtherWork {
         let account = self.account();
-        let processes = account.who().map(|who| {
-            let what_to_do = account.what_to_do();
+        let processes = account.description().map(|users| {
+            let what_to_do = account.advice();
             let (first, rest) = what_to_do.split_at(1);
-            format!("{who}. {}{rest}", first.to_uppercase())
+            format!("{users}. {}{rest}", first.to_uppercase())
         });
         OtherWork {
             processes,
@@ -223,22 +223,22 @@ impl Watch {
         let elapsed = self.began.elapsed();
         Account {
             is_by_session: text(AUTOGROUP).is_some_and(|is| is.trim() == "1"),
-            ..account(&self.before, &Moment::now(), elapsed, std::process::id())
+            ..account(&self.before, &CpuMoment::now(), elapsed, std::process::id())
         }
     }
 }
 
 /// The CPU times of a machine, in ticks since it started.
 #[derive(Debug, Default)]
-struct Moment {
+struct CpuMoment {
     processes: BTreeMap<u32, Process>,
     times: Times,
 }
 
-impl Moment {
-    fn now() -> Moment {
+impl CpuMoment {
+    fn now() -> CpuMoment {
         let times = text("/proc/stat").and_then(|stat| times(&stat));
-        Moment {
+        CpuMoment {
             processes: processes(),
             times: times.unwrap_or_default(),
         }
@@ -302,7 +302,7 @@ struct Account {
 
 impl Account {
     /// Describes the processes; `None` when they used less than a tenth of a CPU together.
-    fn who(&self) -> Option<String> {
+    fn description(&self) -> Option<String> {
         let mut list: Vec<String> = self.busy.iter().map(Busy::words).collect();
         if self.rest_percent >= BUSY_PERCENT {
             let of = match list.is_empty() {
@@ -317,7 +317,7 @@ impl Account {
         (!list.is_empty()).then(|| list.join(", "))
     }
 
-    fn what_to_do(&self) -> String {
+    fn advice(&self) -> String {
         let pausable = self.busy.iter().filter(|busy| busy.can_be_paused);
         let pids: Vec<String> = pausable.map(|busy| busy.pid.to_string()).collect();
         let pids = pids.join(" ");
@@ -407,7 +407,7 @@ fn descends(all: &BTreeMap<u32, Process>, mut pid: u32, from: u32) -> bool {
 
 /// Returns the process that displays this measurement, if there is one (`fwdlab run` on a
 /// terminal), else this one.
-fn face_of(all: &BTreeMap<u32, Process>, ourselves: u32) -> u32 {
+fn display_process(all: &BTreeMap<u32, Process>, ourselves: u32) -> u32 {
     let parent = all.get(&ourselves).map(|process| process.parent);
     let name = |pid: u32| all.get(&pid).map(|process| &process.name);
     parent
@@ -417,7 +417,7 @@ fn face_of(all: &BTreeMap<u32, Process>, ourselves: u32) -> u32 {
 
 /// Accounts for all CPU time between two moments: of processes that still exist, of those that
 /// ended, and what only `/proc/stat` shows.
-fn account(before: &Moment, after: &Moment, elapsed: Duration, ourselves: u32) -> Account {
+fn account(before: &CpuMoment, after: &CpuMoment, elapsed: Duration, ourselves: u32) -> Account {
     let all = &after.processes;
     let known = |pid: u32, process: &Process| {
         let known = before.processes.get(&pid);
@@ -440,7 +440,7 @@ fn account(before: &Moment, after: &Moment, elapsed: Duration, ourselves: u32) -
             .find(|pid| is_there(*pid));
         *older_of.entry(heir.unwrap_or(0)).or_default() += process.ticks + process.of_ended;
     }
-    let face = face_of(all, ourselves);
+    let face = display_process(all, ourselves);
     let percent = |ticks: u64| 100.0 * ticks as f64 / TICKS_PER_SECOND / elapsed.as_secs_f64();
     let (mut busy, mut others, mut not_others) = (Vec::new(), 0, 0);
     for (&pid, process) in all {
@@ -471,9 +471,9 @@ fn account(before: &Moment, after: &Moment, elapsed: Duration, ourselves: u32) -
     let others = others.max(unseen);
     busy.sort_by(|a, b| b.percent.total_cmp(&a.percent));
     busy.truncate(MOST_TOLD);
-    let told: f64 = busy.iter().map(|busy| busy.percent).sum();
+    let reported: f64 = busy.iter().map(|busy| busy.percent).sum();
     Account {
-        rest_percent: (percent(others) - told).max(0.0),
+        rest_percent: (percent(others) - reported).max(0.0),
         busy,
         interrupts_percent: percent(since(|times| times.interrupts)),
         stolen_percent: percent(since(|times| times.stolen)),
@@ -530,9 +530,9 @@ mod tests {
     }
 
     /// Returns a moment with these processes; `/proc/stat` shows no more than they used.
-    fn moment(processes: &[(u32, Process)]) -> Moment {
+    fn moment(processes: &[(u32, Process)]) -> CpuMoment {
         let used = processes.iter().map(|(_, p)| p.ticks + p.of_ended);
-        Moment {
+        CpuMoment {
             times: Times {
                 tasks: used.sum(),
                 ..Times::default()
@@ -573,46 +573,42 @@ mod tests {
         let init = |of_ended| (1, task("init", 0, 10, of_ended));
         let us = (9, task("fwdlab", 1, 40, 0));
         let before = moment(&[init(100), make(50), us.clone()]);
-        let found = |after: Moment| account(&before, &after, SECOND, 9);
+        let found = |after: CpuMoment| account(&before, &after, SECOND, 9);
 
         let by_make = found(moment(&[init(100), make(110), us.clone()]));
-        let who = by_make.who().unwrap();
+        let processes = by_make.description().unwrap();
         assert_eq!(
-            who,
+            processes,
             "make (7) 60 % of a CPU, with short-lived processes that it started"
         );
-        assert!(by_make.what_to_do().contains("kill -STOP 7"));
-        assert!(!by_make.what_to_do().contains("sysctl"));
+        assert!(by_make.advice().contains("kill -STOP 7"));
+        assert!(!by_make.advice().contains("sysctl"));
         let by_session = Account {
             is_by_session: true,
             ..by_make
         };
-        assert!(
-            by_session
-                .what_to_do()
-                .contains("sched_autogroup_enabled=0")
-        );
+        assert!(by_session.advice().contains("sched_autogroup_enabled=0"));
 
         // what init waited for does not count as init's, and init is never paused
         let orphans = found(moment(&[init(134), make(50), us.clone()]));
-        let who = orphans.who().unwrap();
+        let processes = orphans.description().unwrap();
         assert!(
-            who.contains("short-lived") && who.contains("34 % of a CPU"),
-            "{who}"
+            processes.contains("short-lived") && processes.contains("34 % of a CPU"),
+            "{processes}"
         );
-        assert!(!orphans.what_to_do().contains("STOP"));
+        assert!(!orphans.advice().contains("STOP"));
 
         let mut hidden = moment(&[init(100), make(50), us.clone()]);
         hidden.times.tasks += 45;
-        let who = found(hidden).who().unwrap();
-        assert!(who.contains("45 % of a CPU"), "{who}");
+        let processes = found(hidden).description().unwrap();
+        assert!(processes.contains("45 % of a CPU"), "{processes}");
 
         // many processes, each below the tenth of a CPU from which they are listed
         let small = |ticks| (20..26).map(move |pid| (pid, task("sh", 1, ticks, 0)));
         let before = moment(&small(0).chain([us.clone()]).collect::<Vec<_>>());
         let after = moment(&small(9).chain([us.clone()]).collect::<Vec<_>>());
-        let who = account(&before, &after, SECOND, 9).who().unwrap();
-        assert!(who.contains("54 % of a CPU together"), "{who}");
+        let processes = account(&before, &after, SECOND, 9).description().unwrap();
+        assert!(processes.contains("54 % of a CPU together"), "{processes}");
 
         // the earlier time of a process that ended is not counted again
         let old = (30, task("cc1", 7, 500, 0));
@@ -620,7 +616,7 @@ mod tests {
         let after = |of_ended| moment(&[init(100), make(of_ended), us.clone()]);
         let rest = account(&before, &after(555), SECOND, 9);
         assert_eq!((rest.busy.len(), rest.rest_percent), (0, 5.0));
-        assert_eq!(rest.who(), None);
+        assert_eq!(rest.description(), None);
         let rest = account(&before, &after(580), SECOND, 9);
         assert_eq!((rest.busy[0].percent, rest.rest_percent), (30.0, 0.0));
     }
@@ -642,7 +638,7 @@ mod tests {
         after.times.stolen += 12;
         after.times.interrupts += 30;
         let found = account(&before, &after, SECOND, 9);
-        assert_eq!(found.who(), None);
+        assert_eq!(found.description(), None);
         assert_eq!(
             (found.stolen_percent, found.interrupts_percent),
             (12.0, 30.0)
@@ -654,8 +650,8 @@ mod tests {
 
     /// Our descendants and the screen count as ours; a thread of the kernel may work for us.
     #[test]
-    fn neither_our_own_nor_the_kernels_are_others() {
-        let at = |ticks: u64| -> Moment {
+    fn own_and_kernel_processes_are_not_other_processes() {
+        let at = |ticks: u64| -> CpuMoment {
             let processes = [
                 (8, task("terminal", 1, ticks, 0)),
                 (9, task("fwdlab", 8, ticks, 0)),
@@ -676,10 +672,10 @@ mod tests {
         let found = account(&at(0), &at(50), SECOND, 10);
         let pids: Vec<u32> = found.busy.iter().map(|b| b.pid).collect();
         assert_eq!((pids, found.rest_percent), (vec![8, 13], 0.0));
-        let who = found.who().unwrap();
-        assert!(who.contains("p13 (13) 50 % of a CPU"), "{who}");
+        let users = found.description().unwrap();
+        assert!(users.contains("p13 (13) 50 % of a CPU"), "{users}");
         // pausing the terminal would pause the measurement, too
-        assert!(found.what_to_do().contains("kill -STOP 13,"));
+        assert!(found.advice().contains("kill -STOP 13,"));
         // another process with the number of one that ended started within the measurement
         let mut after = at(50);
         after.processes.get_mut(&13).unwrap().started = 2;
@@ -695,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn we_find_ourselves() {
+    fn our_own_process_is_found() {
         assert!(processes().contains_key(&std::process::id()));
     }
 
@@ -732,7 +728,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_that_change_are_told_level_by_level() {
+    fn changing_distances_are_reported_by_level() {
         let reading = |additions_per_ns, ns| Reading {
             additions_per_ns,
             distances_ns: vec![ns],
@@ -775,13 +771,13 @@ mod tests {
 
     #[test]
     fn noise_is_measured_for_as_long_as_asked() {
-        let began = Instant::now();
+        let started = Instant::now();
         let reading = || Reading {
             additions_per_ns: 4.0,
             distances_ns: Vec::new(),
         };
         let checks = noise(Duration::from_millis(30), reading);
         assert_eq!(checks[0].status, Status::Ok);
-        assert!(began.elapsed() >= Duration::from_millis(30));
+        assert!(started.elapsed() >= Duration::from_millis(30));
     }
 }

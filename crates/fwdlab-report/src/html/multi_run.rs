@@ -11,7 +11,7 @@ use crate::compare::{Compared, Outcome, Scale as Written, difference_cell, notes
 use crate::executive;
 use crate::firewall;
 use crate::headline;
-use crate::number::several;
+use crate::number::plural;
 use crate::run::Run;
 
 /// With more runs, each is folded.
@@ -21,7 +21,7 @@ const OPEN: usize = 2;
 /// `fwdlab compare`.
 pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) -> String {
     document(
-        &format!("fwdlab report of {}", several(runs.len(), "run")),
+        &format!("fwdlab report of {}", plural(runs.len(), "run")),
         |m| {
             m.within("header", &[], |m| {
                 let ids: Vec<&str> = runs.iter().map(|run| run.info.id.as_str()).collect();
@@ -30,20 +30,20 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
                     &[("class", "origin")],
                     &format!("fwdlab {}", ids.join(", ")),
                 );
-                let title = format!("{} side by side", several(runs.len(), "run"));
+                let title = format!("{} side by side", plural(runs.len(), "run"));
                 m.leaf("h1", &[("class", "long")], &title);
             });
             section(m, "In short", |m| {
                 m.within("ul", &[("class", "short")], |m| {
                     for (number, run) in (1..).zip(runs) {
                         m.places = places(number);
-                        let line = headline::of(run.info, run.summary).line();
+                        let line = headline::from_summary(run.info, run.summary).line();
                         m.within("li", &[], |m| {
                             m.leaf("strong", &[], run.name);
                             m.text(&format!(": {}", note(&line)));
-                            let told = executive::sentences(run.info, run.summary);
+                            let reported = executive::sentences(run.info, run.summary);
                             m.within("ul", &[], |m| {
-                                for one in &told {
+                                for one in &reported {
                                     m.within("li", &[], |m| sentence_of_run(m, run.summary, one));
                                 }
                             });
@@ -90,10 +90,10 @@ fn differences(outcome: &Outcome) -> Vec<String> {
         .rows
         .iter()
         .flat_map(|row| row.comparisons.iter().map(move |c| (row, c)));
-    let told = rows
+    let reported = rows
         .filter(|(_, compared)| compared.is_proven())
         .map(|(row, compared)| sentence(&row.test_case, compared, outcome));
-    told.take(6).collect()
+    reported.take(6).collect()
 }
 
 fn sentence(test_case: &str, compared: &Compared, outcome: &Outcome) -> String {
@@ -115,7 +115,7 @@ fn sentence(test_case: &str, compared: &Compared, outcome: &Outcome) -> String {
 }
 
 fn comparison(m: &mut Markup, outcome: &Outcome) {
-    let written = Written::of(outcome);
+    let written = Written::for_outcome(outcome);
     section(m, &format!("Difference from {}", outcome.baseline), |m| {
         m.within("figure", &[], |m| {
             html::draw(m, &chart::comparison::differences(outcome))

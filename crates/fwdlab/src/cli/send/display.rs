@@ -1,9 +1,9 @@
 //! Output of `fwdlab send`: what it will send, and at the end the fate of every frame.
 //!
-//! Start with [`Send::tell_begin`] and [`Send::tell_end`].
+//! Start with [`Send::print_plan`] and [`Send::print_summary`].
 
 use fwdlab_engine::Frames;
-use fwdlab_lab::session::{Period, Received, Sending, Sent, Session, Source, Took};
+use fwdlab_lab::session::{Period, Received, SendDuration, Sending, Sent, Session, Source};
 use fwdlab_packet::IpVersion;
 use fwdlab_report::number;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::cli::session::{stamping, words};
 use crate::output;
 
 impl Send {
-    pub(super) fn tell_begin(
+    pub(super) fn print_plan(
         &self,
         global: &Global,
         session: &mut Session,
@@ -74,7 +74,7 @@ impl Send {
         let mean = sending.mean;
         if let Some(path) = &self.pcap {
             let of = match &sending.source {
-                Source::Replay(replay) => replay.looked_at(),
+                Source::Replay(replay) => replay.frames_checked(),
                 Source::Engine(..) => None,
             };
             let of = of.map_or(String::new(), |frames| {
@@ -96,7 +96,7 @@ impl Send {
         format!("{:.0} B, {version}, {flows}", mean.bytes())
     }
 
-    pub(super) fn tell_end(
+    pub(super) fn print_summary(
         &self,
         global: &Global,
         session: &mut Session,
@@ -181,12 +181,12 @@ impl Send {
                     }
                 };
             }
-            if let Some(took) = sent.took.filter(Took::is_too_long)
-                && let Some(planned_s) = took.planned_s
+            if let Some(elapsed) = sent.took.filter(SendDuration::is_too_long)
+                && let Some(planned_s) = elapsed.planned_s
             {
                 text += &format!(
                     "\ntoo slow  {port}  all took {} instead of {}",
-                    number::seconds(took.seconds),
+                    number::seconds(elapsed.seconds),
                     number::seconds(planned_s),
                 );
             }
@@ -224,7 +224,7 @@ impl Send {
                 end.counted.interface,
                 number::count(counts.received),
                 number::count(counts.foreign),
-                balance.text(&self.whose(end)),
+                balance.text(&self.counted_ports(end)),
             );
             for stream in &end.streams {
                 text += &format!("\n{}", stream.text());
@@ -267,7 +267,7 @@ impl Send {
     }
 
     /// Returns which ports' frames were counted.
-    fn whose(&self, end: &End) -> String {
+    fn counted_ports(&self, end: &End) -> String {
         match end.counted.sender {
             Some(sender) => self.ports[sender].clone(),
             None => self.ports.join(" and "),
@@ -345,7 +345,7 @@ impl Balance {
 
     /// Returns the frames that the sending port did not drop and that did not arrive: lost in the
     /// DUT or at the receiving port.
-    fn elsewhere(self) -> u64 {
+    fn lost_after_port(self) -> u64 {
         self.lost() - self.tx_dropped
     }
 
@@ -379,7 +379,7 @@ impl Balance {
             number::count(self.given),
             number::count(self.received),
             number::count(self.tx_dropped),
-            number::count(self.elsewhere()),
+            number::count(self.lost_after_port()),
         )
     }
 
@@ -389,7 +389,7 @@ impl Balance {
         value["frames_not_checked"] = self.unchecked.into();
         value["frames_tx_dropped"] = self.tx_dropped.into();
         value["frames_tx_dropped_not_ours"] = self.foreign_dropped.into();
-        value["frames_lost_elsewhere"] = self.elsewhere().into();
+        value["frames_lost_elsewhere"] = self.lost_after_port().into();
         value["frames_lost"] = self.lost().into();
         value["frames_more_than_given"] = self.surplus().into();
         value["frame_loss_ratio"] = self.ratio().into();
@@ -413,7 +413,10 @@ mod tests {
             let balance = Balance::new(given, received, unchecked, dropped);
             assert_eq!(
                 balance.given,
-                balance.received + balance.unchecked + balance.tx_dropped + balance.elsewhere()
+                balance.received
+                    + balance.unchecked
+                    + balance.tx_dropped
+                    + balance.lost_after_port()
             );
             assert_eq!(balance.tx_dropped + balance.foreign_dropped, dropped);
         }

@@ -39,7 +39,7 @@ pub(super) struct Step {
 
 /// The steps of a trial, and what to record.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Course<'a> {
+pub(super) struct TrialSteps<'a> {
     pub steps: &'a [Step],
     /// Factor of the capacity in this trial.
     pub noise: f64,
@@ -57,10 +57,10 @@ pub(super) struct Course<'a> {
     pub watch_lost: Option<u64>,
 }
 
-impl<'a> Course<'a> {
+impl<'a> TrialSteps<'a> {
     /// Returns a course that records nothing.
-    pub fn of(steps: &'a [Step]) -> Course<'a> {
-        Course {
+    pub fn new(steps: &'a [Step]) -> TrialSteps<'a> {
+        TrialSteps {
             steps,
             noise: 1.0,
             capacity_pps: 0.0,
@@ -169,19 +169,19 @@ impl Simulation {
     }
 
     /// Passes the steps through the cores.
-    pub(super) fn pass(&mut self, course: &Course<'_>, flows: u32) -> Passed {
+    pub(super) fn pass(&mut self, progress: &TrialSteps<'_>, flows: u32) -> Passed {
         let mut passed = Passed {
-            waits_s: vec![0.0; course.tags_ns.len()],
+            waits_s: vec![0.0; progress.tags_ns.len()],
             ..Passed::default()
         };
-        let reset = course.reset_at_ns.map(|off| {
+        let reset = progress.reset_at_ns.map(|off| {
             let on = off.saturating_add(self.dut.reboot.as_nanos() as u64);
             (off, on)
         });
         let room = self.dut.buffer_frames as f64;
         let mut cores: Vec<Core> = Vec::new();
         let (mut begin_ns, mut sent) = (0, 0.0);
-        for step in course.steps {
+        for step in progress.steps {
             let frames = self.frames_per_core(step.sent, flows);
             cores.resize_with(frames.len(), || Core::new(room));
             let end_ns = begin_ns + step.length_ns;
@@ -189,7 +189,7 @@ impl Simulation {
             for (core, frames) in cores.iter_mut().zip(&frames) {
                 core.arrived += frames;
                 let pps = *frames as f64 / (step.length_ns as f64 / 1e9);
-                if core.was_overloaded && pps <= course.capacity_pps * course.noise {
+                if core.was_overloaded && pps <= progress.capacity_pps * progress.noise {
                     core.was_overloaded = false;
                     core.recovers_until_ns = begin_ns + self.dut.recovery.as_nanos() as u64;
                 }
@@ -198,7 +198,7 @@ impl Simulation {
                 if reset.is_some_and(|(off, _)| off == at_ns) {
                     cores.iter_mut().for_each(|core| core.queue.flush());
                 }
-                let mut state = self.state(course, at_ns, end_ns - at_ns, reset);
+                let mut state = self.state(progress, at_ns, end_ns - at_ns, reset);
                 let mut cut = |moment_ns: u64| {
                     if moment_ns > at_ns {
                         state.length_ns = state.length_ns.min(moment_ns - at_ns);
@@ -206,22 +206,24 @@ impl Simulation {
                 };
                 cores.iter().for_each(|core| cut(core.recovers_until_ns));
                 reset.iter().for_each(|(off, on)| (cut(*off), cut(*on)).0);
-                if let Some(sample) = course.sample_ns {
+                if let Some(sample) = progress.sample_ns {
                     cut((at_ns / sample + 1) * sample);
                 }
                 let until_ns = at_ns + state.length_ns;
                 let all = cores.len();
                 for (number, (core, &frames)) in cores.iter_mut().zip(&frames).enumerate() {
                     let place = (number, all);
-                    self.pass_core(course, &state, step, core, place, frames, &mut passed);
+                    self.pass_core(progress, &state, step, core, place, frames, &mut passed);
                 }
-                let watched = course.watch_lost.filter(|_| passed.watched_at_ns.is_none());
+                let watched = progress
+                    .watch_lost
+                    .filter(|_| passed.watched_at_ns.is_none());
                 if watched.is_some_and(|most| cores.iter().map(Core::lost).sum::<u64>() > most) {
                     passed.watched_at_ns = Some(until_ns);
                 }
                 at_ns = until_ns;
                 sent += step.sent as f64 * (state.length_ns as f64 / step.length_ns as f64);
-                if course
+                if progress
                     .sample_ns
                     .is_some_and(|sample| at_ns.is_multiple_of(sample))
                 {
@@ -233,7 +235,7 @@ impl Simulation {
         }
         for core in &mut cores {
             // the frames in the queue come out at the end, if the DUT forwards anything
-            if course.capacity_pps * course.noise == 0.0 {
+            if progress.capacity_pps * progress.noise == 0.0 {
                 core.queue.flush();
             }
             passed.lost_at_input += core.lost();
@@ -252,7 +254,7 @@ impl Simulation {
     )]
     fn pass_core(
         &self,
-        course: &Course<'_>,
+        progress: &TrialSteps<'_>,
         state: &State,
         step: &Step,
         core: &mut Core,
@@ -288,8 +290,8 @@ impl Simulation {
                 arriving,
                 served: capacity * length_s,
             };
-            self.note_waits(course, state, core, cores, &phase, passed);
-            if let Some(most) = course.watch_lost
+            self.note_waits(progress, state, core, cores, &phase, passed);
+            if let Some(most) = progress.watch_lost
                 && let Some(share) = core
                     .queue
                     .share_until_lost(&phase, most as f64 + 1.0 - NO_FRAME)
@@ -297,7 +299,7 @@ impl Simulation {
                 let at = at_ns + (share * length_ns as f64).ceil() as u64;
                 passed.watched_at_ns = Some(passed.watched_at_ns.map_or(at, |known| known.min(at)));
             }
-            match course.bursts {
+            match progress.bursts {
                 None => core.queue.pass(&phase),
                 // a phase begins with a burst
                 Some(bursts) => {
@@ -317,7 +319,7 @@ impl Simulation {
     /// cores in turn.
     fn note_waits(
         &self,
-        course: &Course<'_>,
+        progress: &TrialSteps<'_>,
         state: &State,
         core: &Core,
         (number, cores): (usize, usize),
@@ -325,8 +327,8 @@ impl Simulation {
         passed: &mut Passed,
     ) {
         let until_ns = state.at_ns + state.length_ns;
-        let first = course.tags_ns.partition_point(|tag| *tag < state.at_ns);
-        for (n, tag) in course.tags_ns.iter().enumerate().skip(first) {
+        let first = progress.tags_ns.partition_point(|tag| *tag < state.at_ns);
+        for (n, tag) in progress.tags_ns.iter().enumerate().skip(first) {
             if *tag >= until_ns {
                 break;
             }
@@ -339,14 +341,14 @@ impl Simulation {
                 false => 0.0,
             };
             let queued = core.queue.level_at(phase, share);
-            passed.waits_s[n] = queued / course.capacity_pps.max(f64::MIN_POSITIVE) + rest_s;
+            passed.waits_s[n] = queued / progress.capacity_pps.max(f64::MIN_POSITIVE) + rest_s;
         }
     }
 
     /// Returns the condition of the DUT at a time of the trial, and how long it lasts.
     fn state(
         &self,
-        course: &Course<'_>,
+        progress: &TrialSteps<'_>,
         at_ns: u64,
         longest_ns: u64,
         reset: Option<(u64, u64)>,
@@ -354,7 +356,7 @@ impl Simulation {
         let dut = &self.dut;
         let now = self.now_ns + at_ns;
         let mut length_ns = longest_ns;
-        let mut capacity_pps = course.capacity_pps * course.noise;
+        let mut capacity_pps = progress.capacity_pps * progress.noise;
         if dut.drift_per_hour != 0.0 {
             length_ns = length_ns.min(DRIFT_STEP_NS - now % DRIFT_STEP_NS);
             let hours = (now as f64 + length_ns as f64 / 2.0) / 3.6e12;

@@ -3,7 +3,7 @@
 //!
 //! Broadcasts, multicasts, ARP, updates of routing protocols: a test may send them, and must not
 //! wait for them. Derived from templates only; what a program writes into addresses is ignored.
-//! Start with [`Kind::is_forwarded`] and [`Beside`].
+//! Start with [`Kind::is_forwarded`] and [`UnforwardedFrames`].
 
 use fwdlab_packet::MacAddr;
 use fwdlab_packet::decode::decode;
@@ -52,15 +52,15 @@ impl Kind {
 
 /// Counts those frames among all that were sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Beside {
+pub struct UnforwardedFrames {
     /// For each stream: its path, and the number of such frames among the first n frames of its
     /// pattern.
     streams: Vec<(usize, Box<[u64]>)>,
 }
 
-impl Beside {
+impl UnforwardedFrames {
     /// Prepares the counts for this traffic.
-    pub fn of(traffic: &Traffic) -> Beside {
+    pub fn from_traffic(traffic: &Traffic) -> UnforwardedFrames {
         let of_stream = |stream: &Stream| {
             let stays: Vec<bool> = stream.kinds.iter().map(|k| !k.is_forwarded()).collect();
             let mut all = 0;
@@ -71,7 +71,7 @@ impl Beside {
             }
             (stream.path, among.into())
         };
-        Beside {
+        UnforwardedFrames {
             streams: traffic.streams.iter().map(of_stream).collect(),
         }
     }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_router_must_not_forward() {
+    fn frames_that_a_router_must_not_forward_are_found() {
         for (layers, forwarded) in [
             (r#""ipv4", "udp""#, true),
             (r#""ipv6", "udp""#, true),
@@ -268,13 +268,16 @@ mod tests {
             "{:?}",
             &at[..5]
         );
-        let beside = Beside::of(&both);
+        let beside = UnforwardedFrames::from_traffic(&both);
         assert_eq!(beside.count(&[990, 10], 1), [10]);
         assert!((beside.share(&both) - 0.01).abs() < 1e-12);
 
         let reverse = reverse.with_broadcasts(100, 1, &ADDRESSES).unwrap();
         let both = both.both_ways(reverse).unwrap();
-        assert_eq!(Beside::of(&both).count(&[99, 1, 99, 2], 2), [1, 2]);
+        assert_eq!(
+            UnforwardedFrames::from_traffic(&both).count(&[99, 1, 99, 2], 2),
+            [1, 2]
+        );
         assert!(both.unknown().is_empty());
         assert!(both.clone().both_ways(both).is_err());
     }
@@ -284,7 +287,7 @@ mod tests {
         let mut mixed = traffic("[[stream]]\nsize = [64, 128, 256]\n", Direction::Forward);
         let to = Ipv4Addr::new(224, 0, 0, 5).octets();
         mixed.streams[0].kinds[1].template[30..34].copy_from_slice(&to);
-        let beside = Beside::of(&mixed);
+        let beside = UnforwardedFrames::from_traffic(&mixed);
         for (sent, expect) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 1), (5, 2), (300, 100)] {
             assert_eq!(beside.count(&[sent], 1), [expect], "{sent}");
         }

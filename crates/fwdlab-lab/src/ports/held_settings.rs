@@ -4,7 +4,7 @@
 //! The record is in `/run/fwdlab` with those of labs, under a lock that lives as long as this
 //! process. A record whose lock is free belongs to a dead process; the next one that takes a port
 //! restores that setting ([`sweep`]). The settings themselves are in `card` and `changes`. Start
-//! with [`Held::take`].
+//! with [`HeldSetting::take`].
 
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -50,7 +50,7 @@ pub(super) struct Record<T> {
 }
 
 impl<T: Copy> Record<T> {
-    pub(super) fn of(port: &PortSpec, before: T) -> Record<T> {
+    pub(super) fn new(port: &PortSpec, before: T) -> Record<T> {
         Record {
             netns: port.netns.clone(),
             interface: port.interface.clone(),
@@ -58,7 +58,7 @@ impl<T: Copy> Record<T> {
         }
     }
 
-    fn put_back<S: Settings<Setting = T>>(&self, settings: &S) -> Result<T, LabError> {
+    fn restore<S: Settings<Setting = T>>(&self, settings: &S) -> Result<T, LabError> {
         let port = PortSpec {
             netns: self.netns.clone(),
             interface: self.interface.clone(),
@@ -69,7 +69,7 @@ impl<T: Copy> Record<T> {
 
 /// A port whose setting is changed until this value is dropped.
 #[derive(Debug)]
-pub(super) struct Held<S: Settings> {
+pub(super) struct HeldSetting<S: Settings> {
     /// The setting that resulted from the request.
     pub(super) got: S::Setting,
     settings: S,
@@ -79,7 +79,7 @@ pub(super) struct Held<S: Settings> {
     pub(super) lock: Option<File>,
 }
 
-impl<S: Settings> Held<S> {
+impl<S: Settings> HeldSetting<S> {
     /// Changes a setting of a port.
     ///
     /// # Errors
@@ -88,26 +88,26 @@ impl<S: Settings> Held<S> {
     pub(super) fn take(
         settings: S,
         port: &PortSpec,
-        wanted: S::Setting,
-    ) -> Result<Held<S>, LabError> {
-        Held::take_in(Path::new(DIRECTORY), settings, port, wanted)
+        requested: S::Setting,
+    ) -> Result<HeldSetting<S>, LabError> {
+        HeldSetting::take_in(Path::new(DIRECTORY), settings, port, requested)
     }
 
     pub(super) fn take_in(
         directory: &Path,
         settings: S,
         port: &PortSpec,
-        wanted: S::Setting,
-    ) -> Result<Held<S>, LabError> {
+        requested: S::Setting,
+    ) -> Result<HeldSetting<S>, LabError> {
         let before = settings.read(port)?;
-        let mut held = Held {
+        let mut held = HeldSetting {
             got: before,
             settings,
-            record: Record::of(port, before),
+            record: Record::new(port, before),
             path: None,
             lock: None,
         };
-        if S::does(before, wanted) {
+        if S::does(before, requested) {
             return Ok(held);
         }
         let extension = S::EXTENSION;
@@ -126,15 +126,15 @@ impl<S: Settings> Held<S> {
             .map_err(failed)?;
         // from here on, dropping it restores the setting
         (held.path, held.lock) = (Some(path), Some(lock));
-        held.got = held.settings.set(port, wanted)?;
+        held.got = held.settings.set(port, requested)?;
         Ok(held)
     }
 }
 
-impl<S: Settings> Drop for Held<S> {
+impl<S: Settings> Drop for HeldSetting<S> {
     fn drop(&mut self) {
         if let Some(path) = &self.path
-            && self.record.put_back(&self.settings).is_ok()
+            && self.record.restore(&self.settings).is_ok()
         {
             let _ = fs::remove_file(path);
         }
@@ -169,7 +169,7 @@ pub(super) fn sweep_in<S: Settings>(directory: &Path, settings: &S) {
         // restore
         if let Some(record) = record
             && record
-                .put_back(settings)
+                .restore(settings)
                 .is_err_and(|error| is_forbidden(&error))
         {
             continue;
@@ -185,7 +185,7 @@ fn is_forbidden(error: &LabError) -> bool {
             source.kind() == io::ErrorKind::PermissionDenied
         }
         LabError::Host(error) => match &error.failure {
-            Failure::Exit { said, .. } => said.contains("not permitted"),
+            Failure::Exit { said: output, .. } => output.contains("not permitted"),
             _ => false,
         },
         _ => false,
@@ -205,7 +205,7 @@ mod tests {
     #[derive(Debug, Clone)]
     struct Fake {
         now: Rc<Cell<Setting>>,
-        told: Rc<RefCell<Vec<Setting>>>,
+        settings: Rc<RefCell<Vec<Setting>>>,
         can_all: bool,
         refuses: Rc<Cell<Option<i32>>>,
     }
@@ -220,7 +220,7 @@ mod tests {
         fn new(can_all: bool) -> Fake {
             Fake {
                 now: Rc::new(Cell::new(BEFORE)),
-                told: Rc::default(),
+                settings: Rc::default(),
                 can_all,
                 refuses: Rc::default(),
             }
@@ -234,7 +234,7 @@ mod tests {
         fn read(&self, _: &PortSpec) -> Result<Setting, LabError> {
             match self.refuses.get() {
                 Some(errno) => Err(EngineError::System {
-                    what: "ask".into(),
+                    action: "ask".into(),
                     source: io::Error::from_raw_os_error(errno),
                 }
                 .into()),
@@ -242,13 +242,13 @@ mod tests {
             }
         }
 
-        fn does(is: Setting, wanted: Setting) -> bool {
-            Cards::does(is, wanted)
+        fn does(is: Setting, requested: Setting) -> bool {
+            Cards::does(is, requested)
         }
 
         fn set(&self, port: &PortSpec, setting: Setting) -> Result<Setting, LabError> {
             self.read(port)?;
-            self.told.borrow_mut().push(setting);
+            self.settings.borrow_mut().push(setting);
             let made = match setting == Setting::ALL && !self.can_all {
                 true => Setting {
                     rx_filter: 0,
@@ -268,8 +268,8 @@ mod tests {
         }
     }
 
-    fn held(directory: &Path, card: &Fake) -> Result<Held<Fake>, LabError> {
-        Held::take_in(directory, card.clone(), &port(), Setting::ALL)
+    fn hold_card(directory: &Path, card: &Fake) -> Result<HeldSetting<Fake>, LabError> {
+        HeldSetting::take_in(directory, card.clone(), &port(), Setting::ALL)
     }
 
     fn records(directory: &Path) -> usize {
@@ -280,7 +280,7 @@ mod tests {
     fn a_card_is_put_back_when_the_value_is_dropped() {
         let directory = tempfile::tempdir().unwrap();
         let card = Fake::new(true);
-        let taken = held(directory.path(), &card).unwrap();
+        let taken = hold_card(directory.path(), &card).unwrap();
         assert_eq!(
             (card.now.get(), records(directory.path())),
             (Setting::ALL, 1)
@@ -299,7 +299,7 @@ mod tests {
     fn a_card_of_a_dead_process_is_put_back_by_the_next() {
         let directory = tempfile::tempdir().unwrap();
         let card = Fake::new(true);
-        let mut taken = held(directory.path(), &card).unwrap();
+        let mut taken = hold_card(directory.path(), &card).unwrap();
         // killed: the lock is released, and nothing was cleaned up
         taken.lock = None;
         std::mem::forget(taken);
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!((card.now.get(), records(directory.path())), (BEFORE, 0));
         // an incomplete record, and one of a port that is gone
         fs::write(directory.path().join("7-p0.card"), b"{\"interface\":").unwrap();
-        let record = serde_json::to_vec(&Record::of(&port(), BEFORE)).unwrap();
+        let record = serde_json::to_vec(&Record::new(&port(), BEFORE)).unwrap();
         fs::write(directory.path().join("8-p0.card"), record).unwrap();
         card.refuses.set(Some(19));
         sweep_in(directory.path(), &card);
@@ -324,17 +324,17 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_cannot_is_left_as_it_was() {
+    fn a_card_without_support_is_not_changed() {
         let directory = tempfile::tempdir().unwrap();
         let card = Fake::new(false);
-        let taken = held(directory.path(), &card).unwrap();
+        let taken = hold_card(directory.path(), &card).unwrap();
         assert_eq!(taken.got.rx_filter, 0);
         drop(taken);
         assert_eq!((card.now.get(), records(directory.path())), (BEFORE, 0));
         card.refuses.set(Some(95));
-        assert!(held(directory.path(), &card).is_err());
+        assert!(hold_card(directory.path(), &card).is_err());
         assert_eq!(records(directory.path()), 0);
-        assert_eq!(card.told.borrow().len(), 2, "there and back");
+        assert_eq!(card.settings.borrow().len(), 2, "there and back");
     }
 
     #[test]
@@ -342,9 +342,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let card = Fake::new(true);
         card.now.set(Setting::ALL);
-        drop(held(directory.path(), &card).unwrap());
+        drop(hold_card(directory.path(), &card).unwrap());
         assert_eq!(
-            (card.told.borrow().len(), records(directory.path())),
+            (card.settings.borrow().len(), records(directory.path())),
             (0, 0)
         );
     }

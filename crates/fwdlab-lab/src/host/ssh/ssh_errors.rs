@@ -9,11 +9,11 @@ use super::{Failure, Target};
 const LINES: usize = 3;
 
 /// Returns why there is no connection.
-pub(super) fn not_connected(target: &Target, said: &str) -> Failure {
-    let hand = target.by_hand();
-    let last = last_words(said);
-    let has = |part: &str| said.contains(part);
-    let unreachable = |why: String| Failure::Unreachable(why);
+pub(super) fn not_connected(target: &Target, output: &str) -> Failure {
+    let hand = target.check_command();
+    let last = last_words(output);
+    let has = |part: &str| output.contains(part);
+    let unreachable = |reason: String| Failure::Unreachable(reason);
     if has("HOST IDENTIFICATION HAS CHANGED") {
         return unreachable(format!(
             "its host key has changed: either it was reinstalled, or another machine answers at its address. If you know that it is the \
@@ -32,7 +32,7 @@ pub(super) fn not_connected(target: &Target, said: &str) -> Failure {
              key into your agent, until this asks for nothing: {hand}"
         ));
     }
-    let why = if has("Could not resolve hostname") {
+    let reason = if has("Could not resolve hostname") {
         "unknown host name: check the spelling, or add it to ~/.ssh/config"
     } else if has("Connection refused") {
         "nothing listens there. See that its SSH server runs, and on which port"
@@ -44,12 +44,15 @@ pub(super) fn not_connected(target: &Target, said: &str) -> Failure {
         "connect and read the error"
     };
     let stop = if last.is_empty() { "" } else { ": " };
-    unreachable(format!("{last}{stop}{why}. By hand: {hand}"))
+    unreachable(format!("{last}{stop}{reason}. By hand: {hand}"))
 }
 
 /// Returns the last lines of a message.
-pub(super) fn last_words(said: &str) -> String {
-    let lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+pub(super) fn last_words(output: &str) -> String {
+    let lines = output
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
     let lines: Vec<&str> = lines.collect();
     lines[lines.len().saturating_sub(LINES)..].join("; ")
 }
@@ -60,9 +63,9 @@ mod tests {
 
     /// Messages of OpenSSH 9.2. Those about keys come from a real server, in the tests of hosts.
     #[test]
-    fn every_failure_says_what_to_do() {
+    fn every_failure_comes_with_advice() {
         let target: Target = "ssh://root@router1:2222".parse().unwrap();
-        for (said, ours) in [
+        for (output, ours) in [
             (
                 "ssh: Could not resolve hostname router1: Name or service not known\r\n",
                 "unknown host name",
@@ -85,11 +88,14 @@ mod tests {
             ),
             ("command-line: line 0: Bad configuration option", "Bad conf"),
         ] {
-            let Failure::Unreachable(why) = not_connected(&target, said) else {
-                panic!("{said}");
+            let Failure::Unreachable(reason) = not_connected(&target, output) else {
+                panic!("{output}");
             };
-            assert!(why.contains(ours), "{why}");
-            assert!(why.ends_with("ssh -l root -p 2222 router1 true"), "{why}");
+            assert!(reason.contains(ours), "{reason}");
+            assert!(
+                reason.ends_with("ssh -l root -p 2222 router1 true"),
+                "{reason}"
+            );
         }
     }
 }

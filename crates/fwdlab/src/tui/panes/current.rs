@@ -19,7 +19,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     if let Some(trial) = trial {
         top.push(Line::from(fitted(&latest(trial), width, theme)));
     }
-    if let Some(standing) = app.standing()
+    if let Some(standing) = app.progress()
         && app.end().is_none()
         && !standing.activity.is_empty()
     {
@@ -104,8 +104,8 @@ fn rates(app: &App, trial: Option<&Trial>, theme: Theme) -> Vec<Line<'static>> {
         Span::styled(percent(100.0 * lost), theme.figure()),
     ];
     let delays = trial.and_then(|trial| {
-        let asked = trial.record.as_ref()?.asked.as_ref()?;
-        asked.answer.delays
+        let requested = trial.record.as_ref()?.asked.as_ref()?;
+        requested.answer.delays
     });
     if let Some(delays) = delays {
         let p99 = delays
@@ -129,10 +129,10 @@ fn latest(trial: &Trial) -> String {
         return format!("{number} INVALID: {}", record.validity.reasons.join("; "));
     }
     match &record.asked {
-        Some(asked) if !asked.says.is_empty() => {
-            format!("{number} {}: {}", asked.question.reason, asked.says)
+        Some(requested) if !requested.says.is_empty() => {
+            format!("{number} {}: {}", requested.question.reason, requested.says)
         }
-        Some(asked) => format!("{number} {}", asked.question.reason),
+        Some(requested) => format!("{number} {}", requested.question.reason),
         None => format!("{number} iteration {}", trial.iteration),
     }
     .replace(|c: char| c.is_control(), " ")

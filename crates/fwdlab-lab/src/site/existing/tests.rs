@@ -16,7 +16,7 @@ use fwdlab_model::units::FrameSize;
 use super::*;
 use crate::host::Local;
 use crate::host::ssh::tests::{Server, program};
-use crate::host::wire::connection::{Connection, Epitaph};
+use crate::host::wire::connection::{Connection, EndReason};
 use crate::tester::Frames;
 
 /// Two namespaces, joined by two links; removed when this is dropped.
@@ -41,10 +41,12 @@ impl Rack {
         let rack = Rack { names };
         for name in &rack.names {
             Netns::bare(name)
-                .ask("ip", &["link", "set", "lo", "up"])
+                .query("ip", &["link", "set", "lo", "up"])
                 .unwrap();
         }
-        rack.dut().ask("ip", &["link", "set", "da", "up"]).unwrap();
+        rack.dut()
+            .query("ip", &["link", "set", "da", "up"])
+            .unwrap();
         Some(rack)
     }
 
@@ -60,15 +62,16 @@ impl Rack {
             ip -oneline link show | sed 's/[A-Z-]*_UP//; s/NO-CARRIER,//; s/ mtu.*//; s/,>/>/'
             nft -s list ruleset";
         let of = |name: &String| {
-            let said = Netns::bare(name).ask("sh", &["-c", text]).unwrap();
-            said.lines()
+            let output = Netns::bare(name).query("sh", &["-c", text]).unwrap();
+            output
+                .lines()
                 .map(|line| format!("{name}: {line}"))
                 .collect::<Vec<_>>()
         };
         self.names.iter().flat_map(of).collect()
     }
 
-    fn is_as(&self, before: &BTreeSet<String>) {
+    fn assert_state(&self, before: &BTreeSet<String>) {
         let now = self.state();
         let changed: Vec<&String> = before.symmetric_difference(&now).collect();
         assert!(changed.is_empty(), "{changed:#?}");
@@ -92,7 +95,7 @@ impl Rack {
 impl Drop for Rack {
     fn drop(&mut self) {
         for name in &self.names {
-            let _ = Local.ask("ip", &["netns", "del", name]);
+            let _ = Local.query("ip", &["netns", "del", name]);
         }
     }
 }
@@ -106,7 +109,7 @@ fn forwards(site: &Site, rack: &Rack) {
     let before = rack.state();
     let placement = Placement::default();
     let bed = site
-        .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
+        .build(&Wanted::with_one_dut(&campaign::Dut::default(), &placement))
         .unwrap();
     assert_eq!(bed.networks().input.ipv4.dut, Ipv4Addr::new(10, 77, 1, 1));
     let choice = Choice {
@@ -135,46 +138,46 @@ fn forwards(site: &Site, rack: &Rack) {
     assert!(before != rack.state());
     drop(rig);
     drop(bed);
-    rack.is_as(&before);
+    rack.assert_state(&before);
 }
 
 /// Checks that telemetry around frames is read on the DUT's host, over its own connection.
 fn telemetry_of(site: &Site) {
-    use crate::telemetry::{Beside, Wanted as Read};
+    use crate::telemetry::{TrialReading, Wanted as Read};
     let placement = Placement::default();
     let dut = campaign::Dut::default();
-    let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+    let bed = site.build(&Wanted::with_one_dut(&dut, &placement)).unwrap();
     let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
     let observed = bed.dut(0).observed().unwrap();
     assert_eq!(observed.ports, ["da", "db"]);
-    let reading = match Beside::begin(observed, &Read::default()) {
+    let reading = match TrialReading::begin(observed, &Read::default()) {
         Ok(reading) => reading,
         Err(unread) => panic!("{:?}", unread.told(100, 100)),
     };
     let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).unwrap();
     let proof = rig.prove(0, &stream, 100).unwrap();
     assert_eq!(proof.received, 100);
-    let told = reading.end().told(100, 100);
+    let reported = reading.end().told(100, 100);
     // the ports are the DUT's, and count the frames
     assert!(
-        told.ports["da"].rx_packets >= 100 && told.ports["db"].tx_packets >= 100,
-        "{told:?}"
+        reported.ports["da"].rx_packets >= 100 && reported.ports["db"].tx_packets >= 100,
+        "{reported:?}"
     );
     assert!(
-        !told.cpus.is_empty() && told.host.contains("127.0.0.1"),
-        "{told:?}"
+        !reported.cpus.is_empty() && reported.host.contains("127.0.0.1"),
+        "{reported:?}"
     );
 }
 
 #[test]
-fn a_bed_of_namespaces_forwards_and_is_as_before() {
+fn a_bed_of_namespaces_forwards_and_is_restored() {
     let Some(rack) = Rack::new("near") else {
         return;
     };
     // foreign rules are restored afterwards
     let others = "table ip others { chain c { ip daddr 10.9.9.9 accept; }; }";
     rack.dut().feed("nft", &["-f", "-"], others).unwrap();
-    let site = Site::standing(parsed(&rack.near()), Path::new("/nowhere")).unwrap();
+    let site = Site::existing(parsed(&rack.near()), Path::new("/nowhere")).unwrap();
     forwards(&site, &rack);
     forwards(&site, &rack);
 }
@@ -191,30 +194,32 @@ fn ports_of_a_bed_are_known_by_any_name() {
     for (host, port) in [(&tester, "ta"), (&tester, "tb"), (&dut, "da"), (&dut, "db")] {
         let other = format!("card-{port}");
         let line = ["link", "property", "add", "dev", port, "altname", &other];
-        host.ask("ip", &line).unwrap();
+        host.query("ip", &line).unwrap();
         text = text.replace(&format!("'{port}'"), &format!("'{other}'"));
     }
-    let site = Site::standing(parsed(&text), Path::new("/nowhere")).unwrap();
+    let site = Site::existing(parsed(&text), Path::new("/nowhere")).unwrap();
     forwards(&site, &rack);
     let placement = Placement::default();
-    let wanted = campaign::Dut::default();
-    let bed = site.build(&Wanted::of_one(&wanted, &placement)).unwrap();
+    let requested = campaign::Dut::default();
+    let bed = site
+        .build(&Wanted::with_one_dut(&requested, &placement))
+        .unwrap();
     assert_eq!(bed.paths()[0].tx.interface, "ta");
     assert_eq!(bed.dut(0).observed().unwrap().ports, ["da", "db"]);
     drop(bed);
     // the checks for dangers use the own name, too: half a default route is a danger
     for (host, port) in [(&tester, "ta"), (&dut, "db")] {
-        host.ask("ip", &["link", "set", port, "up"]).unwrap();
+        host.query("ip", &["link", "set", port, "up"]).unwrap();
         let route = ["128.0.0.0/1", "dev", port];
-        host.ask("ip", &[&["route", "add"][..], &route].concat())
+        host.query("ip", &[&["route", "add"][..], &route].concat())
             .unwrap();
-        let error = site.build(&Wanted::of_one(&wanted, &placement));
+        let error = site.build(&Wanted::with_one_dut(&requested, &placement));
         let error = error.unwrap_err().to_string();
         assert!(
             error.starts_with(&format!("{port} ")) && error.contains("default route (128.0.0.0/1)"),
             "{error}"
         );
-        host.ask("ip", &[&["route", "del"][..], &route].concat())
+        host.query("ip", &[&["route", "del"][..], &route].concat())
             .unwrap();
     }
 }
@@ -226,8 +231,8 @@ fn network_of(dut: &dyn Host) -> BTreeSet<String> {
         { ip -oneline addr show; ip -4 route show table all; ip -6 route show table all; ip rule; ip neigh show nud permanent; } |
             grep -v 'fe80::\\|ff00::\\|table local'
         nft -s list ruleset; ethtool -k da; ethtool -k db; :";
-    let said = dut.ask("sh", &["-c", text]).unwrap();
-    said.lines().map(str::to_owned).collect()
+    let output = dut.query("sh", &["-c", text]).unwrap();
+    output.lines().map(str::to_owned).collect()
 }
 
 /// Checks after success, failure and a kill that no test case is measured with settings of the one
@@ -270,7 +275,10 @@ fn leaves_nothing(site: &Site, dut: &dyn Host) {
     );
     let placement = Placement::default();
     let kind = campaign::Dut::default();
-    let build = || site.build(&Wanted::of_one(&kind, &placement)).unwrap();
+    let build = || {
+        site.build(&Wanted::with_one_dut(&kind, &placement))
+            .unwrap()
+    };
     let apply = |bed: &Bed, all: &[crate::dut::Configuration]| {
         all.iter()
             .try_for_each(|one| bed.dut(0).apply(one, &Control::default()).map(drop))
@@ -307,7 +315,7 @@ fn settle(dut: &dyn Host) {
     let text = "cd /proc/sys/net/ipv4; echo 77 > ip_default_ttl; echo 0 > tcp_ecn; echo 78 > icmp_ratelimit; echo 0 > ip_forward
         echo 1 > conf/lo/forwarding; echo 1 > conf/da/rp_filter; ethtool -K da gro on; nft add table ip kept
         ip link set lo up; ip addr add 192.0.2.200/32 dev lo; ip route add blackhole 203.0.113.128/25; ip rule add pref 98 from 192.0.2.200 lookup 98";
-    dut.ask("sh", &["-c", text]).unwrap();
+    dut.query("sh", &["-c", text]).unwrap();
 }
 
 /// Starts an agent in a namespace of the test, over a stream that may send heartbeats.
@@ -333,7 +341,7 @@ fn agent(
     let child = command.spawn().unwrap();
     let connection = Connection::new(ours, Box::new(Unknown));
     let connection = match beats {
-        true => connection.that_beats().unwrap(),
+        true => connection.with_heartbeat().unwrap(),
         false => connection,
     };
     (Remote::new(name, Arc::new(connection)), child)
@@ -342,7 +350,7 @@ fn agent(
 #[derive(Debug)]
 struct Unknown;
 
-impl Epitaph for Unknown {
+impl EndReason for Unknown {
     fn words(&self) -> String {
         "nobody knows why".into()
     }
@@ -372,16 +380,18 @@ impl Spread {
         );
         for line in batch.lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            Local.ask("ip", &words).unwrap();
+            Local.query("ip", &words).unwrap();
         }
         let text = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; ip link add br0 type bridge ageing_time 0 mcast_snooping 0
             for s in s1 s2 s3; do ip link set $s master br0; ip link set $s up; done; ip link set br0 up";
-        Netns::bare(switch).ask("sh", &["-c", text]).unwrap();
+        Netns::bare(switch).query("sh", &["-c", text]).unwrap();
         for name in [receiver, second] {
             let lo = ["link", "set", "lo", "up"];
-            Netns::bare(name).ask("ip", &lo).unwrap();
+            Netns::bare(name).query("ip", &lo).unwrap();
         }
-        rack.dut().ask("ip", &["link", "set", "da", "up"]).unwrap();
+        rack.dut()
+            .query("ip", &["link", "set", "da", "up"])
+            .unwrap();
         Some(Spread { rack, names })
     }
 
@@ -416,7 +426,7 @@ impl Spread {
 impl Drop for Spread {
     fn drop(&mut self) {
         for name in &self.names {
-            let _ = Local.ask("ip", &["netns", "del", name]);
+            let _ = Local.query("ip", &["netns", "del", name]);
         }
     }
 }
@@ -443,24 +453,24 @@ fn by_packets() -> Choice {
 }
 
 #[test]
-fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
+fn errors_in_a_bed_are_reported_before_any_change() {
     let Some(rack) = Rack::new("wrong") else {
         return;
     };
     let before = rack.state();
     let placement = Placement::default();
     let fails = |text: &str| {
-        let site = Site::standing(parsed(text), Path::new("/nowhere")).unwrap();
+        let site = Site::existing(parsed(text), Path::new("/nowhere")).unwrap();
         let error = site
-            .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
+            .build(&Wanted::with_one_dut(&campaign::Dut::default(), &placement))
             .unwrap_err()
             .to_string();
-        rack.is_as(&before);
+        rack.assert_state(&before);
         error
     };
     let fails_of = |site: &Site| {
         let dut = campaign::Dut::default();
-        let built = site.build(&Wanted::of_one(&dut, &placement));
+        let built = site.build(&Wanted::with_one_dut(&dut, &placement));
         built.unwrap_err().to_string()
     };
     let near = rack.near();
@@ -480,43 +490,43 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
 
     // and waiting for it can be interrupted
     let patient = near.replace("[dut]\n", "[dut]\nready = { command = 'sleep 60' }\n");
-    let site = Site::standing(parsed(&patient), Path::new("/nowhere")).unwrap();
+    let site = Site::existing(parsed(&patient), Path::new("/nowhere")).unwrap();
     let control = Control::default();
-    site.heed(&control);
+    site.set_control(&control);
     let error = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(200));
             control.stop();
         });
-        let wanted = campaign::Dut::default();
-        site.build(&Wanted::of_one(&wanted, &placement))
+        let requested = campaign::Dut::default();
+        site.build(&Wanted::with_one_dut(&requested, &placement))
             .unwrap_err()
     });
     assert!(matches!(error, LabError::Interrupted), "{error}");
-    rack.is_as(&before);
+    rack.assert_state(&before);
 
     let dut = rack.dut();
-    dut.ask("ip", &["link", "set", "db", "mtu", "1400"])
+    dut.query("ip", &["link", "set", "db", "mtu", "1400"])
         .unwrap();
     let before = rack.state();
-    let site = Site::standing(parsed(&near), Path::new("/nowhere")).unwrap();
+    let site = Site::existing(parsed(&near), Path::new("/nowhere")).unwrap();
     let error = site
-        .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
+        .build(&Wanted::with_one_dut(&campaign::Dut::default(), &placement))
         .unwrap_err()
         .to_string();
     assert!(
         error.contains("different MTUs: 1500 at the tester, 1400 at the DUT"),
         "{error}"
     );
-    rack.is_as(&before);
-    dut.ask("ip", &["link", "set", "db", "mtu", "1500"])
+    rack.assert_state(&before);
+    dut.query("ip", &["link", "set", "db", "mtu", "1500"])
         .unwrap();
 
     // a port of the tester is protected like one that is driven by hand, and errors mention no
     // options that a bed lacks
     let tester = Netns::bare(&rack.names[0]);
     tester
-        .ask("ip", &["addr", "add", "10.9.9.1/24", "dev", "ta"])
+        .query("ip", &["addr", "add", "10.9.9.1/24", "dev", "ta"])
         .unwrap();
     let error = fails_of(&site);
     assert!(
@@ -525,26 +535,26 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
             && !error.contains("--allow"),
         "{error}"
     );
-    tester.ask("ip", &["addr", "flush", "dev", "ta"]).unwrap();
+    tester.query("ip", &["addr", "flush", "dev", "ta"]).unwrap();
     // an address in the bed's own network is no danger
     tester
-        .ask("ip", &["addr", "add", "10.77.1.2/24", "dev", "ta"])
+        .query("ip", &["addr", "add", "10.77.1.2/24", "dev", "ta"])
         .unwrap();
     let held = claim(&spec(&parsed(&near).generator.host, "tb").unwrap(), &[]);
     let error = fails_of(&site);
     assert!(error.contains("another fwdlab sends on tb"), "{error}");
     drop(held);
     drop(
-        site.build(&Wanted::of_one(&campaign::Dut::default(), &placement))
+        site.build(&Wanted::with_one_dut(&campaign::Dut::default(), &placement))
             .unwrap(),
     );
-    tester.ask("ip", &["addr", "flush", "dev", "ta"]).unwrap();
+    tester.query("ip", &["addr", "flush", "dev", "ta"]).unwrap();
 
     // the port is in use
     let batch = "addr add 192.0.2.1/24 dev da\nroute add default via 192.0.2.2 dev da\n";
     dut.feed("ip", &["-batch", "-"], batch).unwrap();
     let error = site
-        .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
+        .build(&Wanted::with_one_dut(&campaign::Dut::default(), &placement))
         .unwrap_err()
         .to_string();
     assert!(
@@ -553,9 +563,9 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     );
 
     // only one process at a time can use the bed
-    let other = Site::standing(parsed(&near), Path::new("/nowhere")).unwrap();
+    let other = Site::existing(parsed(&near), Path::new("/nowhere")).unwrap();
     let error = other
-        .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
+        .build(&Wanted::with_one_dut(&campaign::Dut::default(), &placement))
         .unwrap_err()
         .to_string();
     assert!(
@@ -564,12 +574,12 @@ fn what_is_wrong_with_a_bed_is_told_and_nothing_is_changed() {
     );
     drop(site);
     let error = other
-        .build(&Wanted::of_one(&campaign::Dut::default(), &placement))
+        .build(&Wanted::with_one_dut(&campaign::Dut::default(), &placement))
         .unwrap_err()
         .to_string();
     assert!(error.contains("it carries the default route"), "{error}");
 
-    let error = Site::standing(
+    let error = Site::existing(
         parsed(&near.replacen("netns:rack-wrong-gen", "ssh://a/b?", 1)),
         Path::new("/nowhere"),
     );
@@ -584,22 +594,28 @@ fn this_machine_is_not_restarted() {
         let text = format!(
             "bed = 'rack'\n[generator]\nhost = 'local'\nports = {{ a = 'ta', b = 'tb' }}\n[dut]\n{dut}\n"
         );
-        Site::standing(parsed(&text), Path::new("fwdlab")).unwrap()
+        Site::existing(parsed(&text), Path::new("fwdlab")).unwrap()
     };
     let ports = "ports = { a = 'da', b = 'db' }";
     let of = |host: &str| site(&format!("host = '{host}'\n{ports}"));
     assert_eq!(of("ssh://router1").can_reboot(), Ok(()));
     for here in ["local", "netns:dut"] {
         let site = of(here);
-        let why = site.can_reboot().unwrap_err();
-        assert!(why.contains("fwdlab runs there, too"), "{here}: {why}");
+        let reason = site.can_reboot().unwrap_err();
+        assert!(
+            reason.contains("fwdlab runs there, too"),
+            "{here}: {reason}"
+        );
         let error = site.reboot(Limit::OURS).unwrap_err().to_string();
         assert!(error.contains("not restarted"), "{here}: {error}");
     }
     let black_box =
         site("kind = 'none'\nmacs = { a = '02:00:00:00:00:01', b = '02:00:00:00:00:02' }");
-    let why = black_box.can_reboot().unwrap_err();
-    assert!(why.contains("fwdlab cannot log in to its DUT"), "{why}");
+    let reason = black_box.can_reboot().unwrap_err();
+    assert!(
+        reason.contains("fwdlab cannot log in to its DUT"),
+        "{reason}"
+    );
 }
 
 /// Hosts behind sshd and agents.
@@ -614,14 +630,14 @@ mod slow {
         };
         settle(&rack.dut());
         let bed = parsed(&rack.near());
-        let site = Site::standing(bed.clone(), Path::new("/nowhere")).unwrap();
+        let site = Site::existing(bed.clone(), Path::new("/nowhere")).unwrap();
         leaves_nothing(&site, &rack.dut());
         drop(site);
         // a machine of its own
         let [tester, dut] = &rack.names;
         let own = "set -e; mount --make-rprivate /; mount -t tmpfs own /proc/sys/vm; echo 1 > /proc/sys/vm/of_test; exec \"$@\"";
         if let Some(server) = Server::start_with_files(test, dut, own) {
-            let mut standing = Standing::new(bed, Path::new("/nowhere")).unwrap();
+            let mut standing = ExistingHosts::new(bed, Path::new("/nowhere")).unwrap();
             standing.dut = Some(Address::Ssh(server.target()));
             leaves_nothing(&Site(Arc::new(standing)), &server.host());
         }
@@ -630,18 +646,18 @@ mod slow {
         let bed = parsed(&text.replace(&format!("netns:{dut}"), "local"));
         crate::ports::private::namespace_with_pair().unwrap();
         let on = "echo 0 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
-        Local.ask("sh", &["-c", on]).unwrap();
+        Local.query("sh", &["-c", on]).unwrap();
         let links = "link add ta type veth peer name da\nlink add tb type veth peer name db\n";
         Local.feed("ip", &["-batch", "-"], links).unwrap();
         settle(&Local);
-        let site = Site::standing(bed, Path::new("/nowhere")).unwrap();
+        let site = Site::existing(bed, Path::new("/nowhere")).unwrap();
         leaves_nothing(&site, &Local);
     }
 
     /// The tester is an agent on one machine, the DUT another machine; here both are this one.
     #[test]
-    fn a_bed_behind_ssh_forwards_and_is_as_before() {
-        let test = "a_bed_behind_ssh_forwards_and_is_as_before";
+    fn a_bed_behind_ssh_forwards_and_is_restored() {
+        let test = "a_bed_behind_ssh_forwards_and_is_restored";
         let Some(rack) = Rack::new("far") else {
             return;
         };
@@ -657,7 +673,7 @@ mod slow {
             return;
         };
         let bed = parsed(&rack.file("ssh://tester", "ssh://dut"));
-        let standing = Arc::new(Standing {
+        let standing = Arc::new(ExistingHosts {
             testers: vec![Address::Ssh(tester.target())],
             seats: vec![0, 0],
             dut: Some(Address::Ssh(dut.target())),
@@ -670,19 +686,21 @@ mod slow {
         let site = Site(standing.clone());
         let stopped = Control::default();
         stopped.stop();
-        site.heed(&stopped);
+        site.set_control(&stopped);
         let placement = Placement::default();
         let dut = campaign::Dut::default();
-        let error = site.build(&Wanted::of_one(&dut, &placement)).unwrap_err();
+        let error = site
+            .build(&Wanted::with_one_dut(&dut, &placement))
+            .unwrap_err();
         assert!(matches!(error, LabError::Interrupted), "{error}");
-        site.heed(&Control::default());
+        site.set_control(&Control::default());
         forwards(&site, &rack);
-        assert!(!site.is_here());
+        assert!(!site.is_local());
         telemetry_of(&site);
         // a lost agent is restarted for the next bed
         let agent = standing.hosts().unwrap().testers[0].agent.clone().unwrap();
-        let id = agent.ask("sh", &["-c", "echo $PPID"]).unwrap();
-        Local.ask("kill", &["-9", id.trim()]).unwrap();
+        let id = agent.query("sh", &["-c", "echo $PPID"]).unwrap();
+        Local.query("kill", &["-9", id.trim()]).unwrap();
         forwards(&site, &rack);
         let facts = site.facts(&Placement::default(), true);
         assert!(facts.cpus > 0 && facts.placement.contains_key("test bed"));
@@ -705,7 +723,7 @@ mod slow {
         let dut = campaign::Dut::default();
         for has_second in [false, true] {
             let site =
-                Site::standing(parsed(&spread.file(has_second)), Path::new("/nowhere")).unwrap();
+                Site::existing(parsed(&spread.file(has_second)), Path::new("/nowhere")).unwrap();
             forwards(&site, &spread.rack);
         }
 
@@ -716,7 +734,8 @@ mod slow {
         };
         let behind = |stations: Vec<Remote>, has_second| {
             let standing =
-                Standing::new(parsed(&spread.file(has_second)), Path::new("/nowhere")).unwrap();
+                ExistingHosts::new(parsed(&spread.file(has_second)), Path::new("/nowhere"))
+                    .unwrap();
             let testers = stations.into_iter().map(|remote| Station {
                 host: Arc::new(Netns::bare(remote.name())),
                 agent: Some(remote),
@@ -737,7 +756,7 @@ mod slow {
         let (site, _) = behind(remotes.clone(), true);
         forwards(&site, &spread.rack);
         // two senders would use the same sequence numbers, so frames are only counted
-        let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+        let bed = site.build(&Wanted::with_one_dut(&dut, &placement)).unwrap();
         let (mut rig, chosen) = site.open(&bed, &by_packets()).unwrap();
         assert!(
             chosen.words.contains("frames leave at ta of") && chosen.words.contains(" and ta of "),
@@ -755,7 +774,7 @@ mod slow {
         let (site, standing) = behind(remotes[..2].to_vec(), false);
         let both = Wanted {
             both_ways: true,
-            ..Wanted::of_one(&dut, &placement)
+            ..Wanted::with_one_dut(&dut, &placement)
         };
         let bed = site.build(&both).unwrap();
         let choice = Choice {
@@ -801,7 +820,7 @@ mod slow {
         );
         drop((rig, bed));
         // one clock: latencies are those of frames
-        let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+        let bed = site.build(&Wanted::with_one_dut(&dut, &placement)).unwrap();
         let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
         rig.arm(
             Frames::Stream(&stream),
@@ -845,7 +864,7 @@ mod slow {
         spread.is_silent();
         drop((rig, bed));
         // and the same if the sender dies
-        let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+        let bed = site.build(&Wanted::with_one_dut(&dut, &placement)).unwrap();
         assert!(
             standing.hosts().unwrap().testers[1].agent.is_none(),
             "it was reached anew"
@@ -866,7 +885,7 @@ mod slow {
         let mute = start(&spread.rack.names[0], false);
         let (receiver, _child) = start(&spread.names[0], true);
         let (site, _) = behind(vec![mute.0.clone(), receiver.clone()], false);
-        let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+        let bed = site.build(&Wanted::with_one_dut(&dut, &placement)).unwrap();
         let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
         rig.arm(Frames::Stream(&stream), None).unwrap();
         rig.start(endless()).unwrap();
@@ -886,9 +905,9 @@ mod slow {
             &other,
             true,
         );
-        if apart.is_there(within(HELLO, &|| false)) {
+        if apart.is_reachable(within(HELLO, &|| false)) {
             let (site, _) = behind(vec![apart, receiver], false);
-            let bed = site.build(&Wanted::of_one(&dut, &placement)).unwrap();
+            let bed = site.build(&Wanted::with_one_dut(&dut, &placement)).unwrap();
             let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
             let error = rig
                 .arm(Frames::Stream(&stream), plan())

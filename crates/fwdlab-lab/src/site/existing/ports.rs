@@ -32,7 +32,7 @@ pub(crate) struct Link {
 
 /// The command language of a host.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Words<'a> {
+pub(crate) enum PortCommands<'a> {
     Linux,
     FreeBsd,
     Vpp(&'a Cli),
@@ -57,26 +57,26 @@ struct LinkInfo {
 pub(super) fn take(
     host: &Arc<dyn Host>,
     port: &str,
-    words: Words<'_>,
+    words: PortCommands<'_>,
     undo: &Undo,
 ) -> Result<Link, LabError> {
-    let link = look(host.as_ref(), port, words)?;
+    let link = read_link(host.as_ref(), port, words)?;
     let port = &*link.name;
-    if let Some(why) = in_use(host.as_ref(), port, words)? {
+    if let Some(reason) = in_use(host.as_ref(), port, words)? {
         return Err(LabError::Preflight(format!(
-            "{port} of {} cannot be used for tests: {why}. Use another port in the test bed, or remove that first",
+            "{port} of {} cannot be used for tests: {reason}. Use another port in the test bed, or remove that first",
             host.name()
         )));
     }
-    take_up(host, &link, words, undo)?;
+    set_link_up(host, &link, words, undo)?;
     Ok(link)
 }
 
 /// Takes a port up that is down.
-pub(super) fn take_up(
+pub(super) fn set_link_up(
     host: &Arc<dyn Host>,
     link: &Link,
-    words: Words<'_>,
+    words: PortCommands<'_>,
     undo: &Undo,
 ) -> Result<(), LabError> {
     let port = &link.name;
@@ -90,9 +90,9 @@ pub(super) fn take_up(
         })
     };
     let [up, down] = match words {
-        Words::Linux => of(["up", "down"].map(|to| format!("ip link set dev {port} {to}"))),
-        Words::FreeBsd => of(["up", "down"].map(|to| format!("ifconfig {port} {to}"))),
-        Words::Vpp(cli) => {
+        PortCommands::Linux => of(["up", "down"].map(|to| format!("ip link set dev {port} {to}"))),
+        PortCommands::FreeBsd => of(["up", "down"].map(|to| format!("ifconfig {port} {to}"))),
+        PortCommands::Vpp(cli) => {
             ["up", "down"].map(|to| cli.each(&format!("set interface state {port} {to}\n")))
         }
     };
@@ -102,35 +102,41 @@ pub(super) fn take_up(
 }
 
 /// Returns the properties of a port.
-pub(crate) fn look(host: &dyn Host, port: &str, words: Words<'_>) -> Result<Link, LabError> {
-    let (said, asked, found) = match words {
-        Words::Linux => {
+pub(crate) fn read_link(
+    host: &dyn Host,
+    port: &str,
+    words: PortCommands<'_>,
+) -> Result<Link, LabError> {
+    let (output, requested, found) = match words {
+        PortCommands::Linux => {
             let line = ["-json", "-details", "link", "show", "dev", port];
-            let said = host.ask("ip", &line).map_err(|e| missing(host, port, e))?;
-            let found = of_linux(&said);
-            (said, format!("ip {}", line.join(" ")), found)
-        }
-        Words::FreeBsd => {
-            let said = host
-                .ask("ifconfig", &[port])
+            let output = host
+                .query("ip", &line)
                 .map_err(|e| missing(host, port, e))?;
-            let found = of_freebsd(&said, port);
-            (said, format!("ifconfig {port}"), found)
+            let found = parse_linux(&output);
+            (output, format!("ip {}", line.join(" ")), found)
         }
-        Words::Vpp(cli) => {
+        PortCommands::FreeBsd => {
+            let output = host
+                .query("ifconfig", &[port])
+                .map_err(|e| missing(host, port, e))?;
+            let found = parse_freebsd(&output, port);
+            (output, format!("ifconfig {port}"), found)
+        }
+        PortCommands::Vpp(cli) => {
             let line = format!("show hardware-interfaces {port}");
-            let said = cli.ask(&line)?;
-            let state = cli.ask(&format!("show interface {port}"))?;
-            let found = of_vpp(&said, &state, port);
-            (said, line, found)
+            let output = cli.query(&line)?;
+            let state = cli.query(&format!("show interface {port}"))?;
+            let found = parse_vpp(&output, &state, port);
+            (output, line, found)
         }
     };
     found.ok_or_else(|| {
-        let said: String = said.trim().chars().take(80).collect();
+        let output: String = output.trim().chars().take(80).collect();
         LabError::Preflight(format!(
-            "`{asked}` on {} gives \"{}\", which is no port with a MAC address. Try it there by hand",
+            "`{requested}` on {} gives \"{}\", which is no port with a MAC address. Try it there by hand",
             host.name(),
-            said.escape_debug()
+            output.escape_debug()
         ))
     })
 }
@@ -150,8 +156,8 @@ fn mac(text: &str) -> Option<[u8; 6]> {
     Some(mac)
 }
 
-fn of_linux(said: &str) -> Option<Link> {
-    let links: Vec<OfLinux> = serde_json::from_str(said).ok()?;
+fn parse_linux(output: &str) -> Option<Link> {
+    let links: Vec<OfLinux> = serde_json::from_str(output).ok()?;
     let link = links.into_iter().next()?;
     let is = |flag: &str| link.flags.iter().any(|one| one == flag);
     Some(Link {
@@ -166,14 +172,14 @@ fn of_linux(said: &str) -> Option<Link> {
 
 /// Parses `em0: flags=8843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST> metric 0 mtu 1500`, followed by
 /// lines with `ether` and `status`.
-fn of_freebsd(said: &str, port: &str) -> Option<Link> {
-    let mut lines = said.lines();
+fn parse_freebsd(output: &str, port: &str) -> Option<Link> {
+    let mut lines = output.lines();
     let head = lines.next()?;
     let flags = head.split_once('<')?.1.split_once('>')?.0;
     let mut words = head.split_whitespace();
     let mtu = words.find(|word| *word == "mtu").and_then(|_| words.next());
     let value = |name: &str| {
-        let mut lines = said.lines().skip(1);
+        let mut lines = output.lines().skip(1);
         lines.find_map(|line| Some(line.trim().strip_prefix(name)?.trim().to_owned()))
     };
     Some(Link {
@@ -188,7 +194,7 @@ fn of_freebsd(said: &str, port: &str) -> Option<Link> {
 
 /// Parses the hardware output, a line with name, number and link, followed by `Ethernet address
 /// 02:fe:...`, and the interface output, a line with name, number and state.
-fn of_vpp(hardware: &str, state: &str, port: &str) -> Option<Link> {
+fn parse_vpp(hardware: &str, state: &str, port: &str) -> Option<Link> {
     let is_own = |line: &&str| line.split_whitespace().next() == Some(port);
     let third = |line: &str| line.split_whitespace().nth(2) == Some("up");
     let mut lines = hardware.lines();
@@ -209,31 +215,31 @@ fn of_vpp(hardware: &str, state: &str, port: &str) -> Option<Link> {
 pub(crate) fn in_use(
     host: &dyn Host,
     port: &str,
-    words: Words<'_>,
+    words: PortCommands<'_>,
 ) -> Result<Option<String>, LabError> {
     let (default, own) = match words {
         // the host does not see it
-        Words::Vpp(_) => return Ok(None),
-        Words::Linux => {
+        PortCommands::Vpp(_) => return Ok(None),
+        PortCommands::Linux => {
             let default = routes::default_route(host, port)?;
-            let own = host.ask("ip", &["-oneline", "addr", "show", "dev", port])?;
+            let own = host.query("ip", &["-oneline", "addr", "show", "dev", port])?;
             (default, own)
         }
-        Words::FreeBsd => {
+        PortCommands::FreeBsd => {
             // without such a route it fails destination, gateway, flags, interface
-            let all = host.ask("netstat", &["-rn"])?;
+            let all = host.query("netstat", &["-rn"])?;
             let mut routes = all.lines().filter_map(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 let prefix = words.first().filter(|_| words.get(3) == Some(&port))?;
                 routes::is_default(prefix).then(|| (*prefix).to_owned())
             });
-            (routes.next(), host.ask("ifconfig", &[port])?)
+            (routes.next(), host.query("ifconfig", &[port])?)
         }
     };
     if let Some(prefix) = default {
         return Ok(Some(routes::words(&prefix)));
     }
-    let ours = host.ask("sh", &["-c", "echo \"${SSH_CONNECTION:-}\""])?;
+    let ours = host.query("sh", &["-c", "echo \"${SSH_CONNECTION:-}\""])?;
     // client, its port, server, its port
     let Some(server) = ours.split_whitespace().nth(2) else {
         return Ok(None);
@@ -255,8 +261,9 @@ pub(super) fn silence(host: &Arc<dyn Host>, port: &str, undo: &Undo) -> Result<(
     if before.starts_with(b"1") {
         return Ok(());
     }
-    let back = Command::shell(&format!("echo 0 > {file}")).called(format!("restore {file}"));
-    undo.before(host, &format!("IPv6 switched off at {port}"), back)?;
+    let undo_commands =
+        Command::shell(&format!("echo 0 > {file}")).called(format!("restore {file}"));
+    undo.before(host, &format!("IPv6 switched off at {port}"), undo_commands)?;
     Ok(host.write(&file, b"1")?)
 }
 
@@ -340,15 +347,15 @@ pub(super) fn keep(
     undo: &Undo,
 ) -> Result<(), LabError> {
     let has_nft = "command -v nft >/dev/null || exit 0; ";
-    let ask = |text: &str| host.ask("sh", &["-c", &format!("{PATH}{text}")]);
-    let back = |text: &str, what: &str| {
+    let ask = |text: &str| host.query("sh", &["-c", &format!("{PATH}{text}")]);
+    let undo_commands = |text: &str, action: &str| {
         let command = Command::new("sh", &["-c", &format!("{PATH}{text}")]);
-        command.called(format!("restore {what}"))
+        command.called(format!("restore {action}"))
     };
     let rules = ask(&format!("{has_nft}nft -s list ruleset"))?;
-    let what = "the rules of nftables";
+    let action = "the rules of nftables";
     let load = format!("{has_nft}{{ echo flush ruleset; cat; }} | nft -f -");
-    undo.before(host, what, back(&load, what).with_input(rules))?;
+    undo.before(host, action, undo_commands(&load, action).with_input(rules))?;
     let settings = match is_namespace {
         true => "/proc/sys/net",
         false => "/proc/sys/net /proc/sys/vm",
@@ -358,9 +365,9 @@ pub(super) fn keep(
         quoted(&ports.join(" "))
     );
     let before = ask(&format!("{look}look || :"))?;
-    let what = "settings, addresses, routes and offloads";
+    let action = "settings, addresses, routes and offloads";
     let set = format!("{look}{PUT_BACK}");
-    undo.before(host, what, back(&set, what).with_input(before))?;
+    undo.before(host, action, undo_commands(&set, action).with_input(before))?;
     Ok(())
 }
 
@@ -369,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_in_the_words_of_their_systems() {
+    fn port_states_of_each_system_are_parsed() {
         let expected = Link {
             name: "eth1".into(),
             mac: [2, 0, 0, 0, 0, 0x0a],
@@ -379,8 +386,8 @@ mod tests {
             is_tap: false,
         };
         let linux = r#"[{"ifindex":2,"ifname":"eth1","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],"mtu":1500,"address":"02:00:00:00:00:0a"}]"#;
-        assert_eq!(of_linux(linux), Some(expected.clone()));
-        assert_eq!(of_linux("[]"), None);
+        assert_eq!(parse_linux(linux), Some(expected.clone()));
+        assert_eq!(parse_linux("[]"), None);
         let named = |name: &str| Link {
             name: name.into(),
             ..expected.clone()
@@ -393,20 +400,20 @@ mod tests {
             is_tap: true,
             ..expected.clone()
         };
-        assert_eq!(of_linux(&tap), Some(expected_tap));
+        assert_eq!(parse_linux(&tap), Some(expected_tap));
         let freebsd = "em0: flags=1008843<UP,BROADCAST,RUNNING,SIMPLEX,MULTICAST,LOWER_UP> metric 0 mtu 1500\n\
             \toptions=4e504bb<RXCSUM,TXCSUM,VLAN_MTU,LRO>\n\tether 02:00:00:00:00:0a\n\tinet 192.0.2.1 netmask 0xffffff00 broadcast 192.0.2.255\n\
             \tmedia: Ethernet autoselect (1000baseT <full-duplex>)\n\tstatus: active\n\tnd6 options=29<PERFORMNUD,IFDISABLED,AUTO_LINKLOCAL>\n";
-        assert_eq!(of_freebsd(freebsd, "em0"), Some(named("em0")));
+        assert_eq!(parse_freebsd(freebsd, "em0"), Some(named("em0")));
         let down = freebsd.replace("<UP,", "<").replace("active", "no carrier");
         let expected_down = Link {
             is_up: false,
             has_link: Some(false),
             ..named("em0")
         };
-        assert_eq!(of_freebsd(&down, "em0"), Some(expected_down));
+        assert_eq!(parse_freebsd(&down, "em0"), Some(expected_down));
         let no_port = "ifconfig: interface em9 does not exist\n";
-        assert_eq!(of_freebsd(no_port, "em9"), None);
+        assert_eq!(parse_freebsd(no_port, "em9"), None);
         let vpp = "              Name                Idx   Link  Hardware\nhost-eth0                          1     up   host-eth0\n  \
             Link speed: unknown\n  RX Queues:\n    queue thread         mode\n    0     main (0)       interrupt\n  \
             Ethernet address 02:00:00:00:00:0a\n  Linux PACKET socket interface v3\n";
@@ -417,7 +424,7 @@ mod tests {
             is_up: false,
             ..named("host-eth0")
         };
-        assert_eq!(of_vpp(vpp, state, "host-eth0"), Some(expected_vpp));
-        assert_eq!(of_vpp(vpp, state, "host-eth1"), None);
+        assert_eq!(parse_vpp(vpp, state, "host-eth0"), Some(expected_vpp));
+        assert_eq!(parse_vpp(vpp, state, "host-eth1"), None);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fwdlab_engine::analysis::Analysis;
 use fwdlab_engine::joined::{JoinedSender, Part};
-use fwdlab_engine::tester::{Opener, of_one_kind};
+use fwdlab_engine::tester::{Opener, cheapest_receivers};
 use fwdlab_engine::{
     Addresses, Capabilities, Choice, Copies, Counting, EngineError, Expected, Frames, Histogram,
     Mode, PathSpec, PortSpec, ReceiveCounts, Receiver, Rejected, Schedule, SendCounts, Sender,
@@ -19,9 +19,9 @@ use fwdlab_engine::{
 use super::Rig;
 use super::local::{Chosen, words};
 use crate::error::LabError;
-use crate::host::wire::connection::out_of_step;
+use crate::host::wire::connection::unexpected_answer;
 use crate::host::wire::part::{Answer, Question, packed};
-use crate::host::wire::rig::lasting;
+use crate::host::wire::rig::static_name;
 use crate::host::wire::{self, clock};
 use crate::host::{Host, HostError, Limit, Remote};
 
@@ -92,8 +92,8 @@ pub(crate) fn open(
     addresses: &Addresses,
     choice: &Choice,
 ) -> Result<(Box<dyn Rig>, Chosen), LabError> {
-    let mut apart = Apart {
-        ways: ways.to_vec(),
+    let mut apart = DistributedRig {
+        paths: ways.to_vec(),
         cpus: choice.cpus.clone(),
         source: addresses.source_mac,
         only_counts: only_counts(ways)?,
@@ -147,17 +147,17 @@ fn only_counts(ways: &[Way]) -> Result<Option<String>, LabError> {
     Ok(None)
 }
 
-struct Apart {
-    ways: Vec<Way>,
+struct DistributedRig {
+    paths: Vec<Way>,
     cpus: Vec<usize>,
     /// Of the first port that sends.
     source: [u8; 6],
     only_counts: Option<String>,
 }
 
-impl Opener for Apart {
+impl Opener for DistributedRig {
     fn sender(&mut self, mode: Mode) -> Result<Box<dyn Sender>, EngineError> {
-        let ways = self.ways.iter().enumerate();
+        let ways = self.paths.iter().enumerate();
         let ports = ways.flat_map(|(path, way)| way.tx.iter().map(move |port| (path, port)));
         let first = self.source;
         let parts = ports.enumerate().map(|(number, (path, (port, own)))| {
@@ -174,7 +174,7 @@ impl Opener for Apart {
                     };
                     open_sender(mode, &[path], cpus)?
                 }
-                Port::There(host, port) => Box::new(FarSender::open(host, port, mode, cpus)?),
+                Port::There(host, port) => Box::new(RemoteSender::open(host, port, mode, cpus)?),
             };
             Ok(Part {
                 sender,
@@ -190,8 +190,8 @@ impl Opener for Apart {
         &mut self,
         rejected: &mut Vec<Rejected>,
     ) -> Result<Vec<Box<dyn Receiver>>, EngineError> {
-        of_one_kind(rejected, |counting| {
-            let ports: Vec<&Port> = self.ways.iter().map(|way| &way.rx).collect();
+        cheapest_receivers(rejected, |counting| {
+            let ports: Vec<&Port> = self.paths.iter().map(|way| &way.rx).collect();
             ports
                 .into_iter()
                 .map(|port| receiver(counting, port))
@@ -200,7 +200,7 @@ impl Opener for Apart {
     }
 
     fn ports(&self) -> Vec<PortSpec> {
-        let ports = self.ways.iter().flat_map(|way| &way.tx);
+        let ports = self.paths.iter().flat_map(|way| &way.tx);
         let here = ports.filter_map(|(port, _)| match port {
             Port::Here(spec) => Some(spec.clone()),
             Port::There(..) => None,
@@ -217,7 +217,7 @@ fn receiver(counting: Counting, port: &Port) -> Result<Box<dyn Receiver>, Engine
     Ok(match port {
         Port::Here(spec) => open_receiver(counting, spec)?,
         Port::There(host, port) => {
-            let far = Far {
+            let far = RemotePart {
                 host: host.clone(),
                 close: Question::CloseReceivers,
             };
@@ -225,9 +225,12 @@ fn receiver(counting: Counting, port: &Port) -> Result<Box<dyn Receiver>, Engine
                 ports: vec![(None, port.clone())],
                 counting: counting.name().into(),
             };
-            match far.ask("open a receiver", &question, &[], Limit::OURS)? {
-                Answer::Opened(_) => Box::new(FarReceiver { far, counting }),
-                other => return far.out_of_step("open a receiver", other),
+            match far.query("open a receiver", &question, &[], Limit::OURS)? {
+                Answer::Opened(_) => Box::new(RemoteReceiver {
+                    part: far,
+                    counting,
+                }),
+                other => return far.unexpected_answer("open a receiver", other),
             }
         }
     })
@@ -235,45 +238,53 @@ fn receiver(counting: Counting, port: &Port) -> Result<Box<dyn Receiver>, Engine
 
 /// A part behind an agent.
 #[derive(Debug)]
-struct Far {
+struct RemotePart {
     host: Remote,
     /// The question that closes it.
     close: Question,
 }
 
-impl Far {
-    fn ask(
+impl RemotePart {
+    fn query(
         &self,
-        what: &str,
+        action: &str,
         question: &Question,
         bytes: &[u8],
         limit: Limit<'_>,
     ) -> Result<Answer, EngineError> {
         let question = wire::Question::Part(question.clone());
-        match self.host.put_to(what, &question, bytes, limit) {
+        match self.host.put_to(action, &question, bytes, limit) {
             Ok((wire::Answer::Part(answer), _)) => Ok(answer),
             Ok((other, _)) => {
-                let why = out_of_step(&other);
-                Err(elsewhere(HostError::new(self.host.name(), what, why)))
+                let reason = unexpected_answer(&other);
+                Err(remote_error(HostError::new(
+                    self.host.name(),
+                    action,
+                    reason,
+                )))
             }
-            Err(error) => Err(elsewhere(error)),
+            Err(error) => Err(remote_error(error)),
         }
     }
 
-    fn out_of_step<T>(&self, what: &str, answer: Answer) -> Result<T, EngineError> {
-        let why = out_of_step(&wire::Answer::Part(answer));
-        Err(elsewhere(HostError::new(self.host.name(), what, why)))
+    fn unexpected_answer<T>(&self, action: &str, answer: Answer) -> Result<T, EngineError> {
+        let reason = unexpected_answer(&wire::Answer::Part(answer));
+        Err(remote_error(HostError::new(
+            self.host.name(),
+            action,
+            reason,
+        )))
     }
 
-    fn done(&self, what: &str, question: &Question, bytes: &[u8]) -> Result<(), EngineError> {
-        match self.ask(what, question, bytes, Limit::OURS)? {
+    fn done(&self, action: &str, question: &Question, bytes: &[u8]) -> Result<(), EngineError> {
+        match self.query(action, question, bytes, Limit::OURS)? {
             Answer::Done => Ok(()),
-            other => self.out_of_step(what, other),
+            other => self.unexpected_answer(action, other),
         }
     }
 }
 
-impl Drop for Far {
+impl Drop for RemotePart {
     fn drop(&mut self) {
         // the host may be gone, and the part with it
         let close = self.close.clone();
@@ -281,68 +292,68 @@ impl Drop for Far {
     }
 }
 
-fn elsewhere(error: HostError) -> EngineError {
+fn remote_error(error: HostError) -> EngineError {
     EngineError::Elsewhere(Box::new(error))
 }
 
 /// A sender behind an agent.
-struct FarSender {
-    far: Far,
+struct RemoteSender {
+    part: RemotePart,
     capabilities: Capabilities,
 }
 
-impl FarSender {
+impl RemoteSender {
     fn open(
         host: &Remote,
         port: &str,
         mode: Mode,
         cpus: &[usize],
-    ) -> Result<FarSender, EngineError> {
-        let far = Far {
+    ) -> Result<RemoteSender, EngineError> {
+        let far = RemotePart {
             host: host.clone(),
             close: Question::CloseSender,
         };
-        let what = "open a sender";
+        let action = "open a sender";
         let question = Question::OpenSender {
             port: (None, port.to_owned()),
             mode: mode.name().into(),
             cpus: cpus.to_vec(),
         };
-        match far.ask(what, &question, &[], Limit::OURS)? {
-            Answer::Opened(words) => Ok(FarSender {
-                far,
+        match far.query(action, &question, &[], Limit::OURS)? {
+            Answer::Opened(words) => Ok(RemoteSender {
+                part: far,
                 capabilities: Capabilities {
                     // the description says how frames are copied there
                     copies: Copies::InKernel,
-                    ..Capabilities::of(mode, lasting(&words))
+                    ..Capabilities::new(mode, static_name(&words))
                 },
             }),
-            other => far.out_of_step(what, other),
+            other => far.unexpected_answer(action, other),
         }
     }
 
-    fn sent(&self, what: &str, question: &Question) -> Result<(SendCounts, u64), EngineError> {
-        match self.far.ask(what, question, &[], Limit::OURS)? {
+    fn sent(&self, action: &str, question: &Question) -> Result<(SendCounts, u64), EngineError> {
+        match self.part.query(action, question, &[], Limit::OURS)? {
             Answer::Sent(counts, at_ns) => Ok((counts, at_ns)),
-            other => self.far.out_of_step(what, other),
+            other => self.part.unexpected_answer(action, other),
         }
     }
 }
 
-impl Sender for FarSender {
+impl Sender for RemoteSender {
     fn capabilities(&self) -> Capabilities {
         self.capabilities
     }
 
     fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
         let bytes = packed(frames).map_err(EngineError::Frames)?;
-        self.far
+        self.part
             .done("prepare the frames of a trial", &Question::Arm, &bytes)
     }
 
     fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
         let question = Question::Start(schedule.into());
-        self.far.done("start to send", &question, &[])
+        self.part.done("start to send", &question, &[])
     }
 
     fn select(&mut self, path: usize) -> Result<(), EngineError> {
@@ -353,25 +364,31 @@ impl Sender for FarSender {
     }
 
     fn renew(&mut self) -> Result<Duration, EngineError> {
-        let what = "continue from other memory";
-        match self.far.ask(what, &Question::Renew, &[], Limit::OURS)? {
+        let action = "continue from other memory";
+        match self
+            .part
+            .query(action, &Question::Renew, &[], Limit::OURS)?
+        {
             Answer::Paused(time) => Ok(time),
-            other => self.far.out_of_step(what, other),
+            other => self.part.unexpected_answer(action, other),
         }
     }
 
     fn set_load(&mut self, _: f64) -> Result<(), EngineError> {
         Err(EngineError::Unsupported {
             engine: self.capabilities.mode.name(),
-            what: "change its load from another host".into(),
+            action: "change its load from another host".into(),
         })
     }
 
     fn lateness(&self) -> Result<Option<Histogram>, EngineError> {
-        let what = "read how late frames left";
-        match self.far.ask(what, &Question::Lateness, &[], Limit::OURS)? {
+        let action = "read how late frames left";
+        match self
+            .part
+            .query(action, &Question::Lateness, &[], Limit::OURS)?
+        {
             Answer::Lateness(lateness) => Ok(lateness),
-            other => self.far.out_of_step(what, other),
+            other => self.part.unexpected_answer(action, other),
         }
     }
 
@@ -393,21 +410,21 @@ impl Sender for FarSender {
 
     /// A lost sender sends nothing more; the next reading of its counts returns the error.
     fn is_done(&self) -> bool {
-        let asked = (self.far).ask("see whether all is sent", &Question::IsDone, &[], ALIVE);
-        !matches!(asked, Ok(Answer::IsDone(false)))
+        let requested = (self.part).query("see whether all is sent", &Question::IsDone, &[], ALIVE);
+        !matches!(requested, Ok(Answer::IsDone(false)))
     }
 }
 
 /// A receiver behind an agent, the only one there.
-struct FarReceiver {
-    far: Far,
+struct RemoteReceiver {
+    part: RemotePart,
     counting: Counting,
 }
 
 /// The index of the only receiver.
 const FIRST: usize = 0;
 
-impl Receiver for FarReceiver {
+impl Receiver for RemoteReceiver {
     fn name(&self) -> &'static str {
         self.counting.name()
     }
@@ -417,7 +434,7 @@ impl Receiver for FarReceiver {
             receiver: FIRST,
             expected: expected.clone(),
         };
-        self.far
+        self.part
             .done("expect the frames of a trial", &question, &[])
     }
 
@@ -426,25 +443,25 @@ impl Receiver for FarReceiver {
     }
 
     fn counts_at(&mut self) -> Result<(ReceiveCounts, u64), EngineError> {
-        let what = "read the counts of a receiver";
+        let action = "read the counts of a receiver";
         let question = Question::Received { receiver: FIRST };
-        match self.far.ask(what, &question, &[], ALIVE)? {
+        match self.part.query(action, &question, &[], ALIVE)? {
             Answer::Received(counts, at_ns) => Ok((counts, at_ns)),
-            other => self.far.out_of_step(what, other),
+            other => self.part.unexpected_answer(action, other),
         }
     }
 
     fn is_lost(&self) -> bool {
-        let asked = (self.far).ask("check whether it responds", &Question::Here, &[], ALIVE);
-        !matches!(asked, Ok(Answer::Done))
+        let requested = (self.part).query("check whether it responds", &Question::Here, &[], ALIVE);
+        !matches!(requested, Ok(Answer::Done))
     }
 
     fn analysis(&mut self) -> Result<Option<Analysis>, EngineError> {
-        let what = "read what a receiver found out";
+        let action = "read what a receiver found out";
         let question = Question::Analysis { receiver: FIRST };
-        match self.far.ask(what, &question, &[], Limit::OURS)? {
+        match self.part.query(action, &question, &[], Limit::OURS)? {
             Answer::Analysis(found) => Ok(found.map(Into::into)),
-            other => self.far.out_of_step(what, other),
+            other => self.part.unexpected_answer(action, other),
         }
     }
 }

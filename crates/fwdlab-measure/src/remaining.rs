@@ -14,7 +14,7 @@ use crate::procedure::Procedure;
 
 /// The remaining work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ahead {
+pub struct RemainingWork {
     /// Number of trials.
     pub trials: u32,
     /// Their duration, without the overhead of starting and ending one.
@@ -44,12 +44,12 @@ impl From<f64> for Capacity {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Capacities {
     guess: Capacity,
-    seen: BTreeMap<FrameSize, Seen>,
+    seen: BTreeMap<FrameSize, SizeObservations>,
 }
 
 /// Observations with one frame size.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Seen {
+struct SizeObservations {
     /// The largest load without loss.
     lossless_pps: f64,
     /// The smallest load with loss.
@@ -68,72 +68,74 @@ impl Capacities {
     }
 
     /// Records a trial at one load.
-    pub fn see(&mut self, question: &Question, answer: &Answer) {
+    pub fn record_trial(&mut self, question: &Question, answer: &Answer) {
         if !question.is_constant() || question.bursts.is_some() || answer.frames_sent == 0 {
             return;
         }
         let share = answer.frames_received as f64 / answer.frames_sent as f64;
-        self.saw(question.frame_size_bytes, question.peak_pps(), share);
+        self.record_share(question.frame_size_bytes, question.peak_pps(), share);
     }
 
     /// Records the share of a load of such frames that came out, in a trial or otherwise.
-    pub fn saw(&mut self, size: FrameSize, load_pps: f64, share: f64) {
-        let nothing = Seen {
+    pub fn record_share(&mut self, size: FrameSize, load_pps: f64, share: f64) {
+        let nothing = SizeObservations {
             lossless_pps: 0.0,
             lossy_pps: f64::INFINITY,
             overload_pps: 0.0,
         };
-        let seen = self.seen.entry(size).or_insert(nothing);
+        let observed = self.seen.entry(size).or_insert(nothing);
         if share < 1.0 {
-            seen.lossy_pps = seen.lossy_pps.min(load_pps);
-            seen.overload_pps = seen.overload_pps.max(load_pps * share);
+            observed.lossy_pps = observed.lossy_pps.min(load_pps);
+            observed.overload_pps = observed.overload_pps.max(load_pps * share);
         } else {
-            seen.lossless_pps = seen.lossless_pps.max(load_pps);
+            observed.lossless_pps = observed.lossless_pps.max(load_pps);
         }
     }
 
     /// Returns the capacity for frames of this size. Observations with another size are closer to
     /// the truth than a guess, because frames cost more than bytes.
-    pub fn of(&self, size: FrameSize) -> Capacity {
+    pub fn for_size(&self, size: FrameSize) -> Capacity {
         let distance = |of: &FrameSize| of.bytes().abs_diff(size.bytes());
         let nearest = self.seen.iter().min_by_key(|(of, _)| distance(of));
-        let Some((_, &seen)) = nearest else {
+        let Some((_, &observed)) = nearest else {
             return self.guess;
         };
         let share = self.guess.lossless_pps / self.guess.overload_pps;
-        let overload_pps = match seen.overload_pps {
-            0.0 => self.guess.overload_pps.max(seen.lossless_pps),
-            pps => pps.max(seen.lossless_pps),
+        let overload_pps = match observed.overload_pps {
+            0.0 => self.guess.overload_pps.max(observed.lossless_pps),
+            pps => pps.max(observed.lossless_pps),
         };
         // below the capacity by the guessed share, and at most in the middle if smaller loads lost
         // frames, too
         let guessed = share * overload_pps;
-        let below = match seen.lossy_pps < overload_pps {
-            true => guessed.min((seen.lossless_pps + seen.lossy_pps) / 2.0),
+        let below = match observed.lossy_pps < overload_pps {
+            true => guessed.min((observed.lossless_pps + observed.lossy_pps) / 2.0),
             false => guessed,
         };
         Capacity {
-            lossless_pps: below.max(seen.lossless_pps),
+            lossless_pps: below.max(observed.lossless_pps),
             overload_pps,
         }
     }
 
     /// Returns true if any DUT has been seen to lose frames.
     pub fn is_known(&self) -> bool {
-        self.seen.values().any(|seen| seen.lossy_pps.is_finite())
+        self.seen
+            .values()
+            .any(|observed| observed.lossy_pps.is_finite())
     }
 }
 
 /// Returns the trials that a procedure still requests if an ideal DUT answers.
-pub fn ahead(procedure: &mut dyn Procedure, capacities: &Capacities) -> Ahead {
-    let mut ahead = Ahead::default();
+pub fn ahead(procedure: &mut dyn Procedure, capacities: &Capacities) -> RemainingWork {
+    let mut lookahead = RemainingWork::default();
     while let Some(question) = procedure.next_trial() {
-        let answer = ideal(&question, capacities.of(question.frame_size_bytes));
-        ahead.trials += 1;
-        ahead.ns += answer.took_ns;
+        let answer = ideal(&question, capacities.for_size(question.frame_size_bytes));
+        lookahead.trials += 1;
+        lookahead.ns += answer.took_ns;
         procedure.record(&question, &answer);
     }
-    ahead
+    lookahead
 }
 
 /// The planned and the real duration of finished turns.
@@ -158,9 +160,9 @@ impl Turns {
     }
 
     /// Adds a finished turn.
-    pub fn made(&mut self, planned: Duration, took: Duration) {
+    pub fn made(&mut self, planned: Duration, elapsed: Duration) {
         self.planned += planned;
-        self.took += took;
+        self.took += elapsed;
     }
 }
 
@@ -291,8 +293,9 @@ mod tests {
         let mut capacities = Capacities::guess(5e6);
         let mut see = |bytes, load, capacity: f64| {
             let question = trial(bytes, load);
-            capacities.see(&question, &ideal(&question, capacity));
-            [64, 512, 1518].map(|bytes| (capacities.of(size(bytes)).lossless_pps / 1e3).round())
+            capacities.record_trial(&question, &ideal(&question, capacity));
+            [64, 512, 1518]
+                .map(|bytes| (capacities.for_size(size(bytes)).lossless_pps / 1e3).round())
         };
         // no loss shows that it is at least this much
         assert_eq!(see(64, 6e6, 7e6), [6000.0; 3]);
@@ -322,8 +325,8 @@ mod tests {
                 ..trial(64, load)
             };
             let answer = ideal(&question, dut);
-            capacities.see(&question, &answer);
-            let found = capacities.of(size(64));
+            capacities.record_trial(&question, &answer);
+            let found = capacities.for_size(size(64));
             let figures = [found.lossless_pps, found.overload_pps].map(|pps| (pps / 1e3).round());
             (answer.duration_ns / 1_000_000, figures)
         };
@@ -337,15 +340,15 @@ mod tests {
     /// If turns take twice as long as planned, the rest of the run takes twice as long, once a few
     /// turns are finished.
     #[test]
-    fn what_is_left_takes_as_long_as_what_was_made() {
+    fn remaining_trials_are_estimated_from_finished_ones() {
         let seconds = Duration::from_secs;
-        let mut course = Turns::default();
-        assert_eq!(course.left(seconds(53), seconds(3)), seconds(53));
+        let mut progress = Turns::default();
+        assert_eq!(progress.left(seconds(53), seconds(3)), seconds(53));
         for made in 1..=9u64 {
-            course.made(seconds(3), seconds(6));
-            let left = course.left(seconds(53 - 3 * made), seconds(3));
-            let truth = 2.0 * (53 - 3 * made) as f64;
-            let share = left.as_secs_f64() / truth;
+            progress.made(seconds(3), seconds(6));
+            let left = progress.left(seconds(53 - 3 * made), seconds(3));
+            let actual = 2.0 * (53 - 3 * made) as f64;
+            let share = left.as_secs_f64() / actual;
             assert!((0.74..=1.0).contains(&share), "{made}: {share}");
             assert!(made < 4 || share > 0.89, "{made}: {share}");
         }
@@ -360,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_not_ahead_any_more() {
+    fn finished_trials_are_not_estimated_again() {
         let single = || Box::new(Single::new(trial(64, 1000.0)).unwrap());
         let mut session = Session::new(single());
         let left = |session: &Session| {
@@ -368,7 +371,7 @@ mod tests {
             session.replay(machine.as_mut());
             ahead(machine.as_mut(), &Capacities::guess(1e6))
         };
-        let whole = Ahead {
+        let whole = RemainingWork {
             trials: 1,
             ns: 1_000_000_000,
         };
@@ -376,7 +379,7 @@ mod tests {
         let (question, _) = session.next_trial().unwrap();
         assert_eq!(left(&session), whole);
         session.record(&ideal(&question, 1e6));
-        assert_eq!(left(&session), Ahead::default());
+        assert_eq!(left(&session), RemainingWork::default());
 
         // aborted trials are recorded, too
         let mut session = Session::new(single());
@@ -388,6 +391,6 @@ mod tests {
                 ..ideal(&question, 1e6)
             });
         }
-        assert_eq!(left(&session), Ahead::default());
+        assert_eq!(left(&session), RemainingWork::default());
     }
 }

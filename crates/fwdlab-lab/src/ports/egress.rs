@@ -4,7 +4,7 @@
 //! The path is read from `ip -j -d link`, through all visible namespaces: of processes
 //! (containers), with a name, or held open by a process. [`dangers`](super::dangers) judges the
 //! stations on it. Routes, tunnels without a device and packet filters are not followed. Start with
-//! [`beyond`].
+//! [`next_interfaces`].
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -19,14 +19,14 @@ use rustix::net::{
 };
 use serde_json::Value;
 
-use super::look::{self, Facts, list, word};
+use super::interface_facts::{self, Facts, list, word};
 use crate::error::LabError;
 
 /// Another interface that the frames leave by, or a bridge that they enter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beyond {
+pub struct NextInterface {
     /// Its name and how frames get there: `eth0, a port of br0`.
-    pub way: String,
+    pub link: String,
     /// Its properties, without those that merely follow from this path.
     pub facts: Facts,
 }
@@ -35,11 +35,12 @@ pub struct Beyond {
 ///
 /// # Errors
 /// Fails if the namespace is gone, or there is no `ip`.
-pub fn beyond(spec: &PortSpec) -> Result<Vec<Beyond>, LabError> {
+pub fn next_interfaces(spec: &PortSpec) -> Result<Vec<NextInterface>, LabError> {
     let mut walk = Walk::default();
     let here = walk.enter(spec.netns.clone())?;
     let links = &walk.namespaces[here].links;
-    if let Some(name) = look::link_of(links, &spec.interface).and_then(|link| word(&link["ifname"]))
+    if let Some(name) =
+        interface_facts::link_of(links, &spec.interface).and_then(|link| word(&link["ifname"]))
     {
         walk.leave(here, &name)?;
     }
@@ -51,7 +52,7 @@ struct Walk {
     namespaces: Vec<Namespace>,
     /// Namespace and name of visited interfaces, and whether frames left by them.
     seen: Vec<(usize, String, bool)>,
-    found: Vec<Beyond>,
+    found: Vec<NextInterface>,
 }
 
 struct Namespace {
@@ -64,8 +65,11 @@ struct Namespace {
 impl Walk {
     /// Returns the number of a namespace, which is read once.
     fn enter(&mut self, path: Option<PathBuf>) -> Result<usize, LabError> {
-        let (id, links) = look::within(&path, || {
-            Ok((identity("/proc/thread-self/ns/net"), look::links()?))
+        let (id, links) = interface_facts::within(&path, || {
+            Ok((
+                identity("/proc/thread-self/ns/net"),
+                interface_facts::links()?,
+            ))
         })?;
         let id = id.unwrap_or_default();
         if let Some(known) = self.namespaces.iter().position(|n| n.id == id) {
@@ -80,10 +84,10 @@ impl Walk {
         if !self.is_new(at, name, true) {
             return Ok(());
         }
-        match onward(&self.namespaces[at].links, name) {
-            Onward::Wire => Ok(()),
-            Onward::Ports(ports) => self.leave_by_ports(at, name, ports),
-            Onward::Below(end) => match self.find(at, &end)? {
+        match next_hop(&self.namespaces[at].links, name) {
+            NextHop::Wire => Ok(()),
+            NextHop::Ports(ports) => self.leave_by_ports(at, name, ports),
+            NextHop::Below(end) => match self.find(at, &end)? {
                 Some((there, below)) => {
                     self.add(
                         there,
@@ -95,7 +99,7 @@ impl Walk {
                 }
                 None => Ok(()),
             },
-            Onward::OtherEnd(end) => match self.find(at, &end)? {
+            NextHop::OtherEnd(end) => match self.find(at, &end)? {
                 Some((there, other)) => self.arrive(there, &other, name),
                 None => Ok(()),
             },
@@ -106,11 +110,11 @@ impl Walk {
     /// port of forwards them.
     fn arrive(&mut self, at: usize, name: &str, from: &str) -> Result<(), LabError> {
         let links = &self.namespaces[at].links;
-        let master = look::link_of(links, name).and_then(|link| word(&link["master"]));
+        let master = interface_facts::link_of(links, name).and_then(|link| word(&link["master"]));
         let Some(master) = master.filter(|_| self.is_new(at, name, false)) else {
             return Ok(());
         };
-        let Onward::Ports(mut ports) = onward(&self.namespaces[at].links, &master) else {
+        let NextHop::Ports(mut ports) = next_hop(&self.namespaces[at].links, &master) else {
             return Ok(());
         };
         let way = format!("{master}, which has {name}, the other end of {from}, as a port");
@@ -140,12 +144,12 @@ impl Walk {
     /// it.
     fn add(&mut self, at: usize, name: &str, way: String, is_port: bool) -> Result<(), LabError> {
         let namespace = &self.namespaces[at];
-        let facts = look::look(&PortSpec {
+        let facts = interface_facts::read_facts(&PortSpec {
             netns: namespace.path.clone(),
             interface: name.to_owned(),
         })?;
-        self.found.push(Beyond {
-            way,
+        self.found.push(NextInterface {
+            link: way,
             facts: Facts {
                 master: facts.master.filter(|_| !is_port),
                 // interfaces on top of it, and programs for arriving frames, do not see our frames
@@ -177,10 +181,10 @@ impl Walk {
     fn namespace_of(&self, at: usize, id: i32) -> Result<Option<PathBuf>, LabError> {
         // a path may lead back
         let known = self.namespaces.iter().filter_map(|n| n.path.clone());
-        look::within(&self.namespaces[at].path, || {
-            let mut seen = HashSet::new();
+        interface_facts::within(&self.namespaces[at].path, || {
+            let mut observed = HashSet::new();
             Ok(known.chain(namespaces()).find(|path| {
-                let is_new = identity(path).is_some_and(|id| seen.insert(id));
+                let is_new = identity(path).is_some_and(|id| observed.insert(id));
                 let file = is_new.then(|| File::open(path).ok()).flatten();
                 file.is_some_and(|file| matches!(number_of(&file), Ok(n) if n == id))
             }))
@@ -241,7 +245,7 @@ fn identity(path: impl AsRef<Path>) -> Option<(u64, u64)> {
 
 /// Where frames that leave by an interface go next.
 #[derive(Debug, PartialEq, Eq)]
-enum Onward {
+enum NextHop {
     /// Nowhere visible from here.
     Wire,
     /// Out of the ports of a bridge or bond.
@@ -261,14 +265,14 @@ enum End {
     There { index: u64, namespace: i32 },
 }
 
-fn onward(links: &Value, name: &str) -> Onward {
-    let Some(link) = look::link_of(links, name) else {
-        return Onward::Wire;
+fn next_hop(links: &Value, name: &str) -> NextHop {
+    let Some(link) = interface_facts::link_of(links, name) else {
+        return NextHop::Wire;
     };
     let kind = link["linkinfo"]["info_kind"].as_str().unwrap_or_default();
-    let ports = look::ports_of(links, name);
+    let ports = interface_facts::ports_of(links, name);
     if !ports.is_empty() {
-        return Onward::Ports(ports);
+        return NextHop::Ports(ports);
     }
     let there = || {
         Some(End::There {
@@ -281,9 +285,9 @@ fn onward(links: &Value, name: &str) -> Onward {
         .map(End::Here)
         .or_else(there);
     match (end, kind) {
-        (None, _) => Onward::Wire,
-        (Some(end), "veth" | "netkit") => Onward::OtherEnd(end),
-        (Some(end), _) => Onward::Below(end),
+        (None, _) => NextHop::Wire,
+        (Some(end), "veth" | "netkit") => NextHop::OtherEnd(end),
+        (Some(end), _) => NextHop::Below(end),
     }
 }
 
@@ -352,18 +356,18 @@ mod tests {
         let here = |name: &str| End::Here(name.into());
         let there = |index, namespace| End::There { index, namespace };
         for (name, expected) in [
-            ("eth0", Onward::Wire),
-            ("mv0", Onward::Below(here("eth0"))),
-            ("vx0", Onward::Below(here("eth0"))),
-            ("br0", Onward::Ports(vec!["eth0".into(), "vb".into()])),
-            ("va", Onward::OtherEnd(here("vb"))),
-            ("vc", Onward::OtherEnd(there(9, 0))),
-            ("mv1", Onward::Below(there(2, 3))),
+            ("eth0", NextHop::Wire),
+            ("mv0", NextHop::Below(here("eth0"))),
+            ("vx0", NextHop::Below(here("eth0"))),
+            ("br0", NextHop::Ports(vec!["eth0".into(), "vb".into()])),
+            ("va", NextHop::OtherEnd(here("vb"))),
+            ("vc", NextHop::OtherEnd(there(9, 0))),
+            ("mv1", NextHop::Below(there(2, 3))),
             // a VRF receives frames, and sends them on only as routes direct
-            ("vrf0", Onward::Wire),
-            ("nosuch", Onward::Wire),
+            ("vrf0", NextHop::Wire),
+            ("nosuch", NextHop::Wire),
         ] {
-            assert_eq!(onward(&links, name), expected, "{name}");
+            assert_eq!(next_hop(&links, name), expected, "{name}");
         }
     }
 
@@ -391,15 +395,15 @@ mod tests {
         let Ok(mut process) = process else {
             return println!("SKIPPED: {test}: no unshare");
         };
-        let mut said = [0; 6];
+        let mut printed = [0; 6];
         let output = process.stdout.as_mut().unwrap();
-        if io::Read::read_exact(output, &mut said).is_err() {
+        if io::Read::read_exact(output, &mut printed).is_err() {
             let _ = process.wait();
             return println!("SKIPPED: {test}: needs root");
         }
         let running = PathBuf::from(format!("/proc/{}/ns/net", process.id()));
-        let wanted = identity(&running).unwrap();
-        let is_there = || namespaces().find(|path| identity(path) == Some(wanted));
+        let requested = identity(&running).unwrap();
+        let is_there = || namespaces().find(|path| identity(path) == Some(requested));
         assert_eq!(is_there(), Some(running.clone()));
         let held = File::open(&running).unwrap();
         drop(process.stdin.take());
@@ -412,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_by_which_number_it_knows_a_namespace() {
+    fn the_kernel_reports_the_id_of_a_namespace() {
         // a namespace gets a number for itself only on request; a file that is not a namespace
         // never has one
         let own = File::open("/proc/thread-self/ns/net").unwrap();

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The machine is started on first use and stopped with the site, and changes in it disappear with
-//! it. Once started, it is a host reached by SSH like any other, and [`super::standing`] does the
-//! rest. Start with [`Site::of_machine`].
+//! it. Once started, it is a host reached by SSH like any other, and [`super::as_existing`] does the
+//! rest. Start with [`Site::for_machine`].
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ use fwdlab_engine::Choice;
 use fwdlab_model::facts::Facts;
 use fwdlab_model::test_bed::{Devices, Ends, System, TestBed, WholeMachine};
 
-use super::standing::Standing;
+use super::existing::ExistingHosts;
 use super::{Builder, Site, Wanted};
 use crate::bed::Bed;
 use crate::control::Control;
@@ -57,8 +57,8 @@ const LIST_PORTS: &str = "if [ $(uname -s) = FreeBSD ]; then \
 
 impl Site {
     /// Creates a site with a machine that is started on first use. `program`: this program.
-    pub fn of_machine(bed: WholeMachine, disk: Disk, program: &Path) -> Site {
-        Site(Arc::new(Whole {
+    pub fn for_machine(bed: WholeMachine, disk: Disk, program: &Path) -> Site {
+        Site(Arc::new(MachineSite {
             bed,
             disk,
             program: program.to_owned(),
@@ -69,7 +69,7 @@ impl Site {
 }
 
 #[derive(Debug)]
-struct Whole {
+struct MachineSite {
     bed: WholeMachine,
     disk: Disk,
     program: PathBuf,
@@ -80,7 +80,7 @@ struct Whole {
 /// A running machine. Fields are dropped from top to bottom.
 #[derive(Debug)]
 struct Up {
-    standing: Standing,
+    standing: ExistingHosts,
     computer: Computer,
     /// Id of the boot that was last logged into.
     system: String,
@@ -89,7 +89,7 @@ struct Up {
     _registration: Registration,
 }
 
-impl Whole {
+impl MachineSite {
     /// Returns the machine; starts it if it is not running.
     fn up(&self) -> Result<Arc<Up>, LabError> {
         let mut up = self.up.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +112,7 @@ impl Whole {
         registry.sweep(false)?;
         let registration = registry.register(0, false)?;
         let namespace = registration.record().namespaces[0].clone();
-        Local.ask("ip", &["netns", "add", &namespace])?;
+        Local.query("ip", &["netns", "add", &namespace])?;
         let taps = taps(&namespace)?;
         let scratch = Scratch::new()?;
         let hardware = self.bed.hardware;
@@ -134,13 +134,13 @@ impl Whole {
         };
         let computer = Computer::start(setup, fastest().accelerator, &is_stopped)?;
         let inside = self.inside(&computer, &scratch, &is_stopped)?;
-        let ssh = Ssh::that_goes_with_us(inside.target.clone());
+        let ssh = Ssh::ephemeral(inside.target.clone());
         let ports = ports_of(&ssh, &computer)?;
-        let bed = self.standing(&namespace, &ports)?;
-        let standing = Standing::new(bed, &self.program)
+        let bed = self.as_existing(&namespace, &ports)?;
+        let standing = ExistingHosts::new(bed, &self.program)
             .map_err(|error| LabError::Preflight(error.to_string()))?;
         let standing = standing.with_machine(inside.target);
-        standing.heed(&control);
+        standing.set_control(&control);
         Ok(Up {
             standing,
             computer,
@@ -158,18 +158,18 @@ impl Whole {
     ) -> Result<Inside, LabError> {
         let key = self.disk.key.as_deref();
         let inside = log_in(computer, key, &scratch.folder(2), is_stopped);
-        inside.map_err(|why| match is_stopped() {
+        inside.map_err(|cause| match is_stopped() {
             true => LabError::Interrupted,
             false => LabError::Machine {
                 name: computer.name().to_owned(),
-                why,
+                reason: cause,
             },
         })
     }
 
     /// Returns the equivalent bed of existing hosts. Its DUT has a dummy address, which the caller
     /// replaces.
-    fn standing(&self, namespace: &str, ports: &Ends<String>) -> Result<TestBed, LabError> {
+    fn as_existing(&self, namespace: &str, ports: &Ends<String>) -> Result<TestBed, LabError> {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let kind = match self.bed.kind {
             System::Freebsd => "freebsd",
@@ -216,7 +216,7 @@ fn taps(namespace: &str) -> Result<Vec<OwnedFd>, LabError> {
     };
     let taps = netns::within(namespace, make)?;
     for port in PORTS {
-        Local.ask(
+        Local.query(
             "ip",
             &["-n", namespace, "link", "set", port, "txqueuelen", QUEUE],
         )?;
@@ -227,9 +227,9 @@ fn taps(namespace: &str) -> Result<Vec<OwnedFd>, LabError> {
 /// Returns the machine's own names of its second and third port.
 fn ports_of(ssh: &Ssh, computer: &Computer) -> Result<Ends<String>, LabError> {
     let command = Command::shell(LIST_PORTS).called("list its ports");
-    let said = ssh.run(&command, Limit::OURS)?;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    let known: BTreeMap<&str, &str> = said
+    let output = ssh.run(&command, Limit::OURS)?;
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let known: BTreeMap<&str, &str> = output
         .lines()
         .filter_map(|line| line.split_once(' '))
         .map(|(name, mac)| (mac.trim(), name))
@@ -240,10 +240,10 @@ fn ports_of(ssh: &Ssh, computer: &Computer) -> Result<Ends<String>, LabError> {
         let name = known.get(mac.as_str()).map(|name| (*name).to_owned());
         name.ok_or_else(|| LabError::Machine {
             name: computer.name().to_owned(),
-            why: format!(
+            reason: format!(
                 "its system has no port with the address {mac}: {}. Has it a driver for them? With machine = {{ devices = \"classic\" }} they \
                  are Intel's e1000",
-                said.trim().replace('\n', ", ")
+                output.trim().replace('\n', ", ")
             ),
         })
     };
@@ -254,29 +254,29 @@ fn ports_of(ssh: &Ssh, computer: &Computer) -> Result<Ends<String>, LabError> {
 }
 
 /// The network of a link, if there is one.
-type Given = Option<(Ipv4Addr, u8)>;
+type LinkNetwork = Option<(Ipv4Addr, u8)>;
 
-impl Builder for Whole {
-    fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
-        self.up()?.standing.build(wanted)
+impl Builder for MachineSite {
+    fn build(&self, requested: &Wanted<'_>) -> Result<Bed, LabError> {
+        self.up()?.standing.build(requested)
     }
 
     fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError> {
         self.up()?.standing.open(bed, choice)
     }
 
-    fn hear(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
-        self.up()?.standing.hear(bed, time)
+    fn capture_noise(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
+        self.up()?.standing.capture_noise(bed, time)
     }
 
-    fn heed(&self, control: &Control) {
+    fn set_control(&self, control: &Control) {
         *self.control.lock().unwrap_or_else(PoisonError::into_inner) = control.clone();
         if let Some(up) = &*self.up.lock().unwrap_or_else(PoisonError::into_inner) {
-            up.standing.heed(control);
+            up.standing.set_control(control);
         }
     }
 
-    fn is_here(&self) -> bool {
+    fn is_local(&self) -> bool {
         true
     }
 
@@ -289,7 +289,7 @@ impl Builder for Whole {
     }
 
     fn changes(&self) -> Option<Vec<String>> {
-        let named = |given: &Given| {
+        let named = |given: &LinkNetwork| {
             given.map_or(String::new(), |(net, length)| format!(" ({net}/{length})"))
         };
         let Ends { a, b } = &self.bed.networks;
@@ -309,7 +309,7 @@ impl Builder for Whole {
     }
 
     fn reboot(&self, limit: Limit<'_>) -> Result<String, LabError> {
-        let began = Instant::now();
+        let started = Instant::now();
         let up = self.up()?;
         let dut = up.standing.dut_host()?;
         // the machine may go down before it answers
@@ -319,7 +319,7 @@ impl Builder for Whole {
         let left = Limit {
             time: limit
                 .time
-                .saturating_sub(began.elapsed())
+                .saturating_sub(started.elapsed())
                 .max(Duration::from_secs(20)),
             ..limit
         };

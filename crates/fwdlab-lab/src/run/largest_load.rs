@@ -41,9 +41,9 @@ impl Bounds {
         mean: MeanSize,
         held: impl FnOnce() -> Result<(f64, String), LabError>,
     ) -> Result<Limit, LabError> {
-        let asked = self.asked_pps(mean).map_err(LabError::Preflight)?;
-        let is_asked = asked.is_some();
-        let (pps, source) = match asked {
+        let requested = self.asked_pps(mean).map_err(LabError::Preflight)?;
+        let is_asked = requested.is_some();
+        let (pps, source) = match requested {
             Some(pps) => (pps, "as requested".into()),
             None => held()?,
         };
@@ -110,10 +110,10 @@ mod tests {
     /// 148,809.5 frames of 64 bytes and 8,127.4 of 1518 per second fill 100 Mbit/s
     /// (docs/methodology.md, "Units and line rates").
     #[test]
-    fn the_least_of_line_tester_and_wish() {
-        let find = |asked: Option<&str>, held: f64, bytes| {
+    fn the_largest_load_is_the_least_of_line_tester_and_request() {
+        let find = |requested: Option<&str>, held: f64, bytes| {
             let bounds = Bounds {
-                asked: asked.map(|typed| typed.parse().unwrap()),
+                asked: requested.map(|typed| typed.parse().unwrap()),
                 line: Some(Line::emulated(LinkSpeed::megabits(100))),
             };
             let size = FrameSize::new(bytes).unwrap();
@@ -130,18 +130,18 @@ mod tests {
         );
         assert_eq!(find(None, 5e6, 1518).unwrap(), (8127.0, at_line, false));
         assert_eq!(find(None, 9e4, 64).unwrap(), (9e4, "held".into(), true));
-        let asked = "as requested".to_owned();
+        let requested = "as requested".to_owned();
         assert_eq!(
             find(Some("50%"), 9e4, 64).unwrap(),
-            (74_404.0, asked.clone(), false)
+            (74_404.0, requested.clone(), false)
         );
         assert_eq!(
             find(Some("50%"), 9e4, 1518).unwrap(),
-            (4063.0, asked.clone(), false)
+            (4063.0, requested.clone(), false)
         );
         assert_eq!(
             find(Some("5kpps"), 9e4, 1518).unwrap(),
-            (5000.0, asked, false)
+            (5000.0, requested, false)
         );
         let error = find(Some("9kpps"), 9e4, 1518).unwrap_err().to_string();
         assert!(

@@ -75,7 +75,7 @@ pub(super) fn own_name(spec: &PortSpec) -> Result<Option<String>, LabError> {
 ///
 /// # Errors
 /// [`LabError::Preflight`]: there is no such interface or namespace; [`LabError::Host`]: no `ip`.
-pub fn look(spec: &PortSpec) -> Result<Facts, LabError> {
+pub fn read_facts(spec: &PortSpec) -> Result<Facts, LabError> {
     let test_beds = test_beds();
     within(&spec.netns, || {
         let links = links()?;
@@ -151,7 +151,7 @@ fn test_beds() -> Vec<(String, (u64, u64))> {
 }
 
 fn ip(arguments: &[&str]) -> Result<Value, LabError> {
-    let text = Local.ask("ip", &[&["-j"], arguments].concat())?;
+    let text = Local.query("ip", &[&["-j"], arguments].concat())?;
     // an empty list is printed as nothing, or as an empty array
     Ok(serde_json::from_str(text.trim()).unwrap_or_else(|_| Value::Array(Vec::new())))
 }
@@ -305,7 +305,7 @@ fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
 /// Returns the speed from `ethtool`. A veth claims 10 Gbit/s, and other virtual interfaces make
 /// similar claims that mean nothing.
 fn speed_bps(name: &str) -> Option<u64> {
-    let driver = Local.ask("ethtool", &["-i", name]).ok()?;
+    let driver = Local.query("ethtool", &["-i", name]).ok()?;
     let is_virtual = [
         "veth",
         "tun",
@@ -321,7 +321,7 @@ fn speed_bps(name: &str) -> Option<u64> {
     if is_virtual.contains(&driver.trim()) {
         return None;
     }
-    speed_of(&Local.ask("ethtool", &[name]).ok()?)
+    speed_of(&Local.query("ethtool", &[name]).ok()?)
 }
 
 /// Parses `Speed: 10000Mb/s` in the output of ethtool; `None` for `Unknown!`.
@@ -422,11 +422,11 @@ mod tests {
             netns: None,
             interface: interface.into(),
         };
-        match look(&spec("lo")) {
+        match read_facts(&spec("lo")) {
             Ok(facts) => assert_eq!(facts.index, 1),
             Err(error) => return println!("SKIPPED: the_loopback_interface_is_there: {error}"),
         }
-        let error = look(&spec("nosuch0")).unwrap_err().to_string();
+        let error = read_facts(&spec("nosuch0")).unwrap_err().to_string();
         assert!(
             error.contains("no interface nosuch0; there are: lo"),
             "{error}"
@@ -435,7 +435,7 @@ mod tests {
             netns: Some("/run/netns/fwdlab-nosuch".into()),
             interface: "lo".into(),
         };
-        let error = look(&nowhere).unwrap_err().to_string();
+        let error = read_facts(&nowhere).unwrap_err().to_string();
         assert!(error.contains("no network namespace"), "{error}");
     }
 }

@@ -4,7 +4,7 @@
 //! It builds no hosts. Ports are inspected, taken up and given addresses, and the DUT becomes a
 //! router; all of this is recorded first, and undone when the bed is removed. Hosts are connected
 //! once, when the first bed is requested, and only one process at a time can use a test bed. Start
-//! with [`Site::standing`].
+//! with [`Site::existing`].
 
 pub(crate) mod ports;
 
@@ -22,12 +22,12 @@ use fwdlab_model::file::FileError;
 use fwdlab_model::test_bed::{Ends, Mac, Place, System, TestBed};
 use rustix::fs::{FlockOperation, flock};
 
-use self::ports::{Link, Words};
+use self::ports::{Link, PortCommands};
 use super::{Builder, Site, Wanted};
-use crate::bed::switch::{Agent, Asked, BedSwitch};
+use crate::bed::switch::{Agent, BedSwitch, SwitchAccess};
 use crate::bed::{Bed, Claim, Parts, Second, Testers};
 use crate::control::Control;
-use crate::dut::freebsd::Making;
+use crate::dut::freebsd::FreebsdKind;
 use crate::dut::vpp::cli::Cli;
 use crate::dut::{BlackBox, Dut, FreeBsd, Linux, Vpp};
 use crate::error::LabError;
@@ -40,9 +40,9 @@ use crate::host::{Command, Failure, Host, HostError, Limit, Netns, Remote, Ssh, 
 use crate::networks::{Networks, Subnet};
 use crate::placement::Placement;
 use crate::ports::claim;
-use crate::ports::noise::hear;
+use crate::ports::noise::capture_noise;
 use crate::switch_config::Addresses;
-use crate::tester::apart::{self, Port};
+use crate::tester::distributed::{self, Port};
 use crate::tester::local::Chosen;
 use crate::tester::{self, Rig};
 
@@ -73,20 +73,20 @@ impl Site {
     ///
     /// # Errors
     /// Fails on an invalid address, with its position in the file.
-    pub fn standing(bed: TestBed, program: &Path) -> Result<Site, FileError> {
-        Ok(Site(Arc::new(Standing::new(bed, program)?)))
+    pub fn existing(bed: TestBed, program: &Path) -> Result<Site, FileError> {
+        Ok(Site(Arc::new(ExistingHosts::new(bed, program)?)))
     }
 }
 
-impl Standing {
+impl ExistingHosts {
     /// The same with a virtual machine of ours as the DUT.
-    pub(super) fn with_machine(mut self, machine: Target) -> Standing {
+    pub(super) fn with_machine(mut self, machine: Target) -> ExistingHosts {
         self.dut = Some(Address::Agent(machine.to_string()));
         self.machine = Some(machine);
         self
     }
 
-    pub(super) fn new(bed: TestBed, program: &Path) -> Result<Standing, FileError> {
+    pub(super) fn new(bed: TestBed, program: &Path) -> Result<ExistingHosts, FileError> {
         let mut testers: Vec<Address> = Vec::new();
         let mut seats = Vec::new();
         for port in bed.tester_ports() {
@@ -101,7 +101,7 @@ impl Standing {
             Some(place) => Some(address(&bed, &["dut", "host"], place)?),
             None => None,
         };
-        Ok(Standing {
+        Ok(ExistingHosts {
             testers,
             seats,
             dut,
@@ -151,16 +151,16 @@ pub(crate) fn cli(bed: &TestBed, host: &Arc<dyn Host>) -> Cli {
 }
 
 /// Returns the command language of the DUT.
-pub(crate) fn words<'a>(bed: &TestBed, cli: &'a Cli) -> Words<'a> {
+pub(crate) fn words<'a>(bed: &TestBed, cli: &'a Cli) -> PortCommands<'a> {
     match bed.dut.kind {
-        System::Linux | System::None => Words::Linux,
-        System::Freebsd | System::Bsdrp => Words::FreeBsd,
-        System::Vpp => Words::Vpp(cli),
+        System::Linux | System::None => PortCommands::Linux,
+        System::Freebsd | System::Bsdrp => PortCommands::FreeBsd,
+        System::Vpp => PortCommands::Vpp(cli),
     }
 }
 
 fn address(bed: &TestBed, at: &[&str], place: &Place) -> Result<Address, FileError> {
-    Address::try_from(place).map_err(|why| bed.error(at, why))
+    Address::try_from(place).map_err(|reason| bed.error(at, reason))
 }
 
 /// Returns the host at a place.
@@ -189,24 +189,24 @@ pub(crate) fn spec(place: &Place, port: &str) -> Option<PortSpec> {
 pub fn addresses(bed: &TestBed) -> (Addresses, Vec<(String, u32)>) {
     let keys = ["tester-a", "tester-b", "tester-2"];
     let testers = bed.tester_ports().into_iter().zip(keys);
-    let mut asked: Vec<(&'static str, Place, String, System)> = testers
+    let mut requested: Vec<(&'static str, Place, String, System)> = testers
         .map(|(port, key)| (key, port.host.clone(), port.port.to_owned(), System::Linux))
         .collect();
     if let (Some(host), Some(ports)) = (&bed.dut.host, &bed.dut.ports) {
         for (key, port) in [("dut-a", &ports.a), ("dut-b", &ports.b)] {
-            asked.push((key, host.clone(), port.clone(), bed.dut.kind));
+            requested.push((key, host.clone(), port.clone(), bed.dut.kind));
         }
     }
     if let Some(switch) = &bed.switch
         && let Some(host) = &switch.host
     {
         for (_, port) in switch.ports.named() {
-            asked.push(("switch", host.clone(), port.to_owned(), System::Linux));
+            requested.push(("switch", host.clone(), port.to_owned(), System::Linux));
         }
     }
     let (mut addresses, mut mtus) = (Vec::new(), Vec::new());
     let mut hosts: Vec<(Place, Arc<dyn Host>)> = Vec::new();
-    for (key, place, port, kind) in asked {
+    for (key, place, port, kind) in requested {
         let known = hosts.iter().find(|(known, _)| *known == place);
         let host = match known {
             Some((_, host)) => host.clone(),
@@ -218,10 +218,10 @@ pub fn addresses(bed: &TestBed) -> (Addresses, Vec<(String, u32)>) {
         };
         let cli = cli(bed, &host);
         let words = match kind {
-            System::Linux => Words::Linux,
+            System::Linux => PortCommands::Linux,
             _ => words(bed, &cli),
         };
-        if let Ok(link) = ports::look(host.as_ref(), &port, words) {
+        if let Ok(link) = ports::read_link(host.as_ref(), &port, words) {
             if key != "switch" {
                 addresses.push((key, Mac(link.mac)));
             }
@@ -238,16 +238,16 @@ pub fn addresses(bed: &TestBed) -> (Addresses, Vec<(String, u32)>) {
 }
 
 /// Returns the networks that a test bed gives its links.
-pub(crate) fn given(bed: &TestBed) -> Vec<Network> {
+pub(crate) fn link_networks(bed: &TestBed) -> Vec<Network> {
     let Ends { a, b } = bed.networks;
     [a, b].into_iter().flatten().collect()
 }
 
 /// Ports that an agent reserves until this is dropped.
 #[derive(Debug)]
-struct FarClaim(Remote);
+struct RemoteClaim(Remote);
 
-impl Drop for FarClaim {
+impl Drop for RemoteClaim {
     fn drop(&mut self) {
         // the agent releases all ports of a bed, also when it ends
         let _ = (self.0).put_to("let go of ports", &wire::Question::Release, &[], LETTING_GO);
@@ -260,7 +260,7 @@ const B: usize = 1;
 const SECOND: usize = 2;
 
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct ExistingHosts {
     bed: TestBed,
     /// The hosts of the tester, each once.
     testers: Vec<Address>,
@@ -278,7 +278,7 @@ pub(super) struct Standing {
 /// The hosts, after they were connected.
 #[derive(Debug)]
 struct Hosts {
-    /// Hosts of the tester, in the order of [`Standing::testers`].
+    /// Hosts of the tester, in the order of [`ExistingHosts::testers`].
     testers: Vec<Station>,
     dut: Option<Arc<dyn Host>>,
     /// Keeps others from measuring on this test bed.
@@ -295,9 +295,9 @@ struct Station {
 
 impl Station {
     /// Returns true if the agent answers, or if there is none.
-    fn is_there(&self, limit: Limit<'_>) -> bool {
+    fn is_reachable(&self, limit: Limit<'_>) -> bool {
         let agent = self.agent.as_ref();
-        agent.is_none_or(|agent| agent.is_there(limit))
+        agent.is_none_or(|agent| agent.is_reachable(limit))
     }
 }
 
@@ -313,7 +313,7 @@ impl Drop for Lock {
     }
 }
 
-impl Standing {
+impl ExistingHosts {
     /// Returns the hosts; connects to them at the first call.
     fn hosts(&self) -> Result<Arc<Hosts>, LabError> {
         let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
@@ -332,7 +332,7 @@ impl Standing {
         let control = self.control();
         let is_stopped = || control.is_stopped();
         let mut stations = hosts.testers.iter();
-        if stations.all(|station| station.is_there(within(HELLO, &is_stopped))) {
+        if stations.all(|station| station.is_reachable(within(HELLO, &is_stopped))) {
             return Ok(hosts);
         }
         let anew = self.reach(Some(&hosts))?;
@@ -351,7 +351,7 @@ impl Standing {
         let mut testers = Vec::new();
         for (number, address) in self.testers.iter().enumerate() {
             let known = known.map(|known| &known.testers[number]);
-            let known = known.filter(|known| known.is_there(within(HELLO, &is_stopped)));
+            let known = known.filter(|known| known.is_reachable(within(HELLO, &is_stopped)));
             testers.push(match (known, address) {
                 (Some(known), _) => known.clone(),
                 (None, Address::Ssh(target)) => {
@@ -371,7 +371,7 @@ impl Standing {
         let dut = match known {
             Some(known) => known.dut.clone(),
             None => self.dut.as_ref().map(|address| match &self.machine {
-                Some(target) => Arc::new(Ssh::that_goes_with_us(target.clone())),
+                Some(target) => Arc::new(Ssh::ephemeral(target.clone())),
                 None => address.reach(),
             }),
         };
@@ -425,7 +425,7 @@ impl Standing {
             return Ok(());
         };
         let command = Command::shell(&ready.command);
-        let began = Instant::now();
+        let started = Instant::now();
         loop {
             let Err(error) = dut.run(&command, within(READY, is_stopped)) else {
                 return Ok(());
@@ -433,7 +433,7 @@ impl Standing {
             if is_stopped() {
                 return Err(LabError::Interrupted);
             }
-            if began.elapsed() >= ready.within.0 {
+            if started.elapsed() >= ready.within.0 {
                 return Err(LabError::Preflight(format!(
                     "{} was not ready within {:.0} s: {error}",
                     dut.name(),
@@ -491,8 +491,8 @@ impl Standing {
                 let undo = undo.clone();
                 Arc::new(Linux::new(host.clone(), place, ports, networks, undo))
             }
-            System::Freebsd => Arc::new(bsd(Making::Plain)),
-            System::Bsdrp => Arc::new(bsd(Making::Bsdrp)),
+            System::Freebsd => Arc::new(bsd(FreebsdKind::Plain)),
+            System::Bsdrp => Arc::new(bsd(FreebsdKind::Bsdrp)),
             System::Vpp => {
                 let vpp = Vpp::new(host.clone(), dut.socket(), ports, networks, undo.clone());
                 Arc::new(vpp.with_program(dut.vppctl.as_deref().unwrap_or("vppctl")))
@@ -507,30 +507,30 @@ impl Standing {
         };
         let ports = switch.ports.named().into_iter();
         let ports: Vec<&str> = ports.map(|(_, port)| port).collect();
-        let asked = match (&switch.host, &switch.snmp) {
+        let requested = match (&switch.host, &switch.snmp) {
             (Some(place), _) => {
                 let host = reach(place).map_err(LabError::Preflight)?;
                 for port in ports {
-                    ports::look(host.as_ref(), port, Words::Linux)?;
+                    ports::read_link(host.as_ref(), port, PortCommands::Linux)?;
                 }
-                Asked::Host(host)
+                SwitchAccess::Host(host)
             }
             (None, Some(at)) => {
                 let community = switch.community.as_deref().unwrap_or("public");
                 let agent = Agent::open((at.0, at.1).into(), community, &ports)?;
-                Asked::Agent(Arc::new(Mutex::new(agent)))
+                SwitchAccess::Agent(Arc::new(Mutex::new(agent)))
             }
             (None, None) => return Ok(None),
         };
         Ok(Some(BedSwitch {
-            asked,
+            asked: requested,
             ports: switch.ports.clone(),
         }))
     }
 
     /// Reserves a port of the tester against other fwdlabs; refuses one that is in use.
     fn claim(&self, station: &Station, seat: usize, port: &str) -> Result<Claim, LabError> {
-        let networks = given(&self.bed);
+        let networks = link_networks(&self.bed);
         let Some(agent) = &station.agent else {
             return Ok(Box::new(claim(&self.port(seat, port), &networks)?));
         };
@@ -538,15 +538,15 @@ impl Standing {
             port: (None, port.to_owned()),
             networks,
         };
-        let what = format!("claim {port}");
-        match agent.put_to(&what, &question, &[], Limit::OURS) {
-            Ok(_) => Ok(Box::new(FarClaim(agent.clone()))),
+        let action = format!("claim {port}");
+        match agent.put_to(&action, &question, &[], Limit::OURS) {
+            Ok(_) => Ok(Box::new(RemoteClaim(agent.clone()))),
             // the agent refuses because of the port, not for lack of a permission
             Err(HostError {
                 host,
-                failure: Failure::Refused(why),
+                failure: Failure::Refused(reason),
                 ..
-            }) => Err(LabError::Preflight(format!("on {host}, {why}"))),
+            }) => Err(LabError::Preflight(format!("on {host}, {reason}"))),
             Err(error) => Err(error.into()),
         }
     }
@@ -571,27 +571,30 @@ const PATIENCE: [Duration; 3] = [
     Duration::from_secs(60),
 ];
 
-impl Builder for Standing {
-    fn build(&self, wanted: &Wanted<'_>) -> Result<Bed, LabError> {
-        let refuse = |what: &str, instead: &str| {
+impl Builder for ExistingHosts {
+    fn build(&self, requested: &Wanted<'_>) -> Result<Bed, LabError> {
+        let refuse = |action: &str, instead: &str| {
             let name = &self.bed.name;
             Err(LabError::Preflight(format!(
-                "the test bed {name} {what}. {instead}"
+                "the test bed {name} {action}. {instead}"
             )))
         };
-        if wanted.duts != 1 {
+        if requested.duts != 1 {
             return refuse(
                 "has one DUT, and a comparison side by side needs several that are alike",
                 "Measure configurations in turn, with a campaign of maxfwd, or compare on the embedded bed",
             );
         }
-        if wanted.dut.kind != Kind::Linux {
+        if requested.dut.kind != Kind::Linux {
             return refuse(
-                &format!("says itself what its DUT is, and not {}", wanted.dut.kind),
+                &format!(
+                    "says itself what its DUT is, and not {}",
+                    requested.dut.kind
+                ),
                 "Omit dut in the matrix, or measure on the embedded bed",
             );
         }
-        if wanted.is_managed {
+        if requested.is_managed {
             return refuse(
                 "has no known management port",
                 "Omit management frames, set address to the DUT's management address, or measure on the embedded bed",
@@ -605,10 +608,10 @@ impl Builder for Standing {
         let mut claims = Vec::new();
         let mut tester = |seat: usize, port: &str| {
             let station = &hosts.testers[self.seats[seat]];
-            let link = ports::look(station.host.as_ref(), port, Words::Linux)?;
+            let link = ports::read_link(station.host.as_ref(), port, PortCommands::Linux)?;
             claims.push(self.claim(station, seat, &link.name)?);
             let tester = &station.host;
-            ports::take_up(tester, &link, Words::Linux, &undo)?;
+            ports::set_link_up(tester, &link, PortCommands::Linux, &undo)?;
             ports::silence(tester, &link.name, &undo)?;
             Ok::<Link, LabError>(link)
         };
@@ -646,7 +649,8 @@ impl Builder for Standing {
                 let networks = self.networks(macs(&of_tester), macs(&of_dut));
                 let lab = &registration.record().id;
                 let ports = [&*of_dut.a.name, &*of_dut.b.name];
-                let dut = self.device(host, ports, networks, lab, wanted.is_unconfined, &undo)?;
+                let dut =
+                    self.device(host, ports, networks, lab, requested.is_unconfined, &undo)?;
                 let set = dut.prepare()?.into_iter();
                 sysctls.extend(set.map(|(name, value)| (format!("dut:{name}"), value)));
                 (dut, networks)
@@ -681,10 +685,10 @@ impl Builder for Standing {
             tx: a.clone(),
             rx: b.clone(),
         }];
-        if wanted.both_ways {
+        if requested.both_ways {
             paths.push(PathSpec { tx: b, rx: a });
         }
-        Ok(Bed::of(Parts {
+        Ok(Bed::from_parts(Parts {
             duts: vec![dut],
             tester: Testers {
                 a: host(A),
@@ -697,7 +701,7 @@ impl Builder for Standing {
             },
             networks,
             paths,
-            both_ways: wanted.both_ways,
+            both_ways: requested.both_ways,
             sysctls,
             registration,
             switch: self.switch()?,
@@ -739,15 +743,15 @@ impl Builder for Standing {
             if let Some(second) = bed.second().filter(|_| number == 0) {
                 tx.push((port(SECOND, &second.port), Some(second.mac)));
             }
-            ways.push(apart::Way {
+            ways.push(distributed::Way {
                 tx,
                 rx: port(receives, &path.rx),
             });
         }
-        apart::open(&ways, &addresses, choice)
+        distributed::open(&ways, &addresses, choice)
     }
 
-    fn hear(&self, _: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
+    fn capture_noise(&self, _: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
         let hosts = self.hosts()?;
         let mut near = Vec::new();
         let mut far = Vec::new();
@@ -774,32 +778,32 @@ impl Builder for Standing {
                                 .collect(),
                             time_ms: time.as_millis() as u64,
                         };
-                        let what = "listen at ports";
-                        match agent.put_to(what, &question, &[], Limit::OURS)? {
+                        let action = "listen at ports";
+                        match agent.put_to(action, &question, &[], Limit::OURS)? {
                             (wire::Answer::Heard(noise), _) => Ok(noise),
                             (other, _) => {
-                                let why = wire::connection::out_of_step(&other);
-                                Err(LabError::from(HostError::new(agent.name(), what, why)))
+                                let reason = wire::connection::unexpected_answer(&other);
+                                Err(LabError::from(HostError::new(agent.name(), action, reason)))
                             }
                         }
                     })
                 })
                 .collect();
-            let mut all = hear(&near, time)?;
+            let mut all = capture_noise(&near, time)?;
             for thread in far {
-                let heard = thread.join();
-                all.extend(heard.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+                let received = thread.join();
+                all.extend(received.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
             }
             Ok(all)
         })
     }
 
-    fn heed(&self, control: &Control) {
-        let mut heeded = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        *heeded = control.clone();
+    fn set_control(&self, control: &Control) {
+        let mut handled = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        *handled = control.clone();
     }
 
-    fn is_here(&self) -> bool {
+    fn is_local(&self) -> bool {
         let mut all = self.testers.iter().chain(&self.dut);
         !all.any(|address| matches!(address, Address::Ssh(_)))
     }
@@ -879,7 +883,7 @@ impl Builder for Standing {
     fn facts(&self, placement: &Placement, privileged: bool) -> Facts {
         let mut facts = match (&self.dut, self.hosts()) {
             (Some(_), Ok(hosts)) => match &hosts.dut {
-                Some(dut) => crate::facts::of(dut.as_ref(), placement, privileged),
+                Some(dut) => crate::facts::collect_facts(dut.as_ref(), placement, privileged),
                 None => Facts::default(),
             },
             _ => Facts::default(),
@@ -908,12 +912,12 @@ fn within(time: Duration, is_stopped: &dyn Fn() -> bool) -> Limit<'_> {
 }
 
 fn wait_for_link(host: &dyn Host, port: &str, control: &Control) -> Result<(), LabError> {
-    let began = Instant::now();
-    while ports::look(host, port, Words::Linux)?.has_link == Some(false) {
+    let started = Instant::now();
+    while ports::read_link(host, port, PortCommands::Linux)?.has_link == Some(false) {
         if control.is_stopped() {
             return Err(LabError::Interrupted);
         }
-        if began.elapsed() >= LINK_PATIENCE {
+        if started.elapsed() >= LINK_PATIENCE {
             return Err(LabError::Preflight(format!(
                 "{port} of {} has no link after {:.0} s. Is the cable in, and is the other end up?",
                 host.name(),
