@@ -631,7 +631,7 @@ mod tests {
                     requests: requests(&["ping"]),
                     ..parameters()
                 },
-                "ask: `ping` is nothing that",
+                "ask: `ping` is not a management request",
             ),
             (
                 Parameters {

@@ -311,7 +311,7 @@ mod tests {
             to_pps: 1e6,
         }]);
         let reason = sender.start(schedule).expect_err("a delay").to_string();
-        assert!(reason.contains("times of their own"), "{reason}");
+        assert!(reason.contains("cannot scale the times"), "{reason}");
     }
 
     /// Streams with these shares.

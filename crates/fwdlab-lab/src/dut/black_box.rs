@@ -183,7 +183,7 @@ mod tests {
             (dut.route(&[route]).map(drop), "48.0.0.0/22"),
             (
                 dut.set(&SweptParameter::Rules, v4, 7, &control).map(drop),
-                "set 7",
+                "set the swept value 7",
             ),
             (dut.plan_reset(&Reset::Interface).map(drop), "`interface`"),
             (dut.filter(&[], 25, &mut report).map(drop), "25 filters"),

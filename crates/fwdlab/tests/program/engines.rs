@@ -39,10 +39,10 @@ fn the_engine_that_is_asked_for_sends_both_versions_of_ip_and_the_sizes_at_the_e
     assert_eq!(
         cases,
         [
-            "84B-1flow-ipv4",
-            "1518B-1flow-ipv4",
-            "84B-1flow-ipv6",
-            "1518B-1flow-ipv6"
+            "plain/84B-1flow-ipv4",
+            "plain/1518B-1flow-ipv4",
+            "plain/84B-1flow-ipv6",
+            "plain/1518B-1flow-ipv6"
         ]
     );
     let trials = list(&document["trials"]);
