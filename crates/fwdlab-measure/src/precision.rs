@@ -6,7 +6,7 @@
 //! interval stops too early when it is narrow by chance, and such intervals contain the mean less
 //! often: of 95 % intervals 93 % with at least ten values, and 92 % with five (the tests here count
 //! them). Intervals of figures in percent, such as differences from a reference, are in points: a
-//! share of a difference near zero is meaningless. Start with [`look`].
+//! share of a difference near zero is meaningless. Start with [`evaluate`].
 
 use fwdlab_model::campaign::{Order, UntilPrecise};
 use fwdlab_model::outcome::{Figure, Outcome, Unit};

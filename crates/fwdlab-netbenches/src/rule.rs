@@ -3,7 +3,7 @@
 //!
 //! A run's value is the median of its samples. The archive drops 15 lines at the start and 10 at
 //! the end of any kind; ours drops 5 s after the first received frame and 2 s before the last sent
-//! one. Start with [`legacy`] and [`ours`].
+//! one. Start with [`legacy`] and [`apply_rule`].
 
 use super::log::{Log, Sample};
 use super::scan::general8;

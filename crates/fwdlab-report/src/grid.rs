@@ -4,7 +4,7 @@
 //!
 //! It does not compare: differences, intervals and verdicts come from [`compare`](crate::compare),
 //! and those of paired slices were measured. A cell without a figure has the reason ([`State`]);
-//! figures of different procedures are not compared. Start with [`of`].
+//! figures of different procedures are not compared. Start with [`from_runs`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Writes the headline: the result of a run in one sentence, for all kinds of results.
 //!
 //! `campaign`, `procedures` and `imported` write their own answers; this module adds doubts about
-//! them. Start with [`of`].
+//! them. Start with [`from_summary`].
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::loadtest;

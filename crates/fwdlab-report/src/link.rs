@@ -1,6 +1,6 @@
 //! Reads and formats the link speed of a run.
 //!
-//! `chart` draws line rates from it. Start with [`of`].
+//! `chart` draws line rates from it. Start with [`link_speed`].
 
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::result::RunInfo;

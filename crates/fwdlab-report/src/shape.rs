@@ -1,6 +1,6 @@
 //! The kind of a result, and the test cases and comparisons that belong to it.
 //!
-//! It writes no sentences; these are in `words`. Start with [`Shape::for_plan`].
+//! It writes no sentences; these are in `words`. Start with [`Shape::from_summary`].
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::loss::Ledger;

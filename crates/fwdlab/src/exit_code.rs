@@ -1,4 +1,4 @@
-//! Exit codes: the documented list, in one place. Start with [`Code`] and [`of`].
+//! Exit codes: the documented list, in one place. Start with [`Code`] and [`for_error`].
 
 use std::io::ErrorKind;
 use std::process::{ExitCode, ExitStatus};

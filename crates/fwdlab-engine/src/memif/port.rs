@@ -1,9 +1,9 @@
-//! A memif port: its control socket, kept by a thread of its own, and the connection of the moment.
+//! A memif port: its control socket, which has its own thread, and the current connection.
 //!
-//! The thread connects or accepts, again and again: a peer that restarts gets new rings. The two
-//! halves of a connection, [`Sending`] and [`Receiving`], move to whoever sends and receives, which
-//! notice by one atomic number that the connection has changed. Nothing here looks at frames. Start
-//! with [`Port::open`].
+//! The thread connects or accepts repeatedly: a peer that restarts gets new rings. The two halves of
+//! a connection (the rings of each direction, [`Half`]) move to the sender and the receiver, which
+//! detect a new connection by one atomic number. Nothing here examines frames. Start with
+//! [`Port::open`].
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Queries to the kernel's `netdev` family over generic netlink: devices, and the threads that
 //! serve them.
 //!
-//! The callers interpret the answers. Start with [`Offers::of`] and [`napi_threads`].
+//! The callers interpret the answers. Start with [`Offers::query`] and [`napi_threads`].
 
 mod features;
 

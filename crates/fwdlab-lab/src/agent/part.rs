@@ -2,7 +2,7 @@
 //! another machine.
 //!
 //! [`wire::part`](crate::host::wire::part) defines the questions and answers;
-//! [`crate::tester::apart`] asks and combines the parts. Start with [`Parts`].
+//! [`crate::tester::distributed`] asks and combines the parts. Start with [`Parts`].
 
 use fwdlab_engine::{Counting, Mode, PortSpec, Receiver, Sender, mtu, open_receiver, open_sender};
 

@@ -2,7 +2,7 @@
 //!
 //! Facts only, read with `ip -j` and from /proc in the interface's namespace;
 //! [`dangers`](super::dangers) judges them. An interface can be requested by any of its names;
-//! everything is read by its own name. Start with [`look`].
+//! everything is read by its own name. Start with [`read_facts`].
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The machine is started on first use and stopped with the site, and changes in it disappear with
-//! it. Once started, it is a host reached by SSH like any other, and [`super::as_existing`] does the
+//! it. Once started, it is a host reached by SSH like any other, and [`super::existing`] does the
 //! rest. Start with [`Site::for_machine`].
 
 use std::collections::BTreeMap;

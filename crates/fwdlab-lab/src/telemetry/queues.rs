@@ -2,7 +2,7 @@
 //! and out.
 //!
 //! Over any host: `ethtool -S` and the interface's own counters on Linux, the driver's sysctl tree
-//! on FreeBSD. It sends nothing and changes nothing. Start with [`look`] and [`rates`].
+//! on FreeBSD. It sends nothing and changes nothing. Start with [`read_counters`] and [`rates`].
 
 use std::time::Instant;
 

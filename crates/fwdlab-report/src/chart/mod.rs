@@ -3,7 +3,7 @@
 //!
 //! `subject` builds the charts, with one file per subject. `render` has a file per format: [`svg`],
 //! [`png`], [`gnuplot`], [`terminal`], and `html` for pages; each takes a [`Chart`] and returns the
-//! output. The figures themselves are in the tables. Start with [`Chart`], or with [`of`], which
+//! output. The figures themselves are in the tables. Start with [`Chart`], or with [`charts`], which
 //! lists the charts of a run.
 
 mod axis;

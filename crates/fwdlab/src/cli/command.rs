@@ -2,7 +2,7 @@
 //! printed or measured here.
 //!
 //! Only where the run is stored, the command line and the texts on the screen do not belong to the
-//! campaign. Start with [`run`].
+//! campaign. Start with [`run()`].
 
 use std::path::Path;
 

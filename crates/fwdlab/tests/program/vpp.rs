@@ -448,7 +448,10 @@ fn quick_measures_both_kinds_each_on_its_own_bed() {
         let own = trials.iter().filter(|trial| trial["test_case"] == name);
         own.filter(|trial| trial["frames_sent"] != 0).collect()
     };
-    let (linux, of_vpp) = (of("plain/64B-10flows-ipv4"), of("plain/64B-10flows-ipv4@vpp"));
+    let (linux, of_vpp) = (
+        of("plain/64B-10flows-ipv4"),
+        of("plain/64B-10flows-ipv4@vpp"),
+    );
     assert!(!linux.is_empty() && !of_vpp.is_empty(), "{document}");
     assert!(
         linux

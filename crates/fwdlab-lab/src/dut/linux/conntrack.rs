@@ -179,7 +179,10 @@ mod tests {
         let (dut, host) = part_of(machine("23", u64::MAX), lock.path());
         let requested = generated("conntrack,max=12000000,buckets=1048576");
         let error = dut.connections(&requested).unwrap_err().to_string();
-        assert!(error.contains("which tracks 23 other connections"), "{error}");
+        assert!(
+            error.contains("which tracks 23 other connections"),
+            "{error}"
+        );
         assert_eq!(host.commands(), [format!("read {COUNT}")]);
         // the user has permitted it: --set-unconfined
         let place: Arc<dyn Host> =

@@ -1,6 +1,6 @@
 //! Builds charts from results: one file per subject, each a function of a summary.
 //!
-//! Start with [`of`].
+//! Start with [`charts`].
 
 pub(crate) mod comparison;
 pub(crate) mod differences;

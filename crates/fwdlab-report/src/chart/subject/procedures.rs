@@ -1,4 +1,4 @@
-//! Chooses the graphs of each procedure; the neighbouring files draw them. Start with [`of`].
+//! Chooses the graphs of each procedure; the neighbouring files draw them. Start with [`outcome_charts`].
 
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{Found, Outcome};

@@ -4,7 +4,7 @@
 //! - [`multiplier`]: loads in TRex's units;
 //! - [`input`]: lines from a terminal or a pipe;
 //! - [`traffic`]: the ports and what they send;
-//! - [`print_message`]: tables and messages.
+//! - [`display`]: tables and messages.
 //!
 //! When the console exits, however it exits, sending stops and the ports are released. Start with
 //! [`Console::run`].
