@@ -819,7 +819,7 @@ impl TestBed {
         }
         match (&switch.host, &switch.snmp, &switch.community) {
             (Some(_), Some(_), _) => {
-                let reason = "a Linux bridge is asked by way of its host; omit this, or omit host";
+                let reason = "a Linux bridge is queried through its host; omit this, or omit host";
                 return wrong(&["switch", "snmp"], reason.into());
             }
             (_, None, Some(_)) => {
@@ -1297,7 +1297,7 @@ net = '10.1.0.0/24'
             (
                 "[switch]",
                 "[switch]\nsnmp = '192.0.2.9'",
-                "is asked by way of its host",
+                "queried through its host",
             ),
             (
                 "[switch]",

@@ -93,7 +93,7 @@ pub enum StoreError {
         candidates: Vec<String>,
     },
     /// A tag or a note is invalid.
-    #[error("`{}` cannot be said of a run: {reason}", text.escape_debug())]
+    #[error("`{}` is no valid label of a run: {reason}", text.escape_debug())]
     BadLabel {
         /// The text.
         text: String,

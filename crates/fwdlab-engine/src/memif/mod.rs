@@ -2,8 +2,8 @@
 //!
 //! No kernel and no copy by it is involved: a frame costs some tens of nanoseconds, so a router in
 //! user space can be measured on one machine. One end is the server, which listens on a socket; the
-//! client connects to it and owns all memory. We can be either. The peer is not trusted: whatever it
-//! writes into the shared memory or sends over the socket ends in an error or a counted frame.
+//! client connects to it and owns all memory. This engine can be either. The peer is not trusted:
+//! invalid data in the shared memory or on the socket ends in an error or a counted frame.
 //!
 //! Frames are sent by the same loop as with every socket engine, and received frames go to the same
 //! analysis. A frame counts as sent once the peer has given its buffer back, so frames that are

@@ -109,7 +109,7 @@ fn left(rings: &mut [Outgoing]) -> u64 {
 
 /// One end of a ring.
 pub(super) trait End: Sized {
-    /// Returns where the port keeps these ends while nobody uses them.
+    /// Returns where the port stores these ends while no sender or receiver uses them.
     fn kept(state: &mut State) -> &mut Option<Vec<Self>>;
 }
 

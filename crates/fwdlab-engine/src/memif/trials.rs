@@ -282,7 +282,7 @@ fn frames_left_in_the_rings_are_not_sent() {
     }
 }
 
-/// A peer that restarts while frames are sent: sending goes on, and exactly the frames that it read
+/// A peer that restarts during a trial: sending continues, and exactly the frames that it read
 /// were sent; those in the rings were not.
 #[test]
 fn a_peer_may_restart_during_a_trial() {

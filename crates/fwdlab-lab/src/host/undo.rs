@@ -360,7 +360,7 @@ mod tests {
         );
         // changes that vanish with their host need nothing
         let of_lab = |address: &Address| *address == Address::Namespace(NAME.into());
-        let no_host = |_: &Address| -> Arc<dyn Host> { panic!("nobody is asked") };
+        let no_host = |_: &Address| -> Arc<dyn Host> { panic!("no host is needed") };
         assert_eq!(
             Left::parse(&text).undo_change(file.path(), of_lab, no_host),
             Vec::<String>::new()

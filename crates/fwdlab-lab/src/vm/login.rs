@@ -127,7 +127,7 @@ pub fn log_in(
         let output = computer.console();
         let lines: Vec<&str> = output.lines().collect();
         return Err(format!(
-            "{reason}; {ADVICE}. Its console said last:\n  {}",
+            "{reason}; {ADVICE}. Its console ended with:\n  {}",
             lines[lines.len().saturating_sub(LAST_LINES)..].join("\n  ")
         ));
     }

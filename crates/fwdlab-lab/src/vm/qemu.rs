@@ -386,7 +386,7 @@ impl MachineFiles {
         match last.is_empty() {
             true => "; its console said nothing".into(),
             false => format!(
-                "{panic}{advice}; its console said last:\n  {}",
+                "{panic}{advice}; its console ended with:\n  {}",
                 last.join("\n  ")
             ),
         }

@@ -12,7 +12,7 @@ use super::{Bed, Campaign, Matrix, OnFailure, Order, PLAIN, Procedure, Trex};
 use crate::family::{Generated, PREFIX};
 use crate::file::{FileError, Origin};
 
-/// What commands can say of a campaign.
+/// The parts of a campaign that commands have options for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Draft {
@@ -88,7 +88,7 @@ impl Draft {
         let before = self.configuration.get(after).cloned().unwrap_or_default();
         let mut names = Vec::new();
         for (name, text) in all {
-            // the same may be compared with itself
+            // a configuration may be compared with itself
             let others = (2..).map(|n| format!("{name} ({n})"));
             let is_free = |name: &String| !self.configuration.contains_key(name);
             let mut free = std::iter::once(name.clone()).chain(others).filter(is_free);
@@ -122,26 +122,35 @@ impl Draft {
     }
 
     /// Returns the text of the campaign file.
-    pub fn text(&self) -> String {
-        let configurations = toml::Table::try_from(&self.configuration);
+    ///
+    /// # Errors
+    /// A value that TOML cannot contain. It must not be left out: another campaign would be
+    /// measured.
+    pub fn text(&self) -> Result<String, FileError> {
+        self.toml().map_err(|error| {
+            Origin::default().error(&[], format!("cannot write the campaign: {error}"))
+        })
+    }
+
+    fn toml(&self) -> Result<String, toml::ser::Error> {
         let telemetry = if self.telemetry {
             "\n[telemetry]\n"
         } else {
             ""
         };
-        let mut text = toml::to_string(self).unwrap_or_default() + telemetry;
+        let mut text = toml::to_string(self)? + telemetry;
         for (name, table) in [
-            ("bed", said(&self.bed)),
-            ("trex", said(&self.trex)),
-            ("configuration", configurations.unwrap_or_default()),
-            ("matrix", said(&self.matrix)),
+            ("bed", without_defaults(&self.bed)?),
+            ("trex", without_defaults(&self.trex)?),
+            ("configuration", toml::Table::try_from(&self.configuration)?),
+            ("matrix", without_defaults(&self.matrix)?),
         ] {
             if !table.is_empty() {
                 text += &format!("\n[{name}]\n{table}");
             }
         }
-        let (id, parameters) = (self.procedure.id(), self.procedure.table());
-        text + &format!("\n[procedure]\nid = \"{id}\"\n{parameters}")
+        let (id, parameters) = (self.procedure.id(), self.procedure.table()?);
+        Ok(text + &format!("\n[procedure]\nid = \"{id}\"\n{parameters}"))
     }
 
     /// Returns the campaign, as it is read from its file. Errors have no position, because users
@@ -150,19 +159,14 @@ impl Draft {
     /// # Errors
     /// What is wrong.
     pub fn campaign(&self) -> Result<Campaign, FileError> {
-        Campaign::parse("", &self.text())
+        Campaign::parse("", &self.text()?)
     }
 }
 
-/// Returns a value as a table; it consists of texts, numbers and lists.
-pub(super) fn table<T: Serialize>(value: &T) -> toml::Table {
-    toml::Table::try_from(value).unwrap_or_default()
-}
-
-/// Returns only what differs from the defaults.
-fn said<T: Serialize + Default>(value: &T) -> toml::Table {
-    let defaults = table(&T::default());
-    let mut said = table(value);
-    said.retain(|key, value| defaults.get(key) != Some(value));
-    said
+/// Returns only the values that differ from the defaults.
+fn without_defaults<T: Serialize + Default>(value: &T) -> Result<toml::Table, toml::ser::Error> {
+    let defaults = toml::Table::try_from(T::default())?;
+    let mut table = toml::Table::try_from(value)?;
+    table.retain(|key, value| defaults.get(key) != Some(value));
+    Ok(table)
 }

@@ -69,9 +69,9 @@ macro_rules! procedures {
             }
 
             /// Returns its parameters in the form of a file, without its id.
-            pub(super) fn table(&self) -> toml::Table {
+            pub(super) fn table(&self) -> Result<toml::Table, toml::ser::Error> {
                 match self {
-                    $(Procedure::$variant(parameters) => super::draft::table(parameters),)*
+                    $(Procedure::$variant(parameters) => toml::Table::try_from(parameters),)*
                 }
             }
 

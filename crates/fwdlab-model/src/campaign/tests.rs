@@ -854,6 +854,16 @@ fn thresholds_as_they_are_asked_for() {
 
 /// What commands say, with every field that differs from its default.
 #[test]
+fn a_value_that_a_file_cannot_contain_is_an_error() {
+    let mut draft = Draft::new("c", Procedure::Mrr(Mrr::default()));
+    draft.seed = Some(i64::MAX as u64);
+    assert_eq!(draft.campaign().unwrap().seed, draft.seed);
+    draft.seed = Some(u64::MAX);
+    let error = draft.campaign().unwrap_err().to_string();
+    assert!(error.contains("cannot write the campaign"), "{error}");
+}
+
+#[test]
 fn the_campaign_of_a_command_is_a_file_that_says_the_same() {
     let mut draft = Draft::new(
         "ndr",
@@ -890,7 +900,7 @@ fn the_campaign_of_a_command_is_a_file_that_says_the_same() {
         ])),
         ..Matrix::default()
     };
-    let text = draft.text();
+    let text = draft.text().unwrap();
     let campaign = draft.campaign().unwrap_or_else(|e| panic!("{e}\n{text}"));
     assert_eq!(campaign.procedure, draft.procedure);
     assert_eq!((&campaign.bed, campaign.seed), (&draft.bed, Some(7)));

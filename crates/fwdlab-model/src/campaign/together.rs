@@ -33,7 +33,7 @@ impl Campaign {
             (
                 self.iterations != 1,
                 &["iterations"],
-                "test cases that are measured together are measured once: say iterations = 1",
+                "test cases that are measured together are measured once: set iterations = 1",
             ),
             (
                 is_list(matrix.size.as_ref()) && !self.procedure.has_many_sizes(),
@@ -72,17 +72,16 @@ impl Campaign {
 impl Procedure {
     /// Returns true if it can go from one frame size to the next by itself: tests of RFC 2544.
     fn has_many_sizes(&self) -> bool {
-        use Procedure as Of;
         matches!(
             self,
-            Of::Throughput(_)
-                | Of::Latency(_)
-                | Of::FrameLoss(_)
-                | Of::BackToBack(_)
-                | Of::Recovery(_)
-                | Of::Reset(_)
-                | Of::Bursts(_)
-                | Of::Rfc2544(_)
+            Procedure::Throughput(_)
+                | Procedure::Latency(_)
+                | Procedure::FrameLoss(_)
+                | Procedure::BackToBack(_)
+                | Procedure::Recovery(_)
+                | Procedure::Reset(_)
+                | Procedure::Bursts(_)
+                | Procedure::Rfc2544(_)
         )
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn run(
 ) -> anyhow::Result<Code> {
     let campaign = draft.campaign()?;
     if print.print_campaign {
-        output::result(&draft.text());
+        output::result(&draft.text()?);
         return Ok(Code::Done);
     }
     let plan = plan_of(campaign, Path::new(""), &draft.campaign, Options::default())?;
@@ -199,7 +199,7 @@ mod tests {
         ] {
             let draft = draft(line, quoted).unwrap_or_else(|e| panic!("{line}: {e:#}"));
             let own = plan(&draft).unwrap_or_else(|e| panic!("{line}: {e:#}"));
-            let file = Campaign::parse("printed.toml", &draft.text()).unwrap();
+            let file = Campaign::parse("printed.toml", &draft.text().unwrap()).unwrap();
             let folder = Path::new("");
             let of_file = plan_of(file, folder, CAMPAIGN, Options::default()).unwrap();
             assert_eq!(comparable(&own), comparable(&of_file), "{line}");

@@ -141,7 +141,7 @@ fn ask(trex: &Trex, path: &Path) -> anyhow::Result<Vec<BTreeMap<u32, Value>>> {
         Ok(answer) => answer,
         Err(_) => {
             let err = String::from_utf8_lossy(&output.stderr);
-            let reason = err.lines().last().unwrap_or("it said nothing");
+            let reason = err.lines().last().unwrap_or("no output");
             return Err(Usage(format!(
                 "{file} cannot be loaded as a TRex profile: {reason}"
             ))

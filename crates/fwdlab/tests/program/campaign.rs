@@ -507,7 +507,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
         assert!(!validity.contains("process"), "{validity}");
     }
     match failure(lives) {
-        reason if reports_stall(reason) => skipped(THIS, "the sender was held up in every trial"),
+        reason if reports_stall(reason) => skipped(THIS, "the sender stalled in every trial"),
         reason => {
             assert_eq!(reason, "");
             let points = list(&lives["outcomes"][0]["found"]["points"]);
@@ -832,7 +832,7 @@ mod alone {
             true => assert!(deficit > least - 0.15, "{planted}"),
             false => skipped(
                 name,
-                "the tester was held up, so that frames that it did not send are not missing",
+                "the tester stalled, so that frames that it did not send are not missing",
             ),
         }
         assert!(number(&nothing["blackout_s"]) < 0.2, "{nothing}");

@@ -185,7 +185,7 @@ fn the_cost_of_a_frame_matches_the_meter() {
     let rates = points.iter().map(|one| number(&one["forwarding_rate_pps"]));
     let rates: Vec<f64> = rates.collect();
     if rates.len() < 3 || rates[2] < 1e3 {
-        return skipped(TEST, "the sender was held up in every trial");
+        return skipped(TEST, "the sender stalled in every trial");
     }
     let watts = points.iter().map(|one| one["watts"]["command"].as_f64());
     let Some(watts) = watts.collect::<Option<Vec<f64>>>() else {
@@ -274,7 +274,7 @@ for = "600ms"
 
         let trials = valid(half);
         let Some(trial) = trials.first() else {
-            return skipped(TEST, "the sender was held up in every trial");
+            return skipped(TEST, "the sender stalled in every trial");
         };
         let reported = &trial["telemetry"];
         let drops = reported["drops"].as_object().unwrap();
@@ -328,7 +328,7 @@ for = "600ms"
 
         let trials = valid(strict);
         let Some(trial) = trials.last() else {
-            return skipped(TEST, "the sender was held up in every trial");
+            return skipped(TEST, "the sender stalled in every trial");
         };
         let dropped = count(&trial["telemetry"]["drops"]["TcpExt IPReversePathFilter"]);
         let sent = count(&trial["counters"]["generator_sent"]);

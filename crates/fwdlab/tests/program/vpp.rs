@@ -145,7 +145,7 @@ fn nodes_count_every_frame_at_every_load() {
     if !slowly.contains(&300) {
         skipped(
             test,
-            &format!("the sender was held up: it sent {slowly:?} of 300 frames"),
+            &format!("the sender stalled: it sent {slowly:?} of 300 frames"),
         );
     }
 }

@@ -232,7 +232,7 @@ mod tests {
                 (printed, status)
             };
             let printf = words(&[&["printf", "%s|"], &odd[..]].concat());
-            let printed = run(&printf, Input::Nothing, "nobody reads this");
+            let printed = run(&printf, Input::Nothing, "an unread input");
             let expected = format!("{}|", odd.join("|"));
             assert_eq!(printed, (expected, Status::Code(0)), "{shell:?}");
             let input = "x\\y\n".repeat(5000);

@@ -397,7 +397,7 @@ fn a_rebooting_machine_is_awaited() {
             let look = Duration::from_millis(50);
             reboot::send_and_wait(&host, &reboot, look, limit(60_000, &|| false))
         });
-        wait_until("it is told", || reported.exists());
+        wait_until("the signal is reported", || reported.exists());
         server.kill();
         std::thread::sleep(Duration::from_millis(500));
         assert!(!waiting.is_finished());

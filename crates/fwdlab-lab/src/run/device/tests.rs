@@ -145,7 +145,7 @@ fn check(answer: &Answer, shortest_s: f64, longest_s: f64) -> bool {
     let resolution = answer.resolution_ns.unwrap() as f64 / 1e9;
     let stalled = total_stall_s(answer);
     let words = format!(
-        "{by_loss} s by lost frames, {by_moments} s by timestamps, known to {resolution} s; sender held up for {stalled} s; it \
+        "{by_loss} s by lost frames, {by_moments} s by timestamps, known to {resolution} s; sender stalled for {stalled} s; it \
          was \
          {shortest_s} to {longest_s} s"
     );

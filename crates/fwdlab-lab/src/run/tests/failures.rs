@@ -104,8 +104,8 @@ const WITH_HOOKS_BY_WINDOWS: Sweep = Sweep {
     check: check_rates_of_plain_and_nat,
 };
 
-/// Every so many commands fail in a sample: a number without a factor in common with the numbers of
-/// groups above.
+/// The step between the commands that fail in a sample. It has no factor in common with the numbers
+/// of groups above, so that every group is used.
 const SAMPLE: usize = 11;
 
 #[test]

@@ -403,7 +403,7 @@ mod alone {
         if is_short || again[0] + again[1] < 2600 && again[2] == 0 {
             // no frame was lost: a sender that stalls for more than a second skips frames
             let reason = format!(
-                "the sender was held up: it sent {} of 2900 frames, and then {} of 2600",
+                "the sender stalled: it sent {} of 2900 frames, and then {} of 2600",
                 packets[0],
                 again[0] + again[1]
             );
@@ -436,7 +436,7 @@ mod alone {
             if plain > 0.0 && shares[0] < 0.7 && (shares[1] / shares[0] - 1.0).abs() < 0.3 {
                 // steered as requested, and both stalled alike
                 let reason = format!(
-                    "the sender was held up: {:.0} % of {what} left",
+                    "the sender stalled: {:.0} % of {what} left",
                     100.0 * shares[0]
                 );
                 return skipped(name, &reason);
