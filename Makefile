@@ -15,7 +15,7 @@ help:
 	@echo "                  make quick ARGS=\"--vs 'nft add table ip t'\"    what does a configuration cost?"
 	@echo '                  sudo make quick    with all it can; still builds as you'
 	@echo 'make test         checks and tests; tests that need root are skipped without it'
-	@echo 'make test-all     also those that need the machine for themselves, or guests: 12 minutes more'
+	@echo 'make test-all     also those that need the machine for themselves, or guests: 15 minutes more'
 	@echo 'make build        build target/release/fwdlab only, without PNG and TLS (make dist includes both)'
 	@echo 'make dist         static programs and Debian packages for x86-64 and arm64, in dist/'
 	@echo 'make bench        benchmarks; sudo make bench also compares our engines with other generators (4 minutes)'
