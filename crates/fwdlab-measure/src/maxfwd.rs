@@ -451,6 +451,22 @@ pub(crate) mod tests {
         Gate::calibrate(&vec![at(17.5, &[]); 30]).unwrap()
     }
 
+    /// If nothing probes the DUT's machine, offered windows count. If a probe exists and gave too few
+    /// readings, they do not.
+    #[test]
+    fn windows_of_a_machine_that_nothing_probes_are_quiet() {
+        let mut windows = vec![window(800e3, 1.8e6, 0.0); 12];
+        windows.extend(vec![window(300e3, 0.9e6, 0.0); 5]);
+        assert_eq!(windows[0].after, Reading::NONE);
+        let strata = judge(&windows, None, Some(1.8e6));
+        let counts = |of: &Strata| (of.quiet.windows, of.contended.windows, of.not_offered);
+        assert_eq!(counts(&strata), (12, 0, 5));
+        assert_eq!(strata.quiet.forwarding_rate_pps, Some(800e3));
+        let probed = vec![window(800e3, 1.8e6, 17.5); 12];
+        let strata = judge(&probed, None, Some(1.8e6));
+        assert_eq!(counts(&strata), (0, 12, 0));
+    }
+
     #[test]
     fn strata_look_at_conditions_only() {
         let mut windows = vec![window(800e3, 1.8e6, 17.5); 12];

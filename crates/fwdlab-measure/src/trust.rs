@@ -130,7 +130,7 @@ pub fn cause_of_variation(case: &TestCase) -> Option<String> {
 }
 
 /// Returns why a forwarding rate, from iterations with these rates, is unreliable.
-fn rate_reliability(found: &Maxfwd, rates: &[f64]) -> Option<String> {
+fn rate_doubt(found: &Maxfwd, rates: &[f64]) -> Option<String> {
     let windows = found.windows();
     let quiet = 100.0 * f64::from(found.quiet.windows) / f64::from(windows.max(1));
     if windows > 0 && quiet < QUIET_WINDOWS_PERCENT {
@@ -155,7 +155,7 @@ pub fn sender_stalled(found: &Maxfwd) -> &'static str {
 /// Returns why the forwarding rate of a test case is unreliable, and which iterations are the
 /// cause.
 pub fn of_windows(found: &Maxfwd, case: &TestCase) -> Option<String> {
-    let doubt = rate_reliability(found, case.rates())?;
+    let doubt = rate_doubt(found, case.rates())?;
     Some(match cause_of_variation(case) {
         Some(cause) => format!("{doubt}; {cause}"),
         None => doubt,
@@ -860,6 +860,47 @@ pub(crate) mod tests {
             image: None,
             dut: Default::default(),
         }
+    }
+
+    #[test]
+    fn the_verdict_of_a_machine_that_nothing_probes_says_so() {
+        let steady = [case(vec![700e3, 701e3, 699e3])];
+        let noise = of_cases(None, false, &steady, None);
+        assert!(!noise.too_noisy && noise.doubts.is_empty(), "{noise:?}");
+        assert!(noise.verdict.starts_with(NOT_PROBED), "{}", noise.verdict);
+        assert!(!noise.verdict.contains("full speed"), "{}", noise.verdict);
+        let noise = of_cases(None, true, &steady, None);
+        assert!(noise.too_noisy, "{noise:?}");
+    }
+
+    #[test]
+    fn a_sender_that_stalled_is_the_cause() {
+        let found = |stalled| Maxfwd {
+            windows_not_offered: stalled,
+            quiet: fwdlab_model::result::Stratum {
+                windows: 10,
+                forwarding_rate_pps: None,
+            },
+            ..Maxfwd::default()
+        };
+        assert_eq!(sender_stalled(&found(10)), "");
+        let doubt = rate_doubt(&found(99), &[]).unwrap();
+        assert!(
+            doubt.contains("the generator did not offer the load"),
+            "{doubt}"
+        );
+        let mut stalled = case(vec![700e3]);
+        for outcome in stalled.outcomes.iter_mut().chain(
+            stalled
+                .iterations
+                .iter_mut()
+                .flat_map(|one| &mut one.outcomes),
+        ) {
+            outcome.found = Found::Maxfwd(Box::new(found(99)));
+        }
+        let summary = of(vec![stalled], Noise::default());
+        let causes = causes(&summary, None).join(" ");
+        assert!(causes.contains("the sender's CPUs were busy"), "{causes}");
     }
 
     /// From an idle machine: a CV of 18 % over ten iterations, and a median that the low ones did

@@ -101,7 +101,7 @@ pub struct Status {
 /// Returns the frames in these rings that the peer has not read.
 fn left(rings: &mut [Outgoing]) -> u64 {
     let left = rings.iter_mut().map(|ring| {
-        let _ = ring.set_time(|_| {});
+        let _ = ring.poll(|_| {});
         u64::from(ring.left())
     });
     left.sum()
@@ -528,7 +528,7 @@ impl Shared {
         state.status.queues = (link.outgoing.len(), link.incoming.len());
         state.sending = Some(link.outgoing);
         if let Some(old) = state.receiving.replace(link.incoming) {
-            let unread = old.into_iter().map(|mut ring| ring.set_time().unwrap_or(0));
+            let unread = old.into_iter().map(|mut ring| ring.poll().unwrap_or(0));
             state.status.unread_in_rings += unread.map(u64::from).sum::<u64>();
         }
         self.generation.store(generation, Ordering::Release);

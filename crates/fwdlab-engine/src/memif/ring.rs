@@ -114,7 +114,7 @@ impl Outgoing {
     }
 
     /// Returns the frames in the ring that the peer has not read, as of the last
-    /// [`set_time`](Self::set_time). Exact if we are the client; as the server, exact if the peer offers
+    /// [`poll`](Self::poll). Exact if we are the client; as the server, exact if the peer offers
     /// all its buffers again once it has read all frames, as DPDK and libmemif do.
     pub(super) fn left(&self) -> u16 {
         self.capacity - self.room
@@ -125,7 +125,7 @@ impl Outgoing {
     /// # Errors
     /// If the peer moved its position further than it may.
     #[inline]
-    pub(super) fn set_time(&mut self, mut read: impl FnMut(u32)) -> Result<(), Fault> {
+    pub(super) fn poll(&mut self, mut read: impl FnMut(u32)) -> Result<(), Fault> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone());
         }
@@ -380,7 +380,7 @@ impl Incoming {
     /// # Errors
     /// If the peer moved its position further than it may.
     #[inline]
-    pub(super) fn set_time(&mut self) -> Result<u16, Fault> {
+    pub(super) fn poll(&mut self) -> Result<u16, Fault> {
         let (theirs, name) = match self.memory {
             Memory::Own { .. } => (self.ring.tail(), "tail"),
             Memory::Peer(_) => (self.ring.head(), "head"),
@@ -400,7 +400,7 @@ impl Incoming {
     }
 
     /// Passes copies of the frames to `take`, no more than were there at the last
-    /// [`set_time`](Self::set_time) and about [`BATCH`], and gives their buffers back. Returns the number
+    /// [`poll`](Self::poll) and about [`BATCH`], and gives their buffers back. Returns the number
     /// of frames.
     #[inline]
     pub(super) fn frames(&mut self, mut take: impl FnMut(&[u8])) -> usize {

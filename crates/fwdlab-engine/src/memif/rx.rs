@@ -114,7 +114,7 @@ impl Shared {
         }
         let mut any = false;
         for ring in 0..half.rings.len() {
-            match half.rings[ring].set_time() {
+            match half.rings[ring].poll() {
                 Ok(0) => {}
                 Ok(_) => {
                     any = true;
@@ -138,7 +138,7 @@ impl Shared {
     fn finish(&self, rings: Vec<Incoming>) {
         for mut ring in rings {
             // what was there before a fault has been counted in `available`
-            let _ = ring.set_time();
+            let _ = ring.poll();
             while self.found().take(&mut ring) > 0 {}
         }
     }

@@ -252,7 +252,7 @@ fn echo(sender: &mut Outgoing, receiver: &mut Incoming, total: u64) -> Result<()
     let mut flying: VecDeque<Vec<u8>> = VecDeque::new();
     let begin = Instant::now();
     while returned < total {
-        sender.set_time(|_| {}).expect("testpmd keeps the protocol");
+        sender.poll(|_| {}).expect("testpmd keeps the protocol");
         // few enough that testpmd drops none
         while sent < total && flying.len() < 200 {
             let bytes = 14 + random(1505);
@@ -273,7 +273,7 @@ fn echo(sender: &mut Outgoing, receiver: &mut Incoming, total: u64) -> Result<()
             sent += 1;
         }
         sender.publish();
-        if receiver.set_time().expect("testpmd keeps the protocol") == 0 {
+        if receiver.poll().expect("testpmd keeps the protocol") == 0 {
             thread::yield_now();
         }
         receiver.frames(|frame| {

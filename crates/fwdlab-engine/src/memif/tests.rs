@@ -46,7 +46,7 @@ fn push(ring: &mut Outgoing, frame: &[u8], stream: u32) -> bool {
 /// Receives all frames that are there.
 fn pull(ring: &mut Incoming) -> Vec<Vec<u8>> {
     let mut frames = vec![];
-    while ring.set_time().expect("our own peer") > 0 {
+    while ring.poll().expect("our own peer") > 0 {
         ring.frames(|frame| frames.push(frame.to_vec()));
     }
     frames
@@ -82,7 +82,7 @@ fn conserve(sender: &mut Outgoing, receiver: &mut Incoming, longest: u64, size: 
             assert_eq!(u64::from(stream), read % 1000);
             read += 1;
         };
-        sender.set_time(in_order).expect("our own peer");
+        sender.poll(in_order).expect("our own peer");
         assert_eq!(u64::from(sender.left()), in_ring.len() as u64);
         let published = in_ring.len();
         for _ in 0..=random(size.min(40) * 2) {
@@ -99,7 +99,7 @@ fn conserve(sender: &mut Outgoing, receiver: &mut Incoming, longest: u64, size: 
             in_ring.push_back(frame);
             sent += 1;
         }
-        let visible = receiver.set_time().expect("our own peer");
+        let visible = receiver.poll().expect("our own peer");
         assert_eq!(
             usize::from(visible),
             published,
@@ -107,7 +107,7 @@ fn conserve(sender: &mut Outgoing, receiver: &mut Incoming, longest: u64, size: 
         );
         sender.publish();
         if random(3) > 0 {
-            let available = receiver.set_time().expect("our own peer");
+            let available = receiver.poll().expect("our own peer");
             assert_eq!(usize::from(available), in_ring.len());
             received += receiver.frames(|frame| {
                 assert_eq!(in_ring.pop_front().as_deref(), Some(frame));
@@ -116,7 +116,7 @@ fn conserve(sender: &mut Outgoing, receiver: &mut Incoming, longest: u64, size: 
         assert_eq!(sent, received + in_ring.len() as u64);
     }
     assert!(full > 0 || size > 100, "the ring was never full");
-    sender.set_time(|_| read += 1).expect("our own peer");
+    sender.poll(|_| read += 1).expect("our own peer");
     assert_eq!(u64::from(sender.left()), in_ring.len() as u64);
     assert_eq!((sender.placed(), sender.refused()), (sent, 0));
     assert_eq!((read, receiver.malformed()), (received, 0));
@@ -128,7 +128,7 @@ fn our_own_buffers_keep_their_frames() {
     let (mut client, mut server, _) = pair(layout(1, 2));
     let (sender, receiver) = (&mut client.outgoing[0], &mut server.incoming[0]);
     for number in 0..12 {
-        sender.set_time(|_| {}).expect("our own peer");
+        sender.poll(|_| {}).expect("our own peer");
         let (buffer, held) = sender.next().expect("room");
         let fresh = number < 4;
         assert_eq!(held.kind, (!fresh).then_some(number % 4));
@@ -149,7 +149,7 @@ fn our_own_buffers_keep_their_frames() {
         sender.publish();
         assert_eq!(pull(receiver), [[number as u8 % 4, 77]]);
     }
-    sender.set_time(|_| {}).expect("our own peer");
+    sender.poll(|_| {}).expect("our own peer");
     sender.forget();
     assert_eq!(sender.next().expect("room").1, Slot::EMPTY);
 }
@@ -165,7 +165,7 @@ fn a_cached_frame_is_written_only_where_another_was() {
         kind: Some(kind),
     };
     let mut turn = |bytes: &[u8; 3], kind| {
-        sender.set_time(|_| {}).expect("our own peer");
+        sender.poll(|_| {}).expect("our own peer");
         sender.put(bytes, cached(kind));
         sender.publish();
         pull(receiver).concat()
@@ -200,7 +200,7 @@ fn disowned_frames_are_reported_to_nobody() {
     assert_eq!(pull(receiver), [b"old", b"new"]);
     let mut streams = vec![];
     sender
-        .set_time(|stream| streams.push(stream))
+        .poll(|stream| streams.push(stream))
         .expect("our own peer");
     assert_eq!(streams, [1]);
 }
@@ -255,7 +255,7 @@ fn frames_in_several_buffers_are_joined() {
         (vec![part(0xfffe, buffers, 65)], 6),
     ] {
         write(&parts);
-        receiver.set_time().expect("positions are right");
+        receiver.poll().expect("positions are right");
         receiver.frames(|frame| frames.push(frame.len()));
         assert_eq!(receiver.malformed(), malformed, "{parts:?}");
     }
@@ -274,7 +274,7 @@ fn buffers_of_the_peer_are_checked_before_they_are_written() {
     let (client, mut server, other) = pair(layout(1, 2));
     let ring = raw_ring(&Arc::new(other), 1, 2);
     let sender = &mut server.outgoing[0];
-    sender.set_time(|_| {}).expect("our own peer");
+    sender.poll(|_| {}).expect("our own peer");
     let good = ring.descriptor(0);
     ring.set_descriptor(0, Descriptor { length: 10, ..good });
     assert!(push(sender, &[7; 11], 0), "taken, and refused");
@@ -306,12 +306,12 @@ fn buffers_of_the_peer_are_checked_before_they_are_written() {
         let ring = raw_ring(&Arc::new(other), 1, 2);
         ring.set_descriptor(0, bad);
         let sender = &mut server.outgoing[0];
-        sender.set_time(|_| {}).expect("positions are right");
+        sender.poll(|_| {}).expect("positions are right");
         assert!(push(sender, &[7; 64], 0));
         assert!(!push(sender, &[7; 64], 0), "nothing after a fault");
         sender.publish();
         assert_eq!((sender.placed(), sender.refused(), ring.tail()), (0, 1, 0));
-        let fault = sender.set_time(|_| {}).expect_err("a fault").to_string();
+        let fault = sender.poll(|_| {}).expect_err("a fault").to_string();
         assert!(fault.contains("not there"), "{fault}");
     }
 }
@@ -333,7 +333,7 @@ fn our_own_buffers_are_where_we_put_them() {
     }
     ring.set_tail(4);
     let receiver = &mut client.incoming[0];
-    assert_eq!(receiver.set_time(), Ok(4));
+    assert_eq!(receiver.poll(), Ok(4));
     let mut lengths = vec![];
     assert_eq!(receiver.frames(|frame| lengths.push(frame.len())), 4);
     assert_eq!((lengths, receiver.malformed()), (vec![256, 0], 2));
@@ -346,7 +346,7 @@ fn our_own_buffers_are_where_we_put_them() {
 fn a_peer_that_polls_is_not_woken() {
     let (mut client, mut server, other) = pair(layout(1, 4));
     let region = Arc::new(other);
-    server.outgoing[0].set_time(|_| {}).expect("our own peer");
+    server.outgoing[0].poll(|_| {}).expect("our own peer");
     for (sender, ring) in [(&mut client.outgoing[0], 0), (&mut server.outgoing[0], 1)] {
         let ring = raw_ring(&region, ring, 4);
         assert_eq!(ring.flags(), 1, "receivers mask interrupts");
@@ -401,7 +401,7 @@ fn events_never_block() {
     let sender = &mut link.outgoing[0];
     // a pipe holds 64 KiB: 8192 events
     for number in 0..9000_u16 {
-        sender.set_time(|_| {}).expect("positions are right");
+        sender.poll(|_| {}).expect("positions are right");
         assert!(push(sender, b"x", 0) && sender.publish());
         memory.set_head(number.wrapping_add(17));
     }
@@ -419,17 +419,14 @@ fn positions_that_no_peer_can_have_are_faults() {
         assert!(push(&mut client.outgoing[0], b"x", 0));
         client.outgoing[0].publish();
         s2m.set_tail(wrong);
-        assert!(client.outgoing[0].set_time(|_| {}).is_err(), "{wrong}");
-        assert!(
-            client.outgoing[0].set_time(|_| {}).is_err(),
-            "a fault stays"
-        );
+        assert!(client.outgoing[0].poll(|_| {}).is_err(), "{wrong}");
+        assert!(client.outgoing[0].poll(|_| {}).is_err(), "a fault stays");
         m2s.set_tail(if wrong == 2 { 5 } else { wrong });
-        assert!(client.incoming[0].set_time().is_err(), "{wrong}");
+        assert!(client.incoming[0].poll().is_err(), "{wrong}");
         s2m.set_head(if wrong == 2 { 5 } else { wrong });
-        assert!(server.incoming[0].set_time().is_err(), "{wrong}");
+        assert!(server.incoming[0].poll().is_err(), "{wrong}");
         m2s.set_head(if wrong == 2 { 5 } else { wrong });
-        assert!(server.outgoing[0].set_time(|_| {}).is_err(), "{wrong}");
+        assert!(server.outgoing[0].poll(|_| {}).is_err(), "{wrong}");
     }
 }
 
@@ -437,13 +434,13 @@ fn positions_that_no_peer_can_have_are_faults() {
 fn use_end(link: &mut Link, rounds: usize) {
     for _ in 0..rounds {
         for ring in &mut link.outgoing {
-            let _ = ring.set_time(|stream| assert_eq!(stream, 5));
+            let _ = ring.poll(|stream| assert_eq!(stream, 5));
             while push(ring, &[0xaa; 60], 5) {}
             ring.publish();
             assert!(ring.left() <= 16 && ring.placed() >= u64::from(ring.left()));
         }
         for ring in &mut link.incoming {
-            let Ok(available) = ring.set_time() else {
+            let Ok(available) = ring.poll() else {
                 continue;
             };
             assert!(available <= 16);
@@ -559,9 +556,7 @@ fn the_two_handshakes_agree() {
             assert!(push(&mut ours.outgoing[queue], &frame, 0));
             ours.outgoing[queue].publish();
             assert_eq!(pull(&mut theirs.incoming[queue]), [frame]);
-            theirs.outgoing[queue]
-                .set_time(|_| {})
-                .expect("our own peer");
+            theirs.outgoing[queue].poll(|_| {}).expect("our own peer");
             assert!(push(&mut theirs.outgoing[queue], &frame, 0));
             theirs.outgoing[queue].publish();
             assert_eq!(pull(&mut ours.incoming[queue]), [frame]);

@@ -309,14 +309,14 @@ fn a_peer_may_restart_during_a_trial() {
             until("no frames", || {
                 half.renew();
                 for ring in &mut half.rings {
-                    ring.set_time().expect("our own peer");
+                    ring.poll().expect("our own peer");
                     read += ring.frames(|frame| assert_eq!(frame.len(), 60)) as u64;
                 }
                 read > before + 1000
             });
             // what is in the ring now is lost with this peer
             until("the ring is not full", || {
-                half.rings[0].set_time().expect("our own peer") == 64
+                half.rings[0].poll().expect("our own peer") == 64
             });
             peer.close();
             until("the port did not notice", || port.status().peer.is_none());

@@ -131,10 +131,10 @@ impl PathPort {
 
     /// Looks which frames the peer has read, and follows a change of the connection.
     #[inline]
-    fn set_time(&mut self, counters: &Counters) {
+    fn poll(&mut self, counters: &Counters) {
         let mut streams = counters.tally();
         for ring in 0..self.half.rings.len() {
-            if let Err(fault) = self.half.rings[ring].set_time(|stream| streams.add(stream)) {
+            if let Err(fault) = self.half.rings[ring].poll(|stream| streams.add(stream)) {
                 let rings = self.half.broken(fault);
                 self.settle(&rings);
             }
@@ -145,7 +145,7 @@ impl PathPort {
         if let Some(mut old) = self.half.renew() {
             for ring in &mut old {
                 // a fault does not matter any more
-                let _ = ring.set_time(|stream| streams.add(stream));
+                let _ = ring.poll(|stream| streams.add(stream));
             }
             self.settle(&old);
         }
@@ -279,7 +279,7 @@ impl Transmit for MemifTransmit {
         frames: &mut S,
         counters: &Counters,
     ) -> Result<(), EngineError> {
-        self.ports[path].set_time(counters);
+        self.ports[path].poll(counters);
         self.fill(path, frames, counters);
         let port = &mut self.ports[path];
         port.stalled += 1;
@@ -303,7 +303,7 @@ impl Transmit for MemifTransmit {
         for (path, port) in self.ports.iter_mut().enumerate() {
             let mut progress = (u64::MAX, Instant::now());
             loop {
-                port.set_time(counters);
+                port.poll(counters);
                 let waiting = port.waiting();
                 if waiting < progress.0 {
                     progress = (waiting, Instant::now());

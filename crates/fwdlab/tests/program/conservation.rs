@@ -345,7 +345,9 @@ mod alone {
         let document = lab.json(&[
             "quick", "--size", "64", "--flows", "2000", "-n", "1", "--trial", "500ms",
         ]);
-        for trial in list(&document["trials"]) {
+        let trials = list(&document["trials"]);
+        assert!(!trials.is_empty(), "{document}");
+        for trial in trials {
             conserved(trial);
             let offered = number(&trial["offered_load_pps"]);
             let Some(forwarded) = trial["forwarding_rate_ungated_pps"].as_f64() else {

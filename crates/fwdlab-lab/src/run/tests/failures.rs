@@ -259,7 +259,7 @@ fn check_rates_of_plain_and_nat(measured: &Measured) -> Checked {
 }
 
 /// Results of a sweep.
-struct SweptParameter {
+struct SweepResult {
     /// Number of commands that may fail, and their first words.
     commands: usize,
     programs: BTreeSet<String>,
@@ -271,7 +271,7 @@ struct SweptParameter {
 
 impl Sweep {
     /// Repeats the run with a failure at every `step`-th command of any host.
-    fn fails_at_every(&self, step: usize) -> SweptParameter {
+    fn fails_at_every(&self, step: usize) -> SweepResult {
         let whole = (self.scene)(Faults::default());
         let made = (self.run)(&whole);
         let (_, wrong) = (self.check)(made.result.as_ref().unwrap());
@@ -281,7 +281,7 @@ impl Sweep {
             let mut words = action.split_whitespace();
             words.next().map(str::to_owned)
         };
-        let mut swept = SweptParameter {
+        let mut swept = SweepResult {
             commands: commands.len(),
             programs: commands.iter().filter_map(first_word).collect(),
             figures: BTreeMap::new(),
@@ -309,6 +309,9 @@ impl Sweep {
                 problem.extend(wrong.into_iter().map(|action| format!("{case}: {action}")));
             }
         }
+        let runs: usize = swept.figures.values().sum();
+        assert!(runs >= swept.commands / step / 2, "{runs} runs");
+        assert!(swept.commands > 20, "{} commands", swept.commands);
         let text = problem.join("\n");
         assert!(problem.is_empty(), "{} amiss:\n{text}", problem.len());
         swept
