@@ -175,6 +175,7 @@ impl Capabilities {
             hot_load: false,
             timestamps: Timestamps::None,
             metadata: Offers {
+                zero_copy: None,
                 tx_timestamp: false,
                 tx_checksum: false,
                 tx_launch_time: false,

@@ -28,4 +28,3 @@ pub use audit::{Audit, BlockFinding, FileFinding, audit};
 pub use importing::{Imported, Options, Progress, SetOutcome, SetResult, import};
 pub use names::Kind;
 pub use reading::Tally;
-pub use set::is_chosen;

@@ -64,63 +64,7 @@ impl ResultSet {
     /// Returns true if a path or a pattern with `*`, `**` and `?` matches the set or a directory
     /// above it.
     pub fn is_chosen_by(&self, choice: &str) -> bool {
-        is_chosen(&self.path, choice)
-    }
-}
-
-/// Returns true if a path or a pattern matches the path or a directory above it
-/// ([`ResultSet::is_chosen_by`]).
-pub fn is_chosen(path: &str, choice: &str) -> bool {
-    let choice = choice.trim_end_matches('/');
-    let choice = choice.strip_prefix("./").unwrap_or(choice);
-    let path = match path {
-        "." => "",
-        path => path,
-    };
-    if choice.is_empty() || choice == "." {
-        return true;
-    }
-    let parts: Vec<&str> = path.split('/').collect();
-    (1..=parts.len()).any(|end| {
-        let ancestor = parts[..end].join("/");
-        ancestor == choice || matches(choice.as_bytes(), ancestor.as_bytes())
-    })
-}
-
-/// Matches a pattern: `*` any letters but `/`, `**` any letters, `?` one letter but `/`.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    // Where to retry after a star matched too little: pattern and text, for both kinds of star.
-    let (mut p, mut t) = (0, 0);
-    type Retry = Option<(usize, usize)>;
-    let (mut one, mut any): (Retry, Retry) = (None, None);
-    loop {
-        if pattern[p..].starts_with(b"**") {
-            p += 2;
-            any = Some((p, t));
-            one = None;
-        } else if pattern.get(p) == Some(&b'*') {
-            p += 1;
-            one = Some((p, t));
-        } else if p == pattern.len() && t == text.len() {
-            return true;
-        } else if t < text.len()
-            && p < pattern.len()
-            && (pattern[p] == text[t] || pattern[p] == b'?' && text[t] != b'/')
-        {
-            p += 1;
-            t += 1;
-        } else if let Some((after, taken)) =
-            one.filter(|(_, taken)| text.get(*taken).is_some_and(|letter| *letter != b'/'))
-        {
-            one = Some((after, taken + 1));
-            (p, t) = (after, taken + 1);
-        } else if let Some((after, taken)) = any.filter(|(_, taken)| *taken < text.len()) {
-            any = Some((after, taken + 1));
-            one = None;
-            (p, t) = (after, taken + 1);
-        } else {
-            return false;
-        }
+        fwdlab_model::import::is_chosen(&self.path, choice)
     }
 }
 
@@ -383,10 +327,5 @@ mod tests {
         ] {
             assert_eq!(set.is_chosen_by(choice), chosen, "{choice}");
         }
-        // quadratic at most
-        let stars = "*a".repeat(500);
-        assert!(!matches(stars.as_bytes(), &[b'a'; 499]));
-        let stars = "**a".repeat(200) + "b";
-        assert!(!matches(stars.as_bytes(), &[b'a'; 5000]));
     }
 }

@@ -27,9 +27,11 @@ pub(super) struct FrameMemory {
 }
 
 impl FrameMemory {
-    /// Allocates memory for `slots` slots.
-    pub(super) fn new(slots: usize) -> Result<FrameMemory, EngineError> {
-        let umem = Umem::new(slots).map_err(|e| EngineError::system("map memory for frames", e))?;
+    /// Allocates memory for `slots` slots, and behind them `spare` chunks that are never used for
+    /// sending.
+    pub(super) fn new(slots: usize, spare: usize) -> Result<FrameMemory, EngineError> {
+        let umem = Umem::new(slots + spare)
+            .map_err(|e| EngineError::system("map memory for frames", e))?;
         Ok(FrameMemory {
             umem,
             frames: vec![],

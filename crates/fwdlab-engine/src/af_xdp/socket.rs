@@ -18,7 +18,7 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, send, socket_with};
 
 use super::metadata;
-use super::sys::{CHUNK_BYTES, Completions, Producer, set_budget, set_busy_poll};
+use super::sys::{CHUNK_BYTES, Completions, Producer, give_chunks, set_budget, set_busy_poll};
 use super::tx::{Options, ZeroCopy};
 use crate::sender::counters::Counters;
 use crate::sender::thread::BATCH;
@@ -31,6 +31,14 @@ pub(super) const ENTRIES: u32 = 512;
 /// Frames in the ring are charged to the socket. The kernel grants less if `net.core.wmem_max` is
 /// lower.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
+
+/// Chunks that a queue gives to a driver with zero-copy, as many as its fill ring has entries, which
+/// are a power of two.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Given {
+    pub first_chunk: usize,
+    pub entries: u32,
+}
 
 /// A socket on one transmit queue.
 pub(super) struct Queue {
@@ -60,6 +68,7 @@ impl Queue {
         options: &Options,
         first: Option<&Queue>,
         with_metadata: bool,
+        given: Option<Given>,
     ) -> io::Result<Queue> {
         let socket = socket_with(
             AddressFamily::XDP,
@@ -87,10 +96,13 @@ impl Queue {
             set_xdp_umem_reg(&socket, umem)?;
         }
         // bind requires a fill ring, although this socket never receives
-        set_xdp_umem_fill_ring_size(&socket, 1)?;
+        set_xdp_umem_fill_ring_size(&socket, given.map_or(1, |given| given.entries))?;
         set_xdp_umem_completion_ring_size(&socket, ENTRIES)?;
         set_xdp_tx_ring_size(&socket, ENTRIES)?;
         let offsets = xdp_mmap_offsets(&socket)?;
+        if let Some(given) = given {
+            give_chunks(&socket, &offsets.fr, given.first_chunk, given.entries)?;
+        }
         let ring = Producer::new(&socket, &offsets.tx, ENTRIES)?;
         let completions = Completions::new(&socket, &offsets.cr, ENTRIES)?;
         // a whole batch per call instead of half of one; older kernels do not support it

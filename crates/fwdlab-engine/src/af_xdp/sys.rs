@@ -242,6 +242,25 @@ impl Completions {
     }
 }
 
+/// Gives the kernel `entries` chunks to receive into, all at once. A driver that receives in place
+/// takes them when the socket is bound, even if the socket only sends.
+pub(super) fn give_chunks(
+    socket: &OwnedFd,
+    offsets: &XdpRingOffset,
+    first_chunk: usize,
+    entries: u32,
+) -> io::Result<()> {
+    let page_offset = libc::XDP_UMEM_PGOFF_FILL_RING;
+    let ring: Ring<u64> = Ring::new(socket, page_offset, offsets, entries)?;
+    for number in 0..entries {
+        let address = (first_chunk + number as usize) * CHUNK_BYTES;
+        // SAFETY: inside of the ring, and free: the kernel has not been given any entry yet.
+        unsafe { ring.entry(number).write(address as u64) };
+    }
+    ring.producer().store(entries, Ordering::Release);
+    Ok(())
+}
+
 /// Sets the maximum number of frames per system call, if the kernel supports it (6.17).
 pub(super) fn set_budget(socket: &OwnedFd, frames: u32) -> io::Result<()> {
     /// `XDP_MAX_TX_SKB_BUDGET`
@@ -292,27 +311,114 @@ struct Channels {
     combined: u32,
 }
 
+/// `struct ethtool_ringparam`
+#[repr(C)]
+#[derive(Default)]
+struct Rings {
+    command: u32,
+    most: [u32; 4],
+    rx: u32,
+    others: [u32; 3],
+}
+
 /// Returns the number of transmit queues in use on an interface of the calling thread's namespace,
 /// as in `ethtool -l`.
 pub(super) fn transmit_queues(socket: &OwnedFd, interface: &str) -> io::Result<u32> {
     const ETHTOOL_GCHANNELS: u32 = 0x3c;
-    const SIOCETHTOOL: u32 = 0x8946;
     let mut channels = Channels {
         command: ETHTOOL_GCHANNELS,
         ..Channels::default()
     };
+    ethtool(socket, interface, &mut channels)?;
+    Ok(channels.tx + channels.combined)
+}
+
+/// Returns the length of the receive rings of an interface of the calling thread's namespace, as in
+/// `ethtool -g`.
+pub(super) fn receive_ring(socket: &OwnedFd, interface: &str) -> io::Result<u32> {
+    const ETHTOOL_GRINGPARAM: u32 = 0x10;
+    let mut rings = Rings {
+        command: ETHTOOL_GRINGPARAM,
+        ..Rings::default()
+    };
+    ethtool(socket, interface, &mut rings)?;
+    Ok(rings.rx)
+}
+
+/// Asks a driver; `T` is the structure of the command that it begins with.
+fn ethtool<T>(socket: &OwnedFd, interface: &str, answer: &mut T) -> io::Result<()> {
+    const SIOCETHTOOL: u32 = 0x8946;
     // SAFETY: an ifreq is integers and pointers, for which zero is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let room = request.ifr_name.len() - 1;
     for (to, from) in request.ifr_name[..room].iter_mut().zip(interface.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_data = (&raw mut channels).cast();
-    // SAFETY: the request names the interface and leads to the channels; both outlive the call.
+    request.ifr_ifru.ifru_data = (&raw mut *answer).cast();
+    // SAFETY: the request names the interface and leads to the answer; both outlive the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
-    if result == 0 {
-        Ok(channels.tx + channels.combined)
-    } else {
-        Err(io::Error::last_os_error())
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    use rustix::net::sockopt::{
+        set_xdp_umem_completion_ring_size, set_xdp_umem_fill_ring_size, set_xdp_umem_reg,
+        xdp_mmap_offsets,
+    };
+    use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+    #[test]
+    fn a_driver_finds_as_many_chunks_as_its_ring_has_entries() {
+        let socket = socket_with(
+            AddressFamily::XDP,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let socket = match socket {
+            Ok(socket) => socket,
+            Err(error) => {
+                let test = "a_driver_finds_as_many_chunks_as_its_ring_has_entries";
+                let _ = writeln!(io::stderr(), "SKIPPED: {test}: {error}");
+                return;
+            }
+        };
+        let umem = Umem::new(8 + 64).unwrap();
+        let (addr, len) = umem.region();
+        let registration = XdpUmemReg {
+            addr,
+            len,
+            chunk_size: CHUNK_BYTES as u32,
+            headroom: 0,
+            flags: XdpUmemRegFlags::empty(),
+            tx_metadata_len: 0,
+        };
+        set_xdp_umem_reg(&socket, registration).unwrap();
+        set_xdp_umem_fill_ring_size(&socket, 64).unwrap();
+        set_xdp_umem_completion_ring_size(&socket, 64).unwrap();
+        let offsets = xdp_mmap_offsets(&socket).unwrap();
+        give_chunks(&socket, &offsets.fr, 8, 64).unwrap();
+        let seen: Ring<u64> =
+            Ring::new(&socket, libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, 64).unwrap();
+        assert_eq!(seen.producer().load(Ordering::Acquire), 64);
+        let addresses: Vec<u64> = (0..64)
+            // SAFETY: inside of the ring, and written before.
+            .map(|at| unsafe { seen.entry(at).read() })
+            .collect();
+        let expected: Vec<u64> = (8..72).map(|chunk| chunk * CHUNK_BYTES as u64).collect();
+        assert_eq!(addresses, expected);
+        assert!(
+            addresses
+                .iter()
+                .all(|address| address + CHUNK_BYTES as u64 <= len)
+        );
     }
 }

@@ -12,6 +12,7 @@
 //! copy mode; with zero-copy a second queue lets the driver work on another CPU. Frames of one flow
 //! stay on one queue.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 use std::{io, thread};
 
@@ -19,8 +20,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::memory::FrameMemory;
 use super::metadata;
-use super::socket::{ENTRIES, Queue};
-use super::sys::{CHUNK_BYTES, transmit_queues};
+use super::socket::{ENTRIES, Given, Queue};
+use super::sys::{CHUNK_BYTES, receive_ring, transmit_queues};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
 use crate::netdev::Offers;
@@ -116,6 +117,10 @@ struct Port {
     options: Options,
     memory: FrameMemory,
     slots: usize,
+    /// Chunks that each queue gives to a driver that may receive in place; 0: none. Drivers such as
+    /// ice and i40e take as many as their receive ring has entries, and lose their own buffers if
+    /// they get fewer.
+    given: u32,
     /// Closed after a trial that left frames in a ring: they must not leave with the next.
     queues: Vec<Queue>,
     wanted: usize,
@@ -160,18 +165,27 @@ impl Port {
                 spec.interface
             )));
         }
-        let slots = ENTRIES as usize * options.queues.map_or(existing as usize, usize::from);
+        let queues = options.queues.map_or(existing as usize, usize::from);
+        let slots = ENTRIES as usize * queues;
+        let offers = within(&spec.netns, || {
+            Ok(Offers::query(interface_index(&spec.interface)?))
+        })?;
+        let copies = options.zero_copy == ZeroCopy::Never || offers.zero_copy == Some(false);
+        let given = match copies {
+            true => 0,
+            // a driver may report any length, the kernel's rings are powers of two
+            false => within(&spec.netns, || Ok(count_buffers(&spec.interface)))?,
+        };
         let mut port = Port {
             spec: spec.clone(),
             options,
-            memory: FrameMemory::new(slots)?,
+            memory: FrameMemory::new(slots, given as usize * queues)?,
             slots,
+            given,
             queues: vec![],
             wanted: 1,
             zero_copy: false,
-            offers: within(&spec.netns, || {
-                Ok(Offers::query(interface_index(&spec.interface)?))
-            })?,
+            offers,
             departing: None,
         };
         port.reopen()?;
@@ -200,6 +214,8 @@ impl Port {
             queues,
             wanted: requested,
             departing,
+            slots,
+            given,
             ..
         } = self;
         let region = memory.region();
@@ -215,8 +231,13 @@ impl Port {
                     )
                 };
                 let first = queues.first();
+                let given = (*given > 0).then_some(Given {
+                    first_chunk: *slots + (number * *given) as usize,
+                    entries: *given,
+                });
                 let queue = open_patiently(|| {
-                    Queue::open(interface, number, region, options, first, with_metadata)
+                    let metadata = with_metadata;
+                    Queue::open(interface, number, region, options, first, metadata, given)
                 });
                 queues.push(queue.map_err(|e| EngineError::system(action(), e))?);
             }
@@ -320,16 +341,22 @@ fn open_patiently(open: impl Fn() -> io::Result<Queue>) -> io::Result<Queue> {
 
 /// Returns the number of queues that a port can send into; 1 if the driver does not report it.
 fn count_queues(interface: &str) -> u32 {
-    socket_with(
-        AddressFamily::INET,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .ok()
-    .and_then(|socket| transmit_queues(&socket, interface).ok())
-    .unwrap_or(1)
-    .max(1)
+    let queues = ask_driver(|socket| transmit_queues(socket, interface));
+    queues.unwrap_or(1).max(1)
+}
+
+/// Returns the number of buffers that a driver wants for each receive queue, as a power of two.
+fn count_buffers(interface: &str) -> u32 {
+    /// If the driver does not report it: the longest receive ring of most drivers.
+    const UNKNOWN: u32 = 4096;
+    let ring = ask_driver(|socket| receive_ring(socket, interface)).filter(|&ring| ring > 0);
+    ring.unwrap_or(UNKNOWN).clamp(64, 32768).next_power_of_two()
+}
+
+fn ask_driver(question: impl FnOnce(&OwnedFd) -> io::Result<u32>) -> Option<u32> {
+    let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).ok()?;
+    question(&socket).ok()
 }
 
 impl Transmit for XdpTransmit {
@@ -522,7 +549,7 @@ mod tests {
             nonce: 9,
         };
         let outline = Outline::from_frames(&Frames::Test(frames.clone())).unwrap();
-        let mut memory = FrameMemory::new(8).unwrap();
+        let mut memory = FrameMemory::new(8, 0).unwrap();
         memory.arm(&outline, 8, true);
         let schedule = Schedule {
             load: LoadPlan::FlatOut,

@@ -9,12 +9,15 @@ use super::{Netdev, attribute};
 
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 const NETDEV_A_DEV_XSK_FEATURES: u16 = 6;
 const NETDEV_A_DEV_XDP_RX_METADATA_FEATURES: u16 = 5;
 
-/// Metadata features of a device. All false if the kernel is too old to report them.
+/// AF_XDP features of a device. All false or `None` if the kernel is too old to report them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offers {
+    /// Reads frames of an AF_XDP socket in place, and receives into its memory.
+    pub zero_copy: Option<bool>,
     /// Reports when a frame of an AF_XDP socket left (`XDP_TXMD_FLAGS_TIMESTAMP`).
     pub tx_timestamp: bool,
     /// Fills in checksums (`XDP_TXMD_FLAGS_CHECKSUM`).
@@ -31,14 +34,15 @@ impl Offers {
         let Ok(answer) = device(interface) else {
             return Offers::default();
         };
-        let word = |kind| {
+        let reported = |kind| {
             attribute(&answer, kind)
                 .and_then(|value| Some(u64::from_ne_bytes(*value.first_chunk()?)))
-                .unwrap_or(0)
         };
+        let word = |kind| reported(kind).unwrap_or(0);
         let tx = word(NETDEV_A_DEV_XSK_FEATURES);
-        // linux/netdev.h: NETDEV_XSK_FLAGS_*, NETDEV_XDP_RX_METADATA_*
+        // linux/netdev.h: NETDEV_XDP_ACT_*, NETDEV_XSK_FLAGS_*, NETDEV_XDP_RX_METADATA_*
         Offers {
+            zero_copy: reported(NETDEV_A_DEV_XDP_FEATURES).map(|word| word & 8 != 0),
             tx_timestamp: tx & 1 != 0,
             tx_checksum: tx & 2 != 0,
             tx_launch_time: tx & 4 != 0,
@@ -63,7 +67,16 @@ mod tests {
 
     #[test]
     fn loopback_has_no_clock_and_a_missing_interface_is_an_error() {
-        assert_eq!(Offers::query(1), Offers::default());
+        let offers = Offers::query(1);
+        assert_ne!(offers.zero_copy, Some(true));
+        let zero_copy = offers.zero_copy;
+        assert_eq!(
+            offers,
+            Offers {
+                zero_copy,
+                ..Offers::default()
+            }
+        );
         assert!(device(u32::MAX >> 1).is_err());
     }
 

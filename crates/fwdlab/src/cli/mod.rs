@@ -1,5 +1,7 @@
 //! The commands, one file each, and what they share. Start with [`arguments`] and [`run()`].
 
+#[cfg(not(all(feature = "import", feature = "serve")))]
+mod absent;
 mod agent;
 mod archive;
 mod bed;
@@ -24,6 +26,8 @@ mod man;
 mod ministat;
 mod mirror;
 mod ndr;
+#[cfg(feature = "import")]
+mod netbenches;
 mod new;
 mod ping;
 mod pkt_gen;
@@ -44,7 +48,9 @@ mod runs;
 mod schema;
 mod selftest;
 mod send;
+#[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "serve")]
 mod serve_trex;
 mod session;
 mod soak;
@@ -53,6 +59,8 @@ mod test_bed;
 mod throughput;
 mod top;
 mod traffic;
+#[cfg(feature = "serve")]
+mod trex_frames;
 mod trex_profile;
 mod trial;
 
@@ -64,6 +72,10 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use fwdlab_engine::Mode;
 
+#[cfg(not(feature = "import"))]
+use self::absent as netbenches;
+#[cfg(not(feature = "serve"))]
+use self::absent as serve;
 use crate::exit_code::Code;
 use crate::output::{self, Verbosity};
 use crate::tui::settings::Settings;

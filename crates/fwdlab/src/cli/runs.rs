@@ -7,9 +7,9 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use fwdlab_lab::run::THROUGH;
 use fwdlab_lab::run::flame::SAMPLES;
+use fwdlab_model::import::is_chosen;
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::RunState;
-use fwdlab_netbenches::is_chosen;
 use fwdlab_report::html::ShownFacts;
 use fwdlab_report::listing;
 use fwdlab_report::number::counted;
@@ -451,37 +451,6 @@ fn show(
         output::result(&String::from_utf8_lossy(&bytes));
     }
     Ok(Code::Done)
-}
-
-/// Returns the page of a stored run, if it has a result.
-pub(super) fn page(run: &fwdlab_store::StoredRun) -> Option<String> {
-    let mut info = run.info.clone();
-    info.state = run.state;
-    let profiles = profiles(run);
-    Some(fwdlab_report::html::page(
-        &info,
-        run.summary.as_ref()?,
-        &run.trials,
-        &run.rebuilds,
-        &profiles,
-        ShownFacts::Brief,
-    ))
-}
-
-/// Returns the charts of a stored run's report, if it has a result.
-pub(super) fn charts(run: &fwdlab_store::StoredRun) -> Vec<fwdlab_report::chart::Chart> {
-    let Some(summary) = &run.summary else {
-        return Vec::new();
-    };
-    let run = fwdlab_report::run::Run {
-        name: &run.info.id,
-        info: &run.info,
-        summary,
-        trials: &run.trials,
-        rebuilds: &run.rebuilds,
-        profiles: &[],
-    };
-    fwdlab_report::chart::runs::all(&[run])
 }
 
 /// Prints tags and note of a run.

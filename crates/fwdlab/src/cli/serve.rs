@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
+use fwdlab_report::html::ShownFacts;
 use fwdlab_serve::{Config, Server, new_token, token_of_file};
 
 use super::serve_trex::Trex;
@@ -62,8 +63,8 @@ impl Serve {
             runs: runs.clone(),
             token: token.clone(),
             certificate: self.cert.zip(self.key),
-            report: runs::page,
-            charts: runs::charts,
+            report: page,
+            charts,
             allowance: fwdlab_measure::paired::ALLOWANCE,
         })
         .map_err(wrong)?;
@@ -80,4 +81,35 @@ impl Serve {
         server.run()?;
         Ok(Code::Done)
     }
+}
+
+/// Returns the page of a stored run, if it has a result.
+fn page(run: &fwdlab_store::StoredRun) -> Option<String> {
+    let mut info = run.info.clone();
+    info.state = run.state;
+    let profiles = runs::profiles(run);
+    Some(fwdlab_report::html::page(
+        &info,
+        run.summary.as_ref()?,
+        &run.trials,
+        &run.rebuilds,
+        &profiles,
+        ShownFacts::Brief,
+    ))
+}
+
+/// Returns the charts of a stored run's report, if it has a result.
+fn charts(run: &fwdlab_store::StoredRun) -> Vec<fwdlab_report::chart::Chart> {
+    let Some(summary) = &run.summary else {
+        return Vec::new();
+    };
+    let run = fwdlab_report::run::Run {
+        name: &run.info.id,
+        info: &run.info,
+        summary,
+        trials: &run.trials,
+        rebuilds: &run.rebuilds,
+        profiles: &[],
+    };
+    fwdlab_report::chart::runs::all(&[run])
 }

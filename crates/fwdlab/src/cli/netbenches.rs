@@ -1,0 +1,431 @@
+//! `fwdlab import netbenches`: imports published measurements of others as stored runs, and audits
+//! what they publish.
+//!
+//! `fwdlab-netbenches` does the work; this module has the arguments, the progress and the summary.
+//! Start with [`Netbenches::run`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::Args;
+use fwdlab_netbenches::{self as netbenches, Audit, Imported, Options, Progress, SetResult};
+use fwdlab_report::html::ShownFacts;
+use serde_json::json;
+
+use super::Global;
+use crate::exit_code::{Code, Usage};
+use crate::output::{self, Counter};
+
+/// Findings of each kind that are listed; `--verbose` and `--json` list all.
+const LISTED: usize = 20;
+
+/// The netbenches archive: logs of pkt-gen, 2015 to today
+///
+/// Every result set (a directory of logs) becomes one stored run, for use with `fwdlab runs show`, `fwdlab compare` and
+/// report.html. A run's value is the median of the receiver's samples from 5 s after the first frame received to 2 s before the
+/// last sent; the value by the archive's own rule is stored with it. Sets that were imported before are named and left alone.
+///
+/// With --audit nothing is imported. For every ministat block of every README, and every file of values, the audit says whether
+/// it follows from the logs, by which generation of ministat, or what differs. Findings are results: the exit code is 0.
+#[derive(Debug, Args)]
+pub struct Netbenches {
+    /// The archive, or a directory of it
+    dir: PathBuf,
+    /// Only these result sets: a path, or a pattern with * ** ?; everything below a match is included. May be repeated
+    #[arg(long = "set", value_name = "PATH|GLOB")]
+    sets: Vec<String>,
+    /// Check what follows from the logs, and import nothing
+    #[arg(long)]
+    audit: bool,
+    /// Replace what was imported before
+    #[arg(long, conflicts_with = "audit")]
+    again: bool,
+}
+
+impl Netbenches {
+    /// Runs the command.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        if !self.dir.is_dir() {
+            return Err(Usage(format!(
+                "{} is not a directory: give the archive, or a directory in it",
+                self.dir.display()
+            ))
+            .into());
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let signal = super::run::catch_signals(&stop)?;
+        let code = if self.audit {
+            self.audit(global, &stop)?
+        } else {
+            self.import(global, &stop)?
+        };
+        Ok(match signal.load(Ordering::Relaxed) {
+            0 => code,
+            15 => Code::Terminated,
+            _ => Code::Interrupted,
+        })
+    }
+
+    fn import(&self, global: &Global, stop: &AtomicBool) -> anyhow::Result<Code> {
+        let runs = global.runs_root()?;
+        let command_line: Vec<String> = std::env::args_os()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let options = Options {
+            archive: &self.dir,
+            runs: &runs,
+            choices: &self.sets,
+            again: self.again,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line: &command_line,
+            entropy: super::run::random_seed(),
+        };
+        let started = Instant::now();
+        let mut counter = Counter::new(global.verbosity());
+        let render = |info: &_, summary: &_| {
+            fwdlab_report::html::page(info, summary, &[], &[], &[], ShownFacts::Brief)
+        };
+        let imported = netbenches::import(&options, stop, &render, &mut |p| show(&mut counter, p))
+            .with_context(|| format!("import {}", self.dir.display()))?;
+        counter.clear();
+        if !imported.unmatched.is_empty() && imported.sets.is_empty() {
+            return Err(Usage(format!(
+                "no result set of {} matches --set {}",
+                self.dir.display(),
+                imported.unmatched.join(", --set ")
+            ))
+            .into());
+        }
+        if global.json {
+            output::json(&document(&imported))?;
+        } else {
+            print_import(&imported, global, started.elapsed().as_secs_f64());
+        }
+        let failed = |set: &&netbenches::SetOutcome| matches!(set.result, SetResult::Failed(_));
+        if let Some(set) = imported.sets.iter().find(failed) {
+            anyhow::bail!(
+                "{} could not be stored, such as {}",
+                count(
+                    imported.sets.iter().filter(failed).count() as u64,
+                    "result set"
+                ),
+                set.path
+            );
+        }
+        Ok(Code::Done)
+    }
+
+    fn audit(&self, global: &Global, stop: &AtomicBool) -> anyhow::Result<Code> {
+        let started = Instant::now();
+        let mut counter = Counter::new(global.verbosity());
+        let audit = netbenches::audit(&self.dir, &self.sets, stop, &mut |p| show(&mut counter, p))
+            .with_context(|| format!("audit {}", self.dir.display()))?;
+        counter.clear();
+        if audit.stopped {
+            output::note("stopped before everything was read: no findings");
+            return Ok(Code::Done);
+        }
+        if global.json {
+            output::json(&json!({
+                "blocks": audit.blocks, "files": audit.files, "problems": audit.problems,
+            }))?;
+        } else {
+            output::result(&findings(&audit, global));
+            output::note(&read(&audit.progress, started.elapsed().as_secs_f64()));
+        }
+        Ok(Code::Done)
+    }
+}
+
+fn show(counter: &mut Counter, progress: &Progress) {
+    counter.show(progress.done as u64, progress.sets as u64, || {
+        format!(
+            "result sets  {}  {:.0} MB",
+            count(progress.tally.receivers, "log"),
+            progress.tally.bytes as f64 / 1e6
+        )
+    });
+}
+
+/// Prints what was imported, set by set, and what could not be parsed.
+fn print_import(imported: &Imported, global: &Global, seconds: f64) {
+    let mut text = String::new();
+    let mut totals: BTreeMap<&str, u64> = BTreeMap::new();
+    for set in &imported.sets {
+        let (kind, id, note) = match &set.result {
+            SetResult::Imported(id) => ("imported", id, String::new()),
+            SetResult::Replaced(id, old) => ("replaced", id, format!("  instead of {old}")),
+            SetResult::Already(id) => ("there already", id, String::new()),
+            SetResult::Changed(id) => (
+                "changed",
+                id,
+                "  its logs differ; replace it with --again".to_owned(),
+            ),
+            SetResult::Failed(reason) => ("failed", reason, String::new()),
+        };
+        *totals.entry(kind).or_default() += 1;
+        let invalid = match set.invalid {
+            0 => String::new(),
+            n => format!(", {n} without a value"),
+        };
+        text.push_str(&format!(
+            "{kind:<13} {}  {}, {}{invalid}\n              {id}{note}\n",
+            printable(&set.path),
+            count(set.cases as u64, "test case"),
+            count(set.runs as u64, "run"),
+        ));
+    }
+    output::result(&text);
+    for choice in &imported.unmatched {
+        output::note(&format!("warning   no result set matches --set {choice}"));
+    }
+    problems(&imported.problems, global);
+    let files: Vec<String> = imported
+        .files
+        .iter()
+        .map(|(kind, n)| format!("{} {n}", words(*kind)))
+        .collect();
+    output::note(&format!("files: {}", files.join(", ")));
+    let totals: Vec<String> = totals
+        .iter()
+        .map(|(kind, n)| format!("{n} {kind}"))
+        .collect();
+    let stopped = if imported.stopped {
+        "; stopped early"
+    } else {
+        ""
+    };
+    output::note(&format!(
+        "{}: {}{stopped}",
+        count(imported.sets.len() as u64, "result set"),
+        totals.join(", ")
+    ));
+    let progress = Progress {
+        tally: imported.tally,
+        ..Progress::default()
+    };
+    output::note(&read(&progress, seconds));
+}
+
+fn problems(problems: &[String], global: &Global) {
+    let all = global.verbosity() == output::Verbosity::Verbose;
+    let shown = if all { problems.len() } else { LISTED };
+    for problem in problems.iter().take(shown) {
+        output::note(&format!("warning   {}", printable(problem)));
+    }
+    if problems.len() > shown {
+        output::note(&format!(
+            "warning   {} more of this kind; --verbose shows all",
+            problems.len() - shown
+        ));
+    }
+}
+
+fn document(imported: &Imported) -> serde_json::Value {
+    let sets: Vec<_> = imported
+        .sets
+        .iter()
+        .map(|set| {
+            let (result, run, note) = match &set.result {
+                SetResult::Imported(id) => ("imported", Some(id), None),
+                SetResult::Replaced(id, old) => ("replaced", Some(id), Some(old)),
+                SetResult::Already(id) => ("already", Some(id), None),
+                SetResult::Changed(id) => ("changed", Some(id), None),
+                SetResult::Failed(reason) => ("failed", None, Some(reason)),
+            };
+            json!({
+                "set": set.path, "test_cases": set.cases, "runs": set.runs, "runs_invalid": set.invalid,
+                "result": result, "run": run, "note": note,
+            })
+        })
+        .collect();
+    let tally = &imported.tally;
+    let files: BTreeMap<String, u64> = imported
+        .files
+        .iter()
+        .map(|(kind, n)| (words(*kind).to_owned(), *n))
+        .collect();
+    json!({
+        "sets": sets,
+        "receiver_logs": tally.receivers, "sender_logs": tally.senders, "logs_unreadable": tally.unreadable,
+        "bytes": tally.bytes, "lines": tally.lines, "samples": tally.samples, "lines_unknown": tally.unknown,
+        "files": files, "problems": imported.problems, "stopped": imported.stopped,
+    })
+}
+
+fn words(kind: netbenches::Kind) -> &'static str {
+    use netbenches::Kind;
+    match kind {
+        Kind::Receiver => "receiver logs",
+        Kind::Sender => "sender logs",
+        Kind::Info => ".info",
+        Kind::Pps => ".pps",
+        Kind::Equilibrium => ".equilibrium",
+        Kind::EquilibriumMax => ".equilibrium.max",
+        Kind::Plotted => ".data",
+        Kind::Readme => "READMEs and texts",
+        Kind::Profile => "profiles",
+        Kind::Hook => "outputs of hooks",
+        Kind::LabConfiguration => "lab configurations",
+        Kind::Picture => "images and plots",
+        Kind::Other => "configuration sets and others",
+    }
+}
+
+/// Returns what was read, in one sentence.
+fn read(progress: &Progress, seconds: f64) -> String {
+    let tally = &progress.tally;
+    let mut text = format!(
+        "read {} and {} ({:.1} MB, {}, {}) in {seconds:.1} s",
+        count(tally.receivers, "receiver log"),
+        count(tally.senders, "sender log"),
+        tally.bytes as f64 / 1e6,
+        count(tally.lines, "line"),
+        count(tally.samples, "sample"),
+    );
+    if tally.unknown > 0 {
+        text.push_str(&format!(
+            "; {} not understood",
+            count(tally.unknown, "line")
+        ));
+    }
+    if tally.unreadable > 0 {
+        text.push_str(&format!("; {} unreadable", count(tally.unreadable, "log")));
+    }
+    text
+}
+
+/// Returns the audit as text: totals, then the values that do not follow from the data, grouped by
+/// reason.
+fn findings(audit: &Audit, global: &Global) -> String {
+    let all = global.verbosity() == output::Verbosity::Verbose;
+    let mut text = String::new();
+    let exact = audit.blocks.iter().filter(|block| block.is_exact()).count();
+    text.push_str(&format!(
+        "ministat blocks in READMEs: {}, {exact} follow from the logs\n",
+        audit.blocks.len()
+    ));
+    let mut models: BTreeMap<String, usize> = BTreeMap::new();
+    for block in audit.blocks.iter().filter(|block| block.is_exact()) {
+        *models.entry(block.models.join(" ")).or_default() += 1;
+    }
+    for (models, n) in models {
+        text.push_str(&format!("  {n:>5}  by ministat {models}\n"));
+    }
+    for block in audit.blocks.iter().filter(|block| all && block.is_exact()) {
+        text.push_str(&format!(
+            "  {}:{}  {}\n",
+            printable(&block.readme),
+            block.line,
+            printable(&block.status)
+        ));
+    }
+    let taken: Vec<String> = audit
+        .blocks
+        .iter()
+        .filter(|block| block.is_exact())
+        .flat_map(|block| block.sets.iter().map(move |set| (block, set)))
+        .filter(|(_, set)| set.as_printed)
+        .map(|(block, set)| {
+            format!(
+                "  {}:{}\n         the row of {} was taken as printed: its logs are not here\n",
+                printable(&block.readme),
+                block.line,
+                printable(&set.label)
+            )
+        })
+        .collect();
+    listed(&mut text, &taken, all);
+    let cut: Vec<String> = audit
+        .blocks
+        .iter()
+        .filter(|block| block.is_exact() && !block.without_comparison.is_empty())
+        .map(|block| {
+            format!(
+                "  {}:{}\n         the comparison of {} is missing in the block: it was cut off, or printed with -n\n",
+                printable(&block.readme),
+                block.line,
+                printable(&block.without_comparison.join(", "))
+            )
+        })
+        .collect();
+    listed(&mut text, &cut, all);
+    let differing: Vec<String> = audit
+        .blocks
+        .iter()
+        .filter(|block| !block.is_exact())
+        .map(|block| {
+            format!(
+                "  {}:{}\n         {}\n",
+                printable(&block.readme),
+                block.line,
+                printable(&block.status)
+            )
+        })
+        .collect();
+    if !differing.is_empty() {
+        text.push_str(&format!(
+            "\nblocks that do not follow: {}\n",
+            differing.len()
+        ));
+        listed(&mut text, &differing, all);
+    }
+    let exact = audit
+        .files
+        .iter()
+        .filter(|file| file.cause.is_none())
+        .count();
+    text.push_str(&format!(
+        "\nfiles of values: {}, {exact} follow from the logs\n",
+        audit.files.len()
+    ));
+    let mut causes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for file in &audit.files {
+        if let Some(cause) = file.cause {
+            let line = format!(
+                "  {}\n         {}\n",
+                printable(&file.file),
+                printable(&file.status)
+            );
+            causes.entry(cause).or_default().push(line);
+        }
+    }
+    for (cause, lines) in causes {
+        text.push_str(&format!("\n{cause}: {}\n", lines.len()));
+        listed(&mut text, &lines, all);
+    }
+    if !audit.problems.is_empty() {
+        text.push_str(&format!(
+            "\nnot read or not understood: {}\n",
+            audit.problems.len()
+        ));
+        let lines: Vec<String> = audit
+            .problems
+            .iter()
+            .map(|p| format!("  {}\n", printable(p)))
+            .collect();
+        listed(&mut text, &lines, all);
+    }
+    text
+}
+
+fn listed(text: &mut String, lines: &[String], all: bool) {
+    let shown = if all { lines.len() } else { LISTED };
+    text.extend(lines.iter().take(shown).map(String::as_str));
+    if lines.len() > shown {
+        text.push_str(&format!("  {} more: --verbose\n", lines.len() - shown));
+    }
+}
+
+/// Escapes names from other people's files, so that none of them controls the terminal.
+fn printable(text: &str) -> String {
+    text.replace(fwdlab_report::text::steers, "?")
+}
+
+fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
