@@ -94,6 +94,7 @@ fn a_labs_script_and_our_importer_read_its_logs() {
         "the kernel's counters"
     );
     assert_eq!(wire.attached(), "");
+    let seconds = totals(&sender.out, "Sent").2;
 
     for (side, line, ended, what) in [
         ("receiver", receiver_line, &receiver, "Received"),
@@ -161,12 +162,13 @@ fn a_labs_script_and_our_importer_read_its_logs() {
             .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let mean = frames * 1e6 / us;
         assert!(mean < RATE * 1.1, "{mean}: {rates:?}");
+        // a sender that gets too little of a CPU takes longer, and says so
+        let reached = FRAMES as f64 / seconds;
         if !sender.out.contains("could not be sent") {
-            assert!(mean > RATE * 0.9, "{mean}: {rates:?}");
+            assert!(mean > reached.min(RATE) * 0.9, "{mean}: {rates:?}");
         }
     }
     // frame n is due n / RATE after the first, which may leave late on a busy host
-    let seconds = totals(&sender.out, "Sent").2;
     assert!(seconds >= (FRAMES as f64 - 1.0) / RATE - 0.5, "{seconds} s");
 }
 
