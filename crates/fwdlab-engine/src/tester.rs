@@ -628,6 +628,13 @@ pub fn open_sender(
     paths: &[PathSpec],
     cpus: &[usize],
 ) -> Result<Box<dyn Sender>, EngineError> {
+    for PathSpec { tx, .. } in paths {
+        fits(
+            tx,
+            mode == Mode::Memory || Mode::of(tx).contains(&mode),
+            mode.name(),
+        )?;
+    }
     Ok(match mode {
         Mode::XdpLive => Box::new(xdp_live::XdpLive::open(paths, cpus)?),
         Mode::AfXdp => Box::new(af_xdp::sender(paths, cpus)?),
@@ -645,11 +652,31 @@ pub fn open_receiver(
     counting: Counting,
     port: &PortSpec,
 ) -> Result<Box<dyn Receiver>, EngineError> {
+    fits(
+        port,
+        Counting::of(port).contains(&counting),
+        counting.name(),
+    )?;
     Ok(match counting {
         Counting::Xdp => Box::new(xdp_count::XdpCount::open(port)?),
         Counting::AfPacket => Box::new(af_packet::PacketCount::open(port)?),
         Counting::Memif => Box::new(memif::receiver_on(port, &[])?),
     })
+}
+
+/// Refuses an engine on a port of another kind.
+fn fits(port: &PortSpec, fits: bool, engine: &'static str) -> Result<(), EngineError> {
+    let kind = match port.is_memif() {
+        true => "a memif port: omit the engine, there is only one for it",
+        false => "a network interface: memif ports are named memif:SOCKET",
+    };
+    match fits {
+        true => Ok(()),
+        false => Err(EngineError::Unsupported {
+            engine,
+            action: format!("use {}, which is {kind}", port.interface),
+        }),
+    }
 }
 
 fn name(port: Option<&PortSpec>) -> String {

@@ -173,11 +173,14 @@ fn ports_that_cannot_be_used() {
         .err()
         .unwrap()
         .to_string();
-    assert!(error.contains("mode=server is not valid there"), "{error}");
+    assert!(
+        error.contains("`mode=server` is not valid in memif:"),
+        "{error}"
+    );
     let socket = sockets.port(1, "");
     let error = PortSender::open(&socket, Some(Mode::AfPacket), &[]).err();
     assert!(
-        matches!(error, Some(EngineError::System { .. })),
+        matches!(error, Some(EngineError::Unsupported { .. })),
         "{error:?}"
     );
     let interface = PortSpec {
@@ -190,7 +193,7 @@ fn ports_that_cannot_be_used() {
     assert!(
         error
             .to_string()
-            .contains("a memif port is named memif:SOCKET"),
+            .contains("a network interface: memif ports are named memif:SOCKET"),
         "{error}"
     );
 }

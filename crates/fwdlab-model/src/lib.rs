@@ -29,6 +29,7 @@ pub mod link;
 pub mod loadtest;
 pub mod loss;
 pub mod management;
+pub mod memif;
 pub mod mix;
 pub mod outcome;
 pub mod probe;

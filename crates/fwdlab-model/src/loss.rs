@@ -6,7 +6,7 @@
 
 mod meter;
 
-pub use self::meter::{Chain, Counters, Meter, NotExact, Reading, Stage, VethCounts};
+pub use self::meter::{Chain, Counters, INPUT_FULL, Meter, NotExact, Reading, Stage, VethCounts};
 
 use std::borrow::Cow;
 

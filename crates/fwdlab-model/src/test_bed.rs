@@ -34,6 +34,7 @@ use serde::Deserialize;
 use crate::campaign::Engine;
 use crate::campaign::value::Period;
 use crate::file::{FileError, Origin, Step};
+use crate::memif;
 use crate::typed::{Numbers, typed};
 
 /// The kind of test bed that a file describes.
@@ -107,6 +108,9 @@ pub struct Generator {
     /// Location: local, netns:NAME, or ssh://USER@HOST:PORT
     #[serde(default = "local")]
     pub host: Place,
+    /// What its ports are
+    #[serde(default)]
+    pub kind: PortKind,
     /// Its ports: frames leave at a and come back at b, unless there is a receiver
     pub ports: GeneratorPorts,
     /// The sending engine; by default the fastest one that passes its self-test there
@@ -117,11 +121,23 @@ pub struct Generator {
     pub cpus: Vec<usize>,
 }
 
+/// What the ports of the tester are
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortKind {
+    /// Network interfaces
+    #[default]
+    Interface,
+    /// memif ports, connected to a DUT in user space on this machine: its ports are written as
+    /// SOCKET[,role=client|server][,id=N][,queues=N][,ring=N][,buffer=N][,secret=TEXT]
+    Memif,
+}
+
 /// Ports of the generator
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorPorts {
-    /// The port where frames leave
+    /// The port where frames leave: an interface, or the socket of a memif port
     pub a: String,
     /// The port where frames come back; omit it if there is a receiver
     pub b: Option<String>,
@@ -597,7 +613,7 @@ impl BedFile {
             return Err(origin.error(&[Step::Key("generator"), Step::Key("host")], reason));
         }
         let networks = networks(&read.link, read.receiver.is_some(), &origin)?;
-        let bed = TestBed {
+        let mut bed = TestBed {
             name: read.bed,
             about: read.about,
             generator,
@@ -609,6 +625,13 @@ impl BedFile {
             networks,
             origin,
         };
+        if bed.generator.kind == PortKind::Memif {
+            // as they are named everywhere else
+            let GeneratorPorts { a, b } = &mut bed.generator.ports;
+            for port in [Some(a), b.as_mut()].into_iter().flatten() {
+                port.insert_str(0, memif::PREFIX);
+            }
+        }
         bed.check()?;
         Ok(BedFile::Hosts(Box::new(bed)))
     }
@@ -938,6 +961,9 @@ impl TestBed {
                 "that is the generator's host: omit [receiver], and say ports = { a = \"...\", b = \"...\" } in [generator]".into(),
             );
         }
+        if self.generator.kind == PortKind::Memif {
+            return self.check_memif();
+        }
         let ports = self.tester_ports();
         for (number, port) in ports.iter().enumerate() {
             let key = match number {
@@ -946,7 +972,11 @@ impl TestBed {
             };
             let key_path = [port.role, "ports", key];
             if !is_port(port.port) {
-                let reason = format!("`{}` is no name of an interface, such as eth1", port.port);
+                let mut reason =
+                    format!("`{}` is no name of an interface, such as eth1", port.port);
+                if port.port.contains('/') {
+                    reason += "; memif ports have kind = \"memif\" in [generator]";
+                }
                 return wrong(&key_path, reason);
             }
             let is_same =
@@ -958,6 +988,50 @@ impl TestBed {
                 );
                 return wrong(&key_path, reason);
             }
+        }
+        Ok(())
+    }
+
+    /// Checks a bed whose tester has memif ports.
+    fn check_memif(&self) -> Result<(), FileError> {
+        let wrong = |key_path: &[&str], reason: String| Err(self.error(key_path, reason));
+        if self.generator.host != Place::Local {
+            let reason =
+                "a memif port is a socket of this machine; say host = \"local\", or omit it";
+            return wrong(&["generator", "host"], reason.into());
+        }
+        if self.generator.engine != Engine::Auto {
+            let reason = "memif ports have an engine of their own; omit this";
+            return wrong(&["generator", "engine"], reason.into());
+        }
+        let others = [
+            ("receiver", self.receiver.is_some()),
+            ("generator-2", self.second.is_some()),
+            ("switch", self.switch.is_some()),
+            ("reference", self.reference.is_some()),
+        ];
+        if let Some((key, _)) = others.iter().find(|(_, is_there)| *is_there) {
+            let reason = "both memif ports are connected to the DUT, and nothing else; omit this";
+            return wrong(&[key], reason.into());
+        }
+        if self.dut.kind != System::None {
+            let reason = "a DUT behind memif ports is a black box: say kind = \"none\" and macs";
+            return wrong(&["dut"], reason.into());
+        }
+        let Ends { a, b } = self.tester();
+        let mut known = None;
+        for (key, port) in [("a", a), ("b", b)] {
+            let named = memif::Options::named(port.port);
+            let options = match named {
+                Ok(options) => options,
+                Err(reason) => return wrong(&["generator", "ports", key], reason),
+            };
+            let end = (options.socket, options.role, options.id);
+            if known.as_ref() == Some(&end) {
+                let reason = "that is port a already; say another socket or id";
+                return wrong(&["generator", "ports", key], reason.into());
+            }
+            known = Some(end);
         }
         Ok(())
     }
@@ -1163,6 +1237,80 @@ net = '10.1.0.0/24'
             assert!(error.starts_with(expected), "{error}");
         }
     }
+
+    #[test]
+    fn memif_ports_are_named_as_everywhere_else() {
+        let text = "bed = 'm'\n[generator]\nkind = 'memif'\nports = { a = '/run/a,id=1', b = '/run/b,role=server' }\n\
+            [dut]\nkind = 'none'\nmacs = { a = '02:00:00:00:00:0a', b = '02:00:00:00:00:0b' }\n";
+        let bed = TestBed::parse("x", text).unwrap();
+        let names = bed.tester_ports();
+        assert_eq!(
+            (names[A].port, names[B].port),
+            ("memif:/run/a,id=1", "memif:/run/b,role=server")
+        );
+        let kind = "kind = 'memif'\n";
+        for (from, to, expected) in [
+            (
+                kind,
+                "",
+                "x:3:15: `/run/a,id=1` is no name of an interface, such as eth1; memif ports have kind",
+            ),
+            (
+                "/run/a,id=1",
+                "/run/a,id=x",
+                "x:4:15: `id=x` is not valid in",
+            ),
+            (
+                "/run/a,id=1",
+                "memif:/run/a",
+                "x:4:15: `memif:memif:/run/a` has no path",
+            ),
+            (
+                "/run/a,id=1",
+                "/run/a,queues=17",
+                "x:4:15: a memif port has 1 to 16 queues",
+            ),
+            (
+                "/run/a,id=1",
+                "/run/b,role=server,ring=64",
+                "x:4:49: that is port a already",
+            ),
+            (
+                kind,
+                "kind = 'memif'\nhost = 'netns:x'\n",
+                "x:4:8: a memif port is a socket of this machine",
+            ),
+            (
+                kind,
+                "kind = 'memif'\nengine = 'af-xdp'\n",
+                "x:4:10: memif ports have an engine of their own",
+            ),
+            (
+                "[dut]",
+                "[switch]\nports = { dut-a = 'x' }\n[dut]",
+                "x:5:2: both memif ports are connected",
+            ),
+            (
+                ", b = '/run/b,role=server'",
+                "",
+                "x:4:1: frames come back nowhere",
+            ),
+            (
+                "kind = 'none'\nmacs = { a = '02:00:00:00:00:0a', b = '02:00:00:00:00:0b' }",
+                "host = 'local'\nports = { a = 'c', b = 'd' }",
+                "x:5:2: a DUT behind memif ports is a black box",
+            ),
+        ] {
+            assert!(text.contains(from), "{from}");
+            let error = TestBed::parse("x", &text.replacen(from, to, 1))
+                .unwrap_err()
+                .to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    const A: usize = 0;
+    const B: usize = 1;
 
     #[test]
     fn sender_and_receiver_may_be_two_hosts_and_senders_may_be_two() {

@@ -23,7 +23,7 @@ use rustix::net::sockopt::set_socket_send_buffer_size;
 use super::link_stats::LinkStats;
 use super::sys::{self, Batch};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Mode, Sender, Timestamps};
+use crate::generator::{Capabilities, Mode, Schedule, Sender, Timestamps};
 use crate::port::{PathSpec, PortSpec, interface_index, within};
 use crate::sender::counters::Counters;
 use crate::sender::source::{Outline, Signed, Source};
@@ -258,7 +258,7 @@ impl Transmit for PacketTransmit {
         Ok(())
     }
 
-    fn begin(&mut self) -> Result<(), EngineError> {
+    fn begin(&mut self, _: &Schedule) -> Result<(), EngineError> {
         (self.first, self.held) = (0, 0);
         for socket in &mut self.sockets {
             if let Some(departing) = &mut socket.departing {

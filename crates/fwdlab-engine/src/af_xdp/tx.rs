@@ -23,7 +23,7 @@ use super::metadata;
 use super::socket::{ENTRIES, Given, Queue};
 use super::sys::{CHUNK_BYTES, receive_ring, transmit_queues};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
+use crate::generator::{Capabilities, Copies, Mode, Schedule, Sender, Timestamps};
 use crate::netdev::Offers;
 use crate::port::{PathSpec, PortSpec, interface_index, within};
 use crate::sender::counters::Counters;
@@ -427,7 +427,7 @@ impl Transmit for XdpTransmit {
         Ok(())
     }
 
-    fn begin(&mut self) -> Result<(), EngineError> {
+    fn begin(&mut self, _: &Schedule) -> Result<(), EngineError> {
         for port in &mut self.ports {
             port.reopen()?;
             if let Some(departing) = &mut port.departing {

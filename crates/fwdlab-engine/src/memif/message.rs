@@ -13,7 +13,7 @@ pub(super) const VERSION: u16 = 0x0200;
 pub(super) const ETHERNET: u8 = 0;
 
 const NAME_BYTES: usize = 32;
-pub(super) const SECRET_BYTES: usize = 24;
+pub(super) use fwdlab_model::memif::SECRET_BYTES;
 const REASON_BYTES: usize = 96;
 
 /// Flag of ADD_RING: the ring carries frames of the client.

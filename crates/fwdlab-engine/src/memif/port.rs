@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -19,9 +19,8 @@ use rustix::net::{
 };
 
 use super::control::{self, Control, Failure, Waited, event, wait};
-use super::message::SECRET_BYTES;
 use super::ring::{Fault, Incoming, Outgoing};
-use super::{MAX_QUEUES, MAX_RING_LOG2, Options, Role};
+use super::{Options, Role};
 use crate::error::EngineError;
 
 /// How long a client waits before it tries again to connect.
@@ -40,6 +39,12 @@ const LONG: Duration = Duration::from_secs(60);
 pub struct Port {
     pub(super) shared: Arc<Shared>,
     keeper: Arc<Keeper>,
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Port").field(self.options()).finish()
+    }
 }
 
 /// A port that stays open only as long as others use it.
@@ -67,6 +72,11 @@ pub(super) struct Shared {
     state: Mutex<State>,
     stop: Arc<OwnedFd>,
     stopping: AtomicBool,
+    /// Frames that peers have read, and that were dropped because a ring was full.
+    tx_packets: AtomicU64,
+    tx_dropped: AtomicU64,
+    /// How often a receiver found its ring nearly full.
+    rx_full: AtomicU64,
 }
 
 /// The connection of the moment, and what is known of those before.
@@ -96,6 +106,13 @@ pub struct Status {
     /// Frames of the peer that were in a ring when the next connection began, and no receiver had
     /// taken that connection.
     pub unread_in_rings: u64,
+    /// Frames of trials that peers have read.
+    pub tx_packets: u64,
+    /// Frames of trials that were dropped because the ring to the peer was full.
+    pub tx_dropped: u64,
+    /// How often the receiver found so little room in its ring that the peer may have dropped
+    /// frames.
+    pub rx_full: u64,
 }
 
 /// Returns the frames in these rings that the peer has not read.
@@ -167,6 +184,12 @@ impl<T: End> Half<T> {
         self.shared.generation.load(Ordering::Acquire)
     }
 
+    /// Counts that the peer may have had no room.
+    #[inline]
+    pub(super) fn was_full(&self) {
+        self.shared.rx_full.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Ends the connection, because the peer broke the protocol. Returns its rings.
     #[cold]
     pub(super) fn broken(&mut self, fault: Fault) -> Vec<T> {
@@ -196,14 +219,25 @@ impl Port {
     /// # Errors
     /// If options are out of range, or a server cannot listen.
     pub fn open(options: &Options) -> Result<Port, EngineError> {
-        check(options)?;
+        options.check().map_err(|reason| EngineError::Memif {
+            socket: options.socket.clone(),
+            reason,
+        })?;
         let failed = |action: &str, error: io::Error| {
             EngineError::system(format!("{action} {}", options.socket.display()), error)
         };
         let listener = match options.role {
-            Role::Server => Some(
-                listen_at(&options.socket).map_err(|e| failed("listen for memif clients at", e))?,
-            ),
+            Role::Server => Some(listen_at(&options.socket).map_err(|e| {
+                match e.kind() {
+                    io::ErrorKind::AddrInUse => EngineError::Memif {
+                        socket: options.socket.clone(),
+                        reason: "another program listens for memif clients there; end it, or use \
+                                 another socket, or the role client"
+                            .into(),
+                    },
+                    _ => failed("listen for memif clients at", e),
+                }
+            })?),
             Role::Client => None,
         };
         let stop = Arc::new(event().map_err(|e| failed("open a memif port at", e))?);
@@ -213,6 +247,9 @@ impl Port {
             state: Mutex::default(),
             stop,
             stopping: AtomicBool::new(false),
+            tx_packets: AtomicU64::new(0),
+            tx_dropped: AtomicU64::new(0),
+            rx_full: AtomicU64::new(0),
         });
         let ours = shared.clone();
         let thread = thread::Builder::new()
@@ -246,7 +283,27 @@ impl Port {
 
     /// Returns the state of the port.
     pub fn status(&self) -> Status {
-        self.shared.state().status.clone()
+        let status = self.shared.state().status.clone();
+        let (tx_packets, tx_dropped) = self.transmitted();
+        Status {
+            tx_packets,
+            tx_dropped,
+            rx_full: self.shared.rx_full.load(Ordering::Relaxed),
+            ..status
+        }
+    }
+
+    /// Returns the frames that peers have read, and those that were dropped.
+    pub(super) fn transmitted(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.shared.tx_packets), read(&self.shared.tx_dropped))
+    }
+
+    /// Sets these counts; only the sender does.
+    #[inline]
+    pub(super) fn set_transmitted(&self, packets: u64, dropped: u64) {
+        self.shared.tx_packets.store(packets, Ordering::Relaxed);
+        self.shared.tx_dropped.store(dropped, Ordering::Relaxed);
     }
 
     /// Returns its options.
@@ -271,35 +328,6 @@ impl Port {
     pub(super) fn lost(&self, frames: u64) {
         self.shared.state().status.lost_in_rings += frames;
     }
-}
-
-fn check(options: &Options) -> Result<(), EngineError> {
-    let wrong = |action: String| Err(EngineError::Frames(action));
-    if !(1..=MAX_QUEUES).contains(&options.queues) {
-        return wrong(format!(
-            "{} queues; a memif port has 1 to {MAX_QUEUES}",
-            options.queues
-        ));
-    }
-    if options.ring_log2 > MAX_RING_LOG2 {
-        return wrong(format!(
-            "rings of 2^{} frames; the limit is 2^{MAX_RING_LOG2}",
-            options.ring_log2
-        ));
-    }
-    if !(64..=16_384).contains(&options.buffer_bytes) || !options.buffer_bytes.is_multiple_of(64) {
-        return wrong(format!(
-            "buffers of {} bytes; memif buffers have 64 to 16384, a multiple of 64",
-            options.buffer_bytes
-        ));
-    }
-    if options.secret.len() > SECRET_BYTES {
-        return wrong(format!(
-            "a secret of {} bytes; the limit is {SECRET_BYTES}",
-            options.secret.len()
-        ));
-    }
-    Ok(())
 }
 
 /// Ends the thread with the last clone of a port.

@@ -370,6 +370,11 @@ impl Incoming {
         }
     }
 
+    /// Returns the frames that it holds.
+    pub(super) fn size(&self) -> usize {
+        self.ring.size().into()
+    }
+
     /// Returns the frames that could not be read, because their descriptors were wrong.
     pub(super) fn malformed(&self) -> u64 {
         self.malformed

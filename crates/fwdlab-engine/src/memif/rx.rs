@@ -16,6 +16,7 @@ use crate::analysis::{Analyser, Analysis, Expected, ReceiveCounts};
 use crate::error::EngineError;
 use crate::generator::Receiver;
 use crate::port::pin;
+use crate::sender::thread::BATCH;
 use crate::stamps::{Origin, Origins};
 use crate::sys::{become_preferred, monotonic_ns};
 
@@ -116,8 +117,12 @@ impl Shared {
         for ring in 0..half.rings.len() {
             match half.rings[ring].poll() {
                 Ok(0) => {}
-                Ok(_) => {
+                Ok(frames) => {
                     any = true;
+                    // it may have filled up, and been read in part, since the last look
+                    if usize::from(frames) + BATCH >= half.rings[ring].size() {
+                        half.was_full();
+                    }
                     self.found().take(&mut half.rings[ring]);
                 }
                 Err(fault) => {

@@ -2,7 +2,11 @@
 //!
 //! As the client we own the buffers: each keeps its frame, so only the bytes that change are
 //! written. As the server we copy into buffers of the peer. All queues of all ports are served by
-//! one thread, in one order; frames of one flow stay on one queue. Start with [`sender`].
+//! one thread, in one order; frames of one flow stay on one queue.
+//!
+//! A ring is the input queue of the peer. In trials ([`HoldUps::Forgive`]) a frame that finds it
+//! full is dropped, as at the end of a link: a peer that is too slow loses frames, and does not slow
+//! the sender down. In all other cases the frame waits. Start with [`sender`].
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,10 +15,11 @@ use super::Role;
 use super::port::{Half, Port};
 use super::ring::{MAX_FRAME_BYTES, Outgoing};
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
+use crate::generator::{Capabilities, Copies, Mode, Schedule, Sender, Timestamps};
+use crate::pacer::HoldUps;
 use crate::sender::counters::Counters;
 use crate::sender::source::{Cached, Outline, Source};
-use crate::sender::thread::{SocketSender, Transmit};
+use crate::sender::thread::{BATCH, SocketSender, Transmit};
 use crate::traffic::player::{Room, Slot};
 
 const CAPABILITIES: Capabilities = Capabilities {
@@ -22,6 +27,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     profiles: true,
     hot_load: true,
     timestamps: Timestamps::Software,
+    counts_at_driver: false,
     ..Capabilities::plain(
         Mode::Memif,
         "memif: memory shared with a program such as VPP or DPDK, one thread",
@@ -46,6 +52,8 @@ pub(super) fn sender(ports: &[Port], cpus: &[usize]) -> impl Sender + use<> {
         ports: ports.iter().map(PathPort::new).collect(),
         cycle: None,
         at: 0,
+        drops: false,
+        scratch: (vec![], Slot::EMPTY),
     };
     SocketSender::new(ports.len(), cpus, transmit)
 }
@@ -55,6 +63,10 @@ struct MemifTransmit {
     /// Frames that repeat, and the next of them.
     cycle: Option<Vec<Cached>>,
     at: usize,
+    /// Frames that find a ring full are dropped.
+    drops: bool,
+    /// The last frame that was dropped.
+    scratch: (Vec<u8>, Slot),
 }
 
 /// The port of a path, and what happened to its frames in this trial.
@@ -65,6 +77,10 @@ struct PathPort {
     ended: Tally,
     /// Frames that were placed in the rings at hand before this trial.
     before: Tally,
+    /// Frames of this trial that found the ring full and were dropped.
+    dropped: u64,
+    /// Frames that the peer has read, and that were dropped, before this trial.
+    earlier: (u64, u64),
     /// Calls in a row that have placed nothing.
     stalled: u32,
 }
@@ -114,6 +130,8 @@ impl PathPort {
             half: Half::new(port),
             ended: Tally::default(),
             before: Tally::default(),
+            dropped: 0,
+            earlier: (0, 0),
             stalled: 0,
         }
     }
@@ -125,6 +143,8 @@ impl PathPort {
         }
         self.ended = Tally::default();
         self.before = Tally::of(&self.half.rings);
+        self.dropped = 0;
+        self.earlier = self.port.transmitted();
         self.half.rings.iter_mut().for_each(Outgoing::disown);
         Ok(())
     }
@@ -171,58 +191,68 @@ impl PathPort {
         Tally::of(&self.half.rings).since(self.before).left
     }
 
+    /// Publishes the counts; `left`: frames in rings that the peer will never read.
     #[inline]
-    fn publish(&self, path: usize, counters: &Counters) {
+    fn publish(&self, path: usize, left: u64, counters: &Counters) {
         let tally = self.tally();
-        counters.set_sent(path, tally.placed - tally.left);
-        counters.set_refused(path, tally.refused + self.ended.left);
+        let read = tally.placed - tally.left;
+        counters.set_sent(path, read + self.dropped);
+        counters.set_refused(path, tally.refused + left);
+        let (earlier_read, earlier_dropped) = self.earlier;
+        (self.port).set_transmitted(earlier_read + read, earlier_dropped + self.dropped);
     }
 }
 
 impl MemifTransmit {
-    /// Takes due frames; a ring without room ends the batch.
+    /// Takes due frames. A ring without room ends the batch, or drops the frame.
     #[inline]
     fn fill<S: Source>(&mut self, path: usize, frames: &mut S, counters: &Counters) {
-        let rings = &mut self.ports[path].half.rings;
+        let port = &mut self.ports[path];
+        let rings = &mut port.half.rings;
         let queues = rings.len();
         if queues == 0 {
             counters.ring_was_full();
             return;
         }
-        if let Some(cycle) = &self.cycle {
-            while frames.has_next() {
-                let Cached { slot, bytes } = &cycle[self.at];
-                let ring = &mut rings[slot.stream as usize % queues];
-                if !ring.has_room() {
-                    if ring.is_full() {
-                        counters.ring_was_full();
-                    }
-                    return;
-                }
-                frames.skip();
-                ring.put(bytes, *slot);
-                self.at = (self.at + 1) % cycle.len();
-            }
-            return;
-        }
-        if let [ring] = &mut rings[..] {
+        if let ([ring], None) = (&mut rings[..], &self.cycle) {
             frames.fill(ring);
-            if ring.is_full() && frames.has_next() {
+        }
+        let most = port.dropped + if self.drops { BATCH as u64 } else { 0 };
+        while frames.has_next() {
+            let cached = self.cycle.as_ref().map(|cycle| &cycle[self.at]);
+            let lane = cached.map_or_else(|| frames.lane(), |cached| cached.slot.stream);
+            let ring = &mut rings[lane as usize % queues];
+            let is_full = ring.is_full();
+            if is_full {
                 counters.ring_was_full();
             }
-            return;
-        }
-        while frames.has_next() {
-            let ring = &mut rings[frames.lane() as usize % queues];
-            let is_full = ring.is_full();
-            let Some((buffer, mut slot)) = ring.next() else {
-                if is_full {
-                    counters.ring_was_full();
-                }
+            if !ring.has_room() && (!is_full || port.dropped == most) {
                 return;
+            }
+            let stream = match (cached, ring.next()) {
+                (Some(Cached { slot, bytes }), room) => {
+                    let has_room = room.is_some();
+                    frames.skip();
+                    self.at = (self.at + 1) % self.cycle.as_ref().map_or(1, Vec::len);
+                    if has_room {
+                        ring.put(bytes, *slot);
+                        continue;
+                    }
+                    slot.stream
+                }
+                (None, Some((buffer, mut slot))) => {
+                    frames.write(buffer, &mut slot);
+                    ring.filled(slot);
+                    continue;
+                }
+                (None, None) => {
+                    let (buffer, slot) = &mut self.scratch;
+                    frames.write(buffer, slot);
+                    slot.stream
+                }
             };
-            frames.write(buffer, &mut slot);
-            ring.filled(slot);
+            port.dropped += 1;
+            counters.add_of_stream(stream, 1);
         }
     }
 }
@@ -247,13 +277,15 @@ impl Transmit for MemifTransmit {
                 return Err(EngineError::Memif {
                     socket: options.socket.clone(),
                     reason: format!(
-                        "frames of {} bytes without FCS do not fit into its buffers of {longest}:                          use longer buffers or shorter frames",
+                        "frames of {} bytes without FCS do not fit into its buffers of {longest}: \
+                         use longer buffers or shorter frames",
                         outline.buffer_len
                     ),
                 });
             }
             port.half.rings.iter_mut().for_each(Outgoing::forget);
         }
+        self.scratch = (vec![0; outline.buffer_len], Slot::EMPTY);
         self.cycle = outline.cycle.as_ref().map(|cycle| {
             let number = |(number, cached): (u32, &Cached)| Cached {
                 slot: Slot {
@@ -267,8 +299,9 @@ impl Transmit for MemifTransmit {
         Ok(())
     }
 
-    fn begin(&mut self) -> Result<(), EngineError> {
+    fn begin(&mut self, schedule: &Schedule) -> Result<(), EngineError> {
         self.at = 0;
+        self.drops = schedule.hold_ups == HoldUps::Forgive;
         self.ports.iter_mut().try_for_each(PathPort::begin)
     }
 
@@ -291,7 +324,7 @@ impl Transmit for MemifTransmit {
                 counters.count_wakeup();
             }
         }
-        port.publish(path, counters);
+        port.publish(path, port.ended.left, counters);
         if port.stalled > STALLED_LOOKS {
             port.stalled = 0;
             thread::sleep(STALL_PAUSE);
@@ -313,9 +346,7 @@ impl Transmit for MemifTransmit {
                 }
                 thread::sleep(DRAIN_PAUSE);
             }
-            let tally = port.tally();
-            counters.set_sent(path, tally.placed - tally.left);
-            counters.set_refused(path, tally.refused + tally.left);
+            port.publish(path, port.tally().left, counters);
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 
 use crate::error::EngineError;
-use crate::generator::{Capabilities, Copies, Mode, Sender, Timestamps};
+use crate::generator::{Capabilities, Copies, Mode, Schedule, Sender, Timestamps};
 use crate::sender::counters::Counters;
 use crate::sender::counters::Tally;
 use crate::sender::source::{Outline, Source};
@@ -131,7 +131,7 @@ impl Transmit for MemoryTransmit {
         Ok(())
     }
 
-    fn begin(&mut self) -> Result<(), EngineError> {
+    fn begin(&mut self, _: &Schedule) -> Result<(), EngineError> {
         self.at = 0;
         self.sent.fill(0);
         Ok(())

@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::{fs, thread};
 
+use fwdlab_model::memif;
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 
 pub(crate) use self::sys::Interfaces;
@@ -23,13 +24,10 @@ pub struct PortSpec {
     pub interface: String,
 }
 
-/// What the names of memif ports begin with; see [`crate::memif::Options::named`].
-pub(crate) const MEMIF: &str = "memif:";
-
 impl PortSpec {
     /// Returns true for the name of a memif port: a socket instead of a network interface.
     pub fn is_memif(&self) -> bool {
-        self.interface.starts_with(MEMIF)
+        self.interface.starts_with(memif::PREFIX)
     }
 }
 

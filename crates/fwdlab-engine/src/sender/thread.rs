@@ -39,7 +39,7 @@ pub(crate) trait Transmit: Send + 'static {
     fn arm(&mut self, outline: &Outline) -> Result<(), EngineError>;
 
     /// Begins a trial: resets the counts.
-    fn begin(&mut self) -> Result<(), EngineError>;
+    fn begin(&mut self, schedule: &Schedule) -> Result<(), EngineError>;
 
     /// Takes due frames for a path until none is due, there is no more room, or about [`BATCH`]
     /// were taken. The rest stays due. Also called if nothing is due but it [`holds`](Self::holds)
@@ -207,7 +207,8 @@ impl<T: Transmit> SocketSender<T> {
                 let pinned = pin(&cpus);
                 become_preferred();
                 shared.thread.store(own_thread(), Ordering::Relaxed);
-                let result = pinned.and_then(|()| transmit.begin()).and_then(|()| {
+                let begun = pinned.and_then(|()| transmit.begin(&schedule));
+                let result = begun.and_then(|()| {
                     // The clock of the schedule starts here, so that a thread that started slowly
                     // owes nothing.
                     let start_ns = wait_until(begin_ns, &shared.orders.0.stop);

@@ -36,6 +36,19 @@ impl Offers {
     /// # Errors
     /// If there is no such port, or its namespace may not be entered.
     pub fn query(port: &PortSpec) -> Result<Offers, EngineError> {
+        if port.is_memif() {
+            return Ok(Offers {
+                interface: port.interface.clone(),
+                driver: "memif".into(),
+                tx_software: false,
+                rx_software: false,
+                tx_hardware: false,
+                rx_hardware: false,
+                rx_all_frames: false,
+                clock: None,
+                card_refuses: None,
+            });
+        }
         let action = || format!("read the timestamping capabilities of {}", port.interface);
         let (info, driver) = within(&port.netns, || {
             let info =

@@ -18,7 +18,7 @@ use std::time::Duration;
 use fwdlab_engine::{PathSpec, PortSpec};
 
 use super::veth::{Built, DUT_PORTS};
-use super::{Bed, BedBase, Networks, Testers};
+use super::{Bed, BedBase, Networks, TesterPorts, Testers};
 use crate::dut::{Dut, Linux};
 use crate::error::LabError;
 use crate::host::undo::Undo;
@@ -105,7 +105,7 @@ impl Bed {
                 _machine: machine.clone(),
             },
             switch: None,
-            blind: Vec::new(),
+            ports: TesterPorts::default(),
             _claims: Vec::new(),
         })
     }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fwdlab_engine::{PathSpec, PortSpec};
+use fwdlab_model::test_bed::Ends;
 
 pub use switch::SwitchPackets;
 
@@ -24,6 +25,7 @@ use crate::host::registry::Registration;
 use crate::host::undo::Undo;
 use crate::interfaces::{Counted, counters_of, link_changes, port_problems, read_counters};
 use crate::networks::Networks;
+use crate::ports::MemifPort;
 use crate::vm::machine::Machine;
 
 /// A test bed. Dropping it removes it.
@@ -44,8 +46,7 @@ pub struct Bed {
     changes: Arc<Undo>,
     ground: BedBase,
     switch: Option<BedSwitch>,
-    /// Ports of the tester that do not count frames taken by a receiver in XDP.
-    blind: Vec<String>,
+    ports: TesterPorts,
     /// Reservations of its ports, which keep others from using them as long as the bed exists.
     _claims: Vec<Claim>,
 }
@@ -83,6 +84,35 @@ impl Testers {
     }
 }
 
+/// What the tester's ports are, and how they count.
+#[derive(Debug)]
+pub(crate) enum TesterPorts {
+    /// Network interfaces, with counters of the kernel.
+    Interfaces {
+        /// Those that do not count frames taken by a receiver in XDP.
+        blind: Vec<String>,
+    },
+    /// memif ports, which count what they send, and nothing that they receive.
+    Memif(Arc<Ends<MemifPort>>),
+}
+
+impl Default for TesterPorts {
+    fn default() -> TesterPorts {
+        TesterPorts::Interfaces { blind: Vec::new() }
+    }
+}
+
+impl TesterPorts {
+    /// Returns the memif ports; none if they are interfaces.
+    fn memif(&self) -> impl Iterator<Item = &MemifPort> {
+        let ports = match self {
+            TesterPorts::Interfaces { .. } => None,
+            TesterPorts::Memif(ports) => Some([&ports.a, &ports.b]),
+        };
+        ports.into_iter().flatten()
+    }
+}
+
 /// What a bed is built on, and removed with.
 #[derive(Debug)]
 enum BedBase {
@@ -101,8 +131,10 @@ pub struct PortCounters {
     pub dut: Option<DutPorts>,
     /// Generator's receiving port: packets, dropped (receive side).
     pub rx: (u64, u64),
-    /// True if the receiving port does not count frames taken by a receiver in XDP.
-    pub rx_is_blind: bool,
+    /// Why `rx` is not known.
+    pub rx_not_read: Option<&'static str>,
+    /// How often the DUT may have found no room in the ring to the receiver, if that is known.
+    pub rx_full: u64,
     /// A switch's ports, if there is one that can be queried.
     pub switch: Option<SwitchPackets>,
 }
@@ -127,8 +159,7 @@ pub(crate) struct Parts {
     pub registration: Registration,
     pub switch: Option<BedSwitch>,
     pub claims: Vec<Claim>,
-    /// Ports of the tester that do not count frames taken by a receiver in XDP.
-    pub blind: Vec<String>,
+    pub ports: TesterPorts,
 }
 
 impl Bed {
@@ -147,7 +178,7 @@ impl Bed {
             changes: parts.registration.changes().clone(),
             ground: BedBase::Here(parts.registration),
             switch: parts.switch,
-            blind: parts.blind,
+            ports: parts.ports,
             _claims: parts.claims,
         }
     }
@@ -235,6 +266,37 @@ impl Bed {
     pub fn counters(&self, path: usize) -> Result<PortCounters, LabError> {
         let undo = self.both_ways && path == 1;
         let dut = &self.duts[if undo { 0 } else { path }];
+        let on_path = |ports: PortPair<Counted>| {
+            let (input, output) = match undo {
+                false => (ports.input, ports.output),
+                true => (ports.output, ports.input),
+            };
+            DutPorts {
+                input: (input.rx_packets, input.rx_dropped),
+                output: (output.tx_packets, output.tx_dropped),
+            }
+        };
+        let tester = match &self.ports {
+            TesterPorts::Interfaces { blind } => self.interface_counters(path, undo, blind)?,
+            TesterPorts::Memif(ports) => memif_counters(ports, undo),
+        };
+        Ok(PortCounters {
+            dut: dut.counters()?.map(on_path),
+            switch: match &self.switch {
+                Some(switch) => Some(switch.packets(undo)?),
+                None => None,
+            },
+            ..tester
+        })
+    }
+
+    /// Reads the kernel's counters of the tester's ports.
+    fn interface_counters(
+        &self,
+        path: usize,
+        undo: bool,
+        blind: &[String],
+    ) -> Result<PortCounters, LabError> {
         let Testers { a, b, second } = &self.tester;
         let (sends, receives) = match undo {
             false => (a, b),
@@ -256,29 +318,12 @@ impl Bed {
             tx.tx_packets += beside.tx_packets;
             tx.tx_dropped += beside.tx_dropped;
         }
-        let (sent, received) = (
-            |port: Counted| (port.tx_packets, port.tx_dropped),
-            |port: Counted| (port.rx_packets, port.rx_dropped),
-        );
-        let on_path = |ports: PortPair<Counted>| {
-            let (input, output) = match undo {
-                false => (ports.input, ports.output),
-                true => (ports.output, ports.input),
-            };
-            DutPorts {
-                input: received(input),
-                output: sent(output),
-            }
-        };
         Ok(PortCounters {
-            tx: sent(tx),
-            dut: dut.counters()?.map(on_path),
-            rx: received(rx),
-            rx_is_blind: self.blind.contains(&ways.rx.interface),
-            switch: match &self.switch {
-                Some(switch) => Some(switch.packets(undo)?),
-                None => None,
-            },
+            tx: (tx.tx_packets, tx.tx_dropped),
+            rx: (rx.rx_packets, rx.rx_dropped),
+            rx_not_read: (blind.contains(&ways.rx.interface))
+                .then_some("a TAP device does not count what a receiver in XDP takes"),
+            ..PortCounters::default()
         })
     }
 
@@ -287,7 +332,7 @@ impl Bed {
     /// # Errors
     /// A namespace is gone.
     pub fn port_problems(&self) -> Result<Vec<String>, LabError> {
-        let mut problem = Vec::new();
+        let mut problem: Vec<String> = self.ports.memif().filter_map(MemifPort::problem).collect();
         for (host, ports) in self.ports_of_tester() {
             problem.extend(port_problems(host.as_ref(), &ports)?);
         }
@@ -318,12 +363,14 @@ impl Bed {
     }
 
     /// Returns how often the links of its ports went up or down so far, if their host counts that:
-    /// `rx0 in fwdlab-x-gen`, 2.
+    /// `rx0 in fwdlab-x-gen`, 2. A memif port counts its connections.
     ///
     /// # Errors
     /// A host does not answer.
     pub fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
-        let mut changes = BTreeMap::new();
+        let connections =
+            |port: &MemifPort| (port.spec().interface.clone(), port.status().connections);
+        let mut changes: BTreeMap<_, _> = self.ports.memif().map(connections).collect();
         for (host, ports) in self.ports_of_tester() {
             changes.extend(link_changes(host.as_ref(), &ports)?);
         }
@@ -333,8 +380,11 @@ impl Bed {
         Ok(changes)
     }
 
-    /// Returns the tester's ports, by their hosts.
+    /// Returns the interfaces of the tester, by their hosts.
     fn ports_of_tester(&self) -> Vec<(&Arc<dyn Host>, Vec<String>)> {
+        if let TesterPorts::Memif(_) = self.ports {
+            return Vec::new();
+        }
         let paths = &self.paths[..self.duts.len()];
         let of = |end: fn(&PathSpec) -> &PortSpec| -> Vec<String> {
             paths
@@ -363,10 +413,31 @@ impl Bed {
         self.duts = vec![Arc::new(crate::dut::BlackBox::new(name))];
     }
 
+    /// Returns true if its links can be listened to: memif ports have only one peer.
+    pub(crate) fn has_links(&self) -> bool {
+        matches!(self.ports, TesterPorts::Interfaces { .. })
+    }
+
     /// Keeps the bed when the process ends; `fwdlab bed down` removes it.
     pub fn leave_standing(self) {
         if let BedBase::Here(registration) = self.ground {
             registration.leave_standing();
         }
+    }
+}
+
+/// Returns what memif ports have counted: the frames that the DUT read, and those that found its
+/// ring full.
+fn memif_counters(ports: &Ends<MemifPort>, undo: bool) -> PortCounters {
+    let (sends, receives) = match undo {
+        false => (&ports.a, &ports.b),
+        true => (&ports.b, &ports.a),
+    };
+    let sent = sends.status();
+    PortCounters {
+        tx: (sent.tx_packets, sent.tx_dropped),
+        rx_not_read: Some("a memif port has no counter but the receiver's own"),
+        rx_full: receives.status().rx_full,
+        ..PortCounters::default()
     }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use fwdlab_engine::{PathSpec, PortSpec};
 use fwdlab_model::campaign;
 
-use super::{Bed, BedBase, Networks, Testers};
+use super::{Bed, BedBase, Networks, TesterPorts, Testers};
 use crate::dut::vpp::instance::{Cpus, Instance};
 use crate::dut::{Dut, Linux, Vpp};
 use crate::error::LabError;
@@ -116,7 +116,7 @@ impl Bed {
             changes: registration.changes().clone(),
             ground: BedBase::Here(registration),
             switch: None,
-            blind: Vec::new(),
+            ports: TesterPorts::default(),
             _claims: Vec::new(),
         };
         bed.make_links(duts)?;

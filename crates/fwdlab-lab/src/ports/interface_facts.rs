@@ -76,6 +76,13 @@ pub(super) fn own_name(spec: &PortSpec) -> Result<Option<String>, LabError> {
 /// # Errors
 /// [`LabError::Preflight`]: there is no such interface or namespace; [`LabError::Host`]: no `ip`.
 pub fn read_facts(spec: &PortSpec) -> Result<Facts, LabError> {
+    if spec.is_memif() {
+        return Err(LabError::Preflight(format!(
+            "{} is a memif port, and a network interface is needed here. memif ports work with \
+             traffic send, receive, ping and selftest, and in test beds",
+            spec.interface
+        )));
+    }
     let test_beds = test_beds();
     within(&spec.netns, || {
         let links = links()?;

@@ -31,16 +31,16 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of an interface, identified by its index in its namespace.
+    /// Takes the lock of a port. `key` identifies it in its namespace: the index of an interface.
     ///
     /// # Errors
     /// [`LabError::Preflight`]: another process has it, which the message names.
-    pub fn take(spec: &PortSpec, index: u32, role: Role) -> Result<Lock, LabError> {
+    pub fn take(spec: &PortSpec, key: &str, role: Role) -> Result<Lock, LabError> {
         let word = match role {
             Role::Send => "send",
             Role::Receive => "receive",
         };
-        let name = format!("fwdlab/port/{index}/{word}");
+        let name = format!("fwdlab/port/{key}/{word}");
         let failed = |e| LabError::system(format!("lock {}", spec.interface), e);
         let taken = super::interface_facts::within(&spec.netns, || match bound(&name) {
             Ok(lock) => {
@@ -118,15 +118,16 @@ mod tests {
     fn a_lock_is_for_one_port_one_role_and_one_holder() {
         // indices that no interface of this host has
         let index = 0x7000_0000 | std::process::id();
+        let (index, other) = (index.to_string(), (index ^ 0x0800_0000).to_string());
         let spec = PortSpec {
             netns: None,
             interface: "tx0".into(),
         };
-        let lock = Lock::take(&spec, index, Role::Send).unwrap();
-        let _other = Lock::take(&spec, index ^ 0x0800_0000, Role::Send).unwrap();
-        let _role = Lock::take(&spec, index, Role::Receive).unwrap();
+        let lock = Lock::take(&spec, &index, Role::Send).unwrap();
+        let _other = Lock::take(&spec, &other, Role::Send).unwrap();
+        let _role = Lock::take(&spec, &index, Role::Receive).unwrap();
         for _ in 0..5 {
-            let error = Lock::take(&spec, index, Role::Send)
+            let error = Lock::take(&spec, &index, Role::Send)
                 .unwrap_err()
                 .to_string();
             assert!(error.contains("sends on tx0"), "{error}");
@@ -139,7 +140,7 @@ mod tests {
         // a child that another test has just forked has the descriptors, too, until it executes
         // another program
         let started = Instant::now();
-        while let Err(error) = Lock::take(&spec, index, Role::Send) {
+        while let Err(error) = Lock::take(&spec, &index, Role::Send) {
             assert!(started.elapsed() < Duration::from_secs(10), "{error}");
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -3,7 +3,8 @@
 //!
 //! A port that is needed for something else is refused unless each of its dangers is accepted by
 //! name; a port that another fwdlab uses is always refused. Engines do everything else on the port.
-//! Start with [`Port::take`]; [`destinations`] judges addresses, [`interface_facts`] reads the kernel's facts
+//! Start with [`Port::take`], or with [`TrafficPort::take`] for ports that may also be memif ports;
+//! [`destinations`] judges addresses, [`interface_facts`] reads the kernel's facts
 //! about an interface, `next_interfaces` follows frames that are sent on it, [`lock`] excludes other
 //! fwdlabs. Ports in a test-bed file are judged in the same way, with messages for the owner of the
 //! file: `claim`.
@@ -22,6 +23,7 @@ pub mod private;
 pub(crate) mod routes;
 pub mod state;
 mod sys;
+mod traffic_port;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,7 @@ pub use card::Stamping;
 pub use danger::{Danger, dangers};
 pub use interface_facts::Facts;
 pub use lock::{Lock, Role};
+pub use traffic_port::{MemifPort, TrafficPort};
 
 use crate::error::LabError;
 use crate::host::wire::Network;
@@ -168,7 +171,7 @@ fn dangers_of(
 fn locks(spec: &PortSpec, facts: &Facts, roles: &[Role]) -> Result<Vec<Lock>, LabError> {
     let locks = roles
         .iter()
-        .map(|&role| Lock::take(spec, facts.index, role));
+        .map(|&role| Lock::take(spec, &facts.index.to_string(), role));
     locks.collect()
 }
 

@@ -16,7 +16,7 @@ use fwdlab_measure::maxfwd::Window;
 use fwdlab_measure::paired::{self, Slice};
 use fwdlab_model::efficiency::Work;
 use fwdlab_model::hook::HookRecord;
-use fwdlab_model::loss::{Chain, Counters, Meter, Place, Stage, VethCounts};
+use fwdlab_model::loss::{Chain, Counters, INPUT_FULL, Meter, Place, Stage, VethCounts};
 use fwdlab_model::procedure::{Question, Stretch};
 use fwdlab_model::result::{Stratum, TrialRecord, Validity};
 use fwdlab_model::trial::Stream;
@@ -780,12 +780,19 @@ pub(super) fn chain(before: &PortCounters, after: &PortCounters) -> Chain {
             &[Stage::DutInput, Stage::DutOutput],
             "the counters of this DUT cannot be read",
         );
+        // and do not agree with any other
+        let dropped = chain.meters.iter_mut().flat_map(|meter| &mut meter.dropped);
+        dropped.for_each(|loss| loss.counter = INPUT_FULL.into());
     }
-    if after.rx_is_blind {
-        chain.not_read(
-            &[Stage::ReceiverPort],
-            "a TAP device does not count what a receiver in XDP takes",
-        );
+    if let Some(reason) = after.rx_not_read {
+        let reason = match since(after.rx_full, before.rx_full) {
+            0 => reason.to_owned(),
+            times => format!(
+                "{reason}; it found its ring full {times} time{}, so that frames may be lost there",
+                if times == 1 { "" } else { "s" }
+            ),
+        };
+        chain.not_read(&[Stage::ReceiverPort], &reason);
     }
     if let (Some(before), Some(after)) = (&before.switch, &after.switch) {
         through_switch(&mut chain, before, after);
@@ -938,8 +945,7 @@ mod tests {
             tx: (frames, 0),
             dut,
             rx: (frames, 0),
-            rx_is_blind: false,
-            switch: None,
+            ..PortCounters::default()
         }
     }
 
@@ -960,7 +966,7 @@ mod tests {
                 output: (to_dut, 0),
             }),
             rx: (to_dut, 0),
-            rx_is_blind: false,
+            ..PortCounters::default()
         };
         let chain = chain(&at(10, 10), &at(110, 103));
         let stages: Vec<String> = chain.meters.iter().map(|m| m.stage.to_string()).collect();
@@ -992,6 +998,50 @@ mod tests {
             .map(|loss| (loss.place.words(), loss.frames))
             .collect();
         assert_eq!(lost, [("in the switch".into(), 7)]);
+    }
+
+    /// A memif port knows what its peer has read, and nothing is claimed of the rest.
+    #[test]
+    fn frames_that_a_dut_behind_memif_did_not_read_are_lost_at_its_input() {
+        let at = |read, dropped, rx_full| PortCounters {
+            tx: (read, dropped),
+            rx_not_read: Some("memif"),
+            rx_full,
+            ..PortCounters::default()
+        };
+        let chain = chain(&at(5, 1, 7), &at(95, 11, 8));
+        let counters = Counters {
+            generator_sent: 100,
+            receiver_received: 87,
+            chain,
+            ..Counters::default()
+        };
+        let ledger = balance(&counters, None);
+        assert!(objections(&ledger, &counters).is_empty(), "{ledger:?}");
+        let lost = ledger.losses.iter();
+        let lost: Vec<_> = lost
+            .map(|loss| (loss.place.words(), loss.frames, loss.counter.as_str()))
+            .collect();
+        assert_eq!(
+            lost,
+            [
+                ("at the DUT's input".into(), 10, INPUT_FULL),
+                (
+                    "between the generator's port and the receiver".into(),
+                    3,
+                    "tx_packets of the generator's port less frames that the receiver recognised"
+                )
+            ]
+        );
+        let unread: Vec<String> = ledger.not_exact.iter().map(|m| m.to_string()).collect();
+        assert_eq!(
+            unread,
+            [
+                "the DUT's input: not read: the counters of this DUT cannot be read",
+                "the DUT's output: not read: the counters of this DUT cannot be read",
+                "the receiver's port: not read: memif; it found its ring full 1 time, so that frames may be lost there"
+            ]
+        );
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! The tester alone: two ports joined by a cable of our own, in a network namespace that no one
-//! else sees.
+//! else sees; or the two ends of a memif connection.
 //!
 //! The namespace belongs to a thread and has no name; it disappears with this value, and with the
-//! process however that ends. Start with [`BackToBack::new`].
+//! process however that ends. Start with
+//! [`BackToBack::new`] or [`memif_pair`].
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use fwdlab_engine::PortSpec;
 
 use crate::error::LabError;
-use crate::ports::{Port, private};
+use crate::ports::{Port, TrafficPort, private};
 
 /// Two ports, `a` and `b`, of one veth pair.
 pub struct BackToBack {
@@ -59,6 +61,24 @@ impl BackToBack {
         };
         Ok((port("a")?, port("b")?))
     }
+}
+
+/// Returns the two ends of a memif connection of our own: frames sent on the first, the client,
+/// arrive at the second. Nothing of it is on disk.
+///
+/// # Errors
+/// Fails if the socket or a thread cannot be made.
+pub fn memif_pair() -> Result<(TrafficPort, TrafficPort), LabError> {
+    static PAIRS: AtomicU32 = AtomicU32::new(0);
+    let number = PAIRS.fetch_add(1, Ordering::Relaxed);
+    let socket = format!("memif:@fwdlab/pair/{}/{number}", std::process::id());
+    let port = |role: &str| {
+        TrafficPort::own_port(&PortSpec {
+            netns: None,
+            interface: format!("{socket},role={role}"),
+        })
+    };
+    Ok((port("client")?, port("server")?))
 }
 
 impl Drop for BackToBack {

@@ -39,8 +39,8 @@ pub struct Sent {
     pub l2_bps: f64,
     /// How the sender handles frames that it missed in a stall.
     pub hold_ups: Option<HoldUps>,
-    /// The port's own counters.
-    pub port: Counters,
+    /// The port's own counters, if it has some.
+    pub port: Option<Counters>,
     /// Frames that the kernel or other programs sent on this port: in the port's counters, but not
     /// ours.
     pub foreign: u64,
@@ -88,11 +88,14 @@ impl Sent {
     /// counter of sent frames lacks; before, hardware and NAPI may still have to count some, and
     /// only the port's own count of drops is known.
     pub fn dropped(&self) -> u64 {
-        let ours = self.port.tx_packets.saturating_sub(self.foreign);
+        let Some(port) = self.port else {
+            return 0;
+        };
+        let ours = port.tx_packets.saturating_sub(self.foreign);
         let not_counted = self.given.saturating_sub(ours);
         match self.settled {
             true => not_counted,
-            false => self.port.tx_dropped.min(not_counted),
+            false => port.tx_dropped.min(not_counted),
         }
     }
 
@@ -120,10 +123,12 @@ impl Sent {
 pub struct Received {
     /// Counts of our frames and of foreign ones.
     pub counts: ReceiveCounts,
-    /// The port's own counters.
-    pub port: Counters,
-    /// Frames per second of all kinds, by the port's counters.
-    pub port_pps: f64,
+    /// The port's own counters, if it has some.
+    pub port: Option<Counters>,
+    /// Frames of all kinds: by the port's counters, or else by the receiver's.
+    pub all_frames: u64,
+    /// The same per second.
+    pub all_pps: f64,
     /// Frames per second with our signature.
     pub ours_pps: f64,
     /// Bits per second of all frames, with preamble and gap; `None` if the port does not count
@@ -173,7 +178,7 @@ pub struct Period {
 pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) sent: Vec<SenderReadings>,
-    pub(super) received: Vec<(ReceiveCounts, Counters)>,
+    pub(super) received: Vec<(ReceiveCounts, Option<Counters>)>,
 }
 
 /// Readings of a sender.
@@ -181,8 +186,8 @@ pub(super) struct Snapshot {
 pub(super) struct SenderReadings {
     /// Counts of frames given to its port.
     pub(super) counts: SendCounts,
-    /// Counters of the port.
-    pub(super) port: Counters,
+    /// Counters of the port, if it has some.
+    pub(super) port: Option<Counters>,
     /// Frames that others have sent on the port.
     pub(super) foreign: u64,
     /// The port's counters contain the frames that the sender handed over. False for a sender
@@ -196,7 +201,7 @@ impl SenderReadings {
     /// Returns how many of our frames the port has counted as sent or dropped since an earlier
     /// reading.
     pub(super) fn accounted(&self, before: &SenderReadings) -> u64 {
-        let port = self.port.since(before.port);
+        let port = since_of(self.port, before.port).unwrap_or_default();
         let foreign = self.foreign.saturating_sub(before.foreign);
         port.tx_packets.saturating_sub(foreign) + port.tx_dropped
     }
@@ -253,7 +258,7 @@ impl Session {
                     .map(|(at, &count)| count.saturating_sub(was(at)))
                     .collect(),
                 intended_pps: sending.schedule.load.at(to.at - begin.at),
-                port: to_sent.port.since(from.port),
+                port: since_of(to_sent.port, from.port),
                 foreign: to_sent.foreign.saturating_sub(from.foreign),
                 settled: settled && to_sent.reaches_port,
                 lateness: sending.source.sender()?.lateness()?,
@@ -277,21 +282,26 @@ impl Session {
         let pairs = (self.receiving.iter_mut()).zip(from.received.iter().zip(&to.received));
         for (receiving, ((before, port_before), (now, port_now))) in pairs {
             let counts = since(now, before);
-            let port = port_now.since(*port_before);
-            let port_pps = port.rx_packets as f64 / duration_s;
-            // kernel counters include neither the FCS nor the overhead between frames
-            let l2_bps = 8.0 * (port.rx_bytes as f64 / duration_s + 4.0 * port_pps);
+            let port = since_of(*port_now, *port_before);
+            let by_receiver = counts.received + counts.late + counts.foreign;
+            let all_frames = port.map_or(by_receiver, |port| port.rx_packets);
+            let all_pps = all_frames as f64 / duration_s;
             // a veth with an XDP program counts the bytes of some frames without their Ethernet
             // header
-            let counts_bytes = receiving.port.facts.kind.as_deref() != Some("veth")
+            let counts_bytes = receiving.port.virtual_kind() != Some("veth")
                 || receiving.receiver.receiver()?.name() != "xdp";
+            // kernel counters include neither the FCS nor the overhead between frames
+            let l2_bps = port
+                .filter(|_| counts_bytes)
+                .map(|port| 8.0 * (port.rx_bytes as f64 / duration_s + 4.0 * all_pps));
             period.received.push(Received {
                 counts,
                 port,
-                port_pps,
+                all_frames,
+                all_pps,
                 ours_pps: counts.received as f64 / duration_s,
-                l1_bps: counts_bytes.then_some(l2_bps + 8.0 * 20.0 * port_pps),
-                l2_bps: counts_bytes.then_some(l2_bps),
+                l1_bps: l2_bps.map(|l2_bps| l2_bps + 8.0 * 20.0 * all_pps),
+                l2_bps,
             });
         }
         Ok(period)
@@ -302,6 +312,11 @@ impl PartialEq for Snapshot {
     fn eq(&self, other: &Snapshot) -> bool {
         self.sent == other.sent && self.received == other.received
     }
+}
+
+/// Returns the difference to an earlier reading, if there are counters.
+fn since_of(now: Option<Counters>, before: Option<Counters>) -> Option<Counters> {
+    Some(now?.since(before?))
 }
 
 fn since(now: &ReceiveCounts, before: &ReceiveCounts) -> ReceiveCounts {
@@ -326,10 +341,10 @@ mod tests {
             given,
             not_sent,
             intended_pps,
-            port: Counters {
+            port: Some(Counters {
                 tx_dropped,
                 ..Counters::default()
-            },
+            }),
             ..Sent::default()
         };
         for (sent, left, limited) in [
@@ -370,9 +385,16 @@ mod tests {
         }
         // dropped, tried again, and gone
         let mut again = sent(100, 40, 0, Some(1e3));
-        again.port.tx_packets = 100;
+        let counted = |tx_packets| {
+            Some(Counters {
+                tx_packets,
+                tx_dropped: 40,
+                ..Counters::default()
+            })
+        };
+        again.port = counted(100);
         assert_eq!((again.dropped(), again.left()), (0, 100));
-        again.port.tx_packets = 90;
+        again.port = counted(90);
         assert_eq!((again.dropped(), again.left()), (10, 90));
     }
 
@@ -384,11 +406,11 @@ mod tests {
             foreign,
             settled: true,
             intended_pps: Some(1e3),
-            port: Counters {
+            port: Some(Counters {
                 tx_packets,
                 tx_dropped,
                 ..Counters::default()
-            },
+            }),
             ..Sent::default()
         };
         for (sent, left, limited) in [

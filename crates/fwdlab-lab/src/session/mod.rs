@@ -3,7 +3,7 @@
 //!
 //! The caller decides what is sent, and how it is displayed; this only drives the ports, for a
 //! command, a server or a dashboard alike. Ports are taken with all checks and locks
-//! ([`Port::take`]), and nothing is left on one when its [`Session`] is gone. Start with
+//! ([`TrafficPort::take`]), and nothing is left on one when its [`Session`] is gone. Start with
 //! [`Session::start`], then [`Session::read`] now and then, and [`Session::stop`]; [`Session::run`]
 //! does all three until it is over. [`figures`] contains the returned values; [`BackToBack`] is a
 //! cable of our own. Other uses of ports have their own files: [`answering`], [`capture`],
@@ -34,13 +34,12 @@ use fwdlab_engine::{
 };
 use fwdlab_model::link::MeanSize;
 
-pub use self::back_to_back::BackToBack;
+pub use self::back_to_back::{BackToBack, memif_pair};
 pub use self::figures::{Period, Received, SendDuration, Sent};
 use self::figures::{SenderReadings, Snapshot};
 use crate::control::Control;
 use crate::error::LabError;
-use crate::ports::counters;
-use crate::ports::{Port, state};
+use crate::ports::{Port, TrafficPort};
 
 /// Interval at which we check whether something is over.
 const POLL: Duration = Duration::from_millis(2);
@@ -115,7 +114,7 @@ pub struct Engine {
 /// A port that sends.
 pub struct Sending {
     /// The port.
-    pub port: Port,
+    pub port: TrafficPort,
     /// The source of its frames.
     pub source: Source,
     /// Load and duration.
@@ -133,14 +132,15 @@ impl Sending {
     /// # Errors
     /// Fails if none of them can.
     pub fn open(
-        port: Port,
+        port: impl Into<TrafficPort>,
         engines: &[Mode],
         cpus: &[usize],
         frames: Frames,
         schedule: Schedule,
         mean: MeanSize,
     ) -> Result<Sending, LabError> {
-        let mut lone = PortSender::open_among(&port.spec, engines, cpus)?;
+        let port = port.into();
+        let mut lone = PortSender::open_among(port.spec(), engines, cpus)?;
         lone.arm(&frames)?;
         Ok(Sending {
             port,
@@ -156,7 +156,7 @@ impl Sending {
     /// # Errors
     /// Fails if the port cannot be opened.
     pub fn replay(
-        port: Port,
+        port: TrafficPort,
         recording: Recording,
         pace: Pace,
         rounds: u64,
@@ -164,7 +164,8 @@ impl Sending {
         schedule: Schedule,
         mean: MeanSize,
     ) -> Result<Sending, LabError> {
-        let replay = Replay::open(&port.spec, recording, pace, rounds, cpus)?;
+        let interface = port.needs_interface("sending a capture")?;
+        let replay = Replay::open(&interface.spec, recording, pace, rounds, cpus)?;
         Ok(Sending {
             port,
             source: Source::Replay(Box::new(replay)),
@@ -192,11 +193,11 @@ impl Sending {
         let sender = self.source.sender()?;
         let (counts, reaches_port) = (sender.counts()?, sender.capabilities().counts_at_driver);
         if self.others.is_none() && reaches_port {
-            self.others = Some(Foreign::open(&self.port.spec)?);
+            self.others = Some(Foreign::open(self.port.spec())?);
         }
         // a foreign frame between the two readings looks like a missing frame of ours, which the
         // next reading corrects
-        let port = counters::read(&self.port.spec)?;
+        let port = self.port.counters()?;
         let foreign = self.others.as_ref().map(Foreign::counts).transpose()?;
         let foreign = foreign.map_or(0, |counts| counts.frames);
         Ok(SenderReadings {
@@ -254,7 +255,7 @@ impl Sending {
     fn start(&mut self) -> Result<(), LabError> {
         if let Source::Engine(lone, frames) = &mut self.source {
             lone.arm(frames).map_err(|source| LabError::OnPort {
-                what: format!("prepare to send into {}", self.port.spec.interface),
+                what: format!("prepare to send into {}", self.port.spec().interface),
                 reason: Box::new(source.into()),
             })?;
         }
@@ -265,7 +266,7 @@ impl Sending {
 /// A port that receives.
 pub struct Receiving {
     /// The port.
-    pub port: Port,
+    pub port: TrafficPort,
     /// The receiver.
     pub receiver: PortReceiver,
     /// Expected frames.
@@ -278,11 +279,12 @@ impl Receiving {
     /// # Errors
     /// Fails if it does not open, or none does.
     pub fn open(
-        port: Port,
+        port: impl Into<TrafficPort>,
         counting: Option<Counting>,
         expected: Expected,
     ) -> Result<Receiving, LabError> {
-        let receiver = PortReceiver::open(&port.spec, counting)?;
+        let port = port.into();
+        let receiver = PortReceiver::open(port.spec(), counting)?;
         Ok(Receiving {
             port,
             receiver,
@@ -436,7 +438,7 @@ impl Session {
         for at in 0..self.sending.len() {
             let sending = &mut self.sending[at];
             if let Err(error) = sending.source.sender()?.stop() {
-                let action = format!("sending into {} ended", sending.port.spec.interface);
+                let action = format!("sending into {} ended", sending.port.spec().interface);
                 let explanation = Box::new(self.cause(error));
                 return Err(LabError::OnPort {
                     what: action,
@@ -537,7 +539,7 @@ impl Session {
                 // at a load of a few frames per second the first frame comes later; and not every
                 // engine sends into a port
                 let is_for_a_port = sending.source.sender()?.capabilities().counts_at_driver;
-                if handed_over == 0 || sending.port.facts.kind.is_none() || !is_for_a_port {
+                if handed_over == 0 || sending.port.virtual_kind().is_none() || !is_for_a_port {
                     break;
                 }
                 let started = Instant::now();
@@ -573,7 +575,7 @@ impl Session {
                         action: format!(
                             "send into {}: the kernel accepted {handed_over} frames, but {left} left the port (the other end of \
                              a veth needs NAPI for live frames: ethtool -K PEER gro on)",
-                            sending.port.spec.interface
+                            sending.port.spec().interface
                         ),
                     },
                     frames,
@@ -624,9 +626,7 @@ impl Session {
     fn check_ports(&self) -> Result<(), LabError> {
         let sending = self.sending.iter().map(|sending| &sending.port);
         let receiving = self.receiving.iter().map(|receiving| &receiving.port);
-        sending
-            .chain(receiving)
-            .try_for_each(|port| state::check(&port.spec))
+        sending.chain(receiving).try_for_each(TrafficPort::check)
     }
 
     /// Returns why a sender failed: a missing port is a better reason than the error of the system
@@ -656,7 +656,7 @@ impl Session {
             snapshot.sent.push(sending.reading()?);
         }
         for receiving in &mut self.receiving {
-            let port = counters::read(&receiving.port.spec)?;
+            let port = receiving.port.counters()?;
             snapshot
                 .received
                 .push((receiving.receiver.receiver()?.counts()?, port));
@@ -682,8 +682,11 @@ impl Session {
             let now = self.snapshot()?;
             let left = |snapshot: &Snapshot| -> Vec<_> {
                 let sent = snapshot.sent.iter();
-                sent.map(|s| (s.counts.clone(), s.port.tx_packets, s.port.tx_dropped))
-                    .collect()
+                sent.map(|s| {
+                    let port = s.port.map(|port| (port.tx_packets, port.tx_dropped));
+                    (s.counts.clone(), port)
+                })
+                .collect()
             };
             if now.received != last.received || left(&now) != left(&last) {
                 quiet_since = Instant::now();

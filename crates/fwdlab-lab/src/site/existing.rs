@@ -19,13 +19,13 @@ use fwdlab_engine::{Choice, PathSpec, PortSpec};
 use fwdlab_model::campaign::Kind;
 use fwdlab_model::facts::Facts;
 use fwdlab_model::file::FileError;
-use fwdlab_model::test_bed::{Ends, Mac, Place, System, TestBed};
+use fwdlab_model::test_bed::{Ends, Mac, Place, PortKind, System, TestBed};
 use rustix::fs::{FlockOperation, flock};
 
 use self::ports::{Link, PortCommands};
 use super::{Builder, Site, Wanted};
 use crate::bed::switch::{Agent, BedSwitch, SwitchAccess};
-use crate::bed::{Bed, Claim, Parts, Second, Testers};
+use crate::bed::{Bed, Claim, Parts, Second, TesterPorts, Testers};
 use crate::control::Control;
 use crate::dut::freebsd::FreebsdKind;
 use crate::dut::vpp::cli::Cli;
@@ -39,8 +39,8 @@ use crate::host::wire::{self, Network, Noise};
 use crate::host::{Command, Failure, Host, HostError, Limit, Netns, Remote, Ssh, netns};
 use crate::networks::{Networks, Subnet};
 use crate::placement::Placement;
-use crate::ports::claim;
 use crate::ports::noise::capture_noise;
+use crate::ports::{MemifPort, claim};
 use crate::switch_config::Addresses;
 use crate::tester::distributed::{self, Port};
 use crate::tester::local::Chosen;
@@ -189,6 +189,7 @@ pub(crate) fn spec(place: &Place, port: &str) -> Option<PortSpec> {
 pub fn addresses(bed: &TestBed) -> (Addresses, Vec<(String, u32)>) {
     let keys = ["tester-a", "tester-b", "tester-2"];
     let testers = bed.tester_ports().into_iter().zip(keys);
+    let testers = testers.filter(|_| bed.generator.kind == PortKind::Interface);
     let mut requested: Vec<(&'static str, Place, String, System)> = testers
         .map(|(port, key)| (key, port.host.clone(), port.port.to_owned(), System::Linux))
         .collect();
@@ -281,6 +282,9 @@ struct Hosts {
     /// Hosts of the tester, in the order of [`ExistingHosts::testers`].
     testers: Vec<Station>,
     dut: Option<Arc<dyn Host>>,
+    /// The tester's ports if they are memif ports: connected once, because some peers do not
+    /// survive a second connection.
+    memif: Option<Arc<Ends<MemifPort>>>,
     /// Keeps others from measuring on this test bed.
     lock: Arc<Lock>,
 }
@@ -379,7 +383,28 @@ impl ExistingHosts {
             dut.run(&Command::new("true", &[]), within(READY, &is_stopped))?;
             self.wait_until_ready(dut.as_ref(), &is_stopped)?;
         }
-        Ok(Arc::new(Hosts { testers, dut, lock }))
+        let memif = match known {
+            Some(known) => known.memif.clone(),
+            None => self.memif()?.map(Arc::new),
+        };
+        Ok(Arc::new(Hosts {
+            testers,
+            dut,
+            memif,
+            lock,
+        }))
+    }
+
+    /// Opens the tester's ports, if they are memif ports.
+    fn memif(&self) -> Result<Option<Ends<MemifPort>>, LabError> {
+        if self.bed.generator.kind == PortKind::Interface {
+            return Ok(None);
+        }
+        let Ends { a, b } = self.bed.tester();
+        Ok(Some(Ends {
+            a: MemifPort::take(&self.port(A, a.port))?,
+            b: MemifPort::take(&self.port(B, b.port))?,
+        }))
     }
 
     fn control(&self) -> Control {
@@ -616,9 +641,12 @@ impl Builder for ExistingHosts {
             Ok::<Link, LabError>(link)
         };
         let theirs = self.bed.tester();
-        let of_tester = Ends {
-            a: tester(A, theirs.a.port)?,
-            b: tester(B, theirs.b.port)?,
+        let of_tester = match &hosts.memif {
+            Some(ports) => connected(ports)?,
+            None => Ends {
+                a: tester(A, theirs.a.port)?,
+                b: tester(B, theirs.b.port)?,
+            },
         };
         let second = match self.bed.second() {
             None => None,
@@ -674,7 +702,11 @@ impl Builder for ExistingHosts {
             }
         };
         let host = |seat: usize| hosts.testers[self.seats[seat]].host.clone();
-        for (seat, port) in self.bed.tester_ports().iter().enumerate() {
+        let interfaces = match hosts.memif {
+            Some(_) => Vec::new(),
+            None => self.bed.tester_ports(),
+        };
+        for (seat, port) in interfaces.iter().enumerate() {
             wait_for_link(host(seat).as_ref(), port.port, &self.control())?;
         }
         let (a, b) = (
@@ -706,7 +738,12 @@ impl Builder for ExistingHosts {
             registration,
             switch: self.switch()?,
             claims,
-            blind: blind(&of_tester),
+            ports: match &hosts.memif {
+                Some(ports) => TesterPorts::Memif(ports.clone()),
+                None => TesterPorts::Interfaces {
+                    blind: blind(&of_tester),
+                },
+            },
         }))
     }
 
@@ -830,6 +867,13 @@ impl Builder for ExistingHosts {
                 .map(|(_, port)| port)
                 .collect();
             let names: Vec<&str> = ours.iter().map(|port| port.port).collect();
+            if self.bed.generator.kind == PortKind::Memif {
+                all.push(format!(
+                    "{address}: connects {}; nothing is changed",
+                    names.join(" and ")
+                ));
+                continue;
+            }
             let mut roles: Vec<&str> = ours.iter().map(|port| port.role).collect();
             roles.dedup();
             all.push(format!(
@@ -899,6 +943,27 @@ impl Builder for ExistingHosts {
         facts.placement.insert("test bed".into(), words);
         facts
     }
+}
+
+/// Waits for the peers of memif ports. These have no addresses of their own: they get those of the
+/// embedded bed.
+fn connected(ports: &Ends<MemifPort>) -> Result<Ends<Link>, LabError> {
+    let link = |port: &MemifPort, mac| {
+        port.wait_for_peer(LINK_PATIENCE)?;
+        Ok::<_, LabError>(Link {
+            name: port.spec().interface.clone(),
+            mac,
+            mtu: None,
+            is_up: true,
+            has_link: Some(true),
+            is_tap: false,
+        })
+    };
+    let Networks { input, output, .. } = Networks::EMBEDDED;
+    Ok(Ends {
+        a: link(&ports.a, input.tester_mac)?,
+        b: link(&ports.b, output.tester_mac)?,
+    })
 }
 
 /// Returns the tester's ports that are TAP devices.

@@ -19,7 +19,7 @@ use fwdlab_model::facts::Facts;
 use fwdlab_model::trial::Stream;
 
 use super::{Builder, Site, Wanted};
-use crate::bed::{Bed, Parts, Testers};
+use crate::bed::{Bed, Parts, TesterPorts, Testers};
 use crate::dut::{Dut, Linux};
 use crate::error::LabError;
 use crate::host::reboot::reboot_and_wait;
@@ -757,7 +757,7 @@ impl Builder for Rack {
             registration,
             switch: None,
             claims: Vec::new(),
-            blind: Vec::new(),
+            ports: TesterPorts::default(),
         }))
     }
 

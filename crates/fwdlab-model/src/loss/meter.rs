@@ -282,6 +282,9 @@ impl<'de> Deserialize<'de> for Chain {
     }
 }
 
+/// The counter of frames that found the DUT's input full, if only the generator's port shows it.
+pub const INPUT_FULL: &str = "tx_dropped of the generator's port: input ring full";
+
 /// Counts of the four ports of a veth test bed, one way, with the names in records of format 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct VethCounts {
@@ -309,7 +312,7 @@ impl VethCounts {
             same if same == self.generator_port_tx_dropped => {
                 "tx_dropped of the generator's port and rx_dropped of the DUT's input, which agree: input ring full"
             }
-            _ => "tx_dropped of the generator's port: input ring full",
+            _ => INPUT_FULL,
         };
         Chain {
             meters: vec![

@@ -10,9 +10,9 @@ use fwdlab_engine::stamps::{Kind, MOST};
 use fwdlab_engine::{
     Expected, Frames, HoldUps, LoadPlan, Mode, Schedule, SignaturePlace, TestFrames,
 };
-use fwdlab_lab::ports::{Port, Role};
+use fwdlab_lab::ports::{Port, Role, TrafficPort};
 use fwdlab_lab::session::stamping::{Stamping, StampingResult, analysis};
-use fwdlab_lab::session::{BackToBack, Receiving, Sending, Session, next_hop};
+use fwdlab_lab::session::{BackToBack, Receiving, Sending, Session, memif_pair, next_hop};
 use fwdlab_model::latency::{LatencySummary, StalledFrames};
 use fwdlab_model::trial;
 use fwdlab_model::units::{FrameSize, Load, parse_duration};
@@ -44,11 +44,11 @@ const COLUMNS: u64 = 40;
 /// veth pair in a private namespace and printed with the result.
 #[derive(Debug, Args)]
 pub struct Ping {
-    /// Interface to send on
-    #[arg(long, value_name = "IFACE")]
+    /// Interface or memif port to send on
+    #[arg(long, value_name = "PORT")]
     port: String,
     /// Interface on which frames come back [default: the same; the remote end must reflect them]
-    #[arg(long, value_name = "IFACE")]
+    #[arg(long, value_name = "PORT")]
     rx_port: Option<String>,
     /// Number of frames
     #[arg(short = 'c', long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -143,12 +143,13 @@ impl Probe {
     /// Sends the probe from one port and timestamps it at the other.
     pub fn run(
         &self,
-        tx: Port,
-        rx: Port,
+        tx: impl Into<TrafficPort>,
+        rx: impl Into<TrafficPort>,
         destination: [u8; 6],
         signals: &Signals,
     ) -> anyhow::Result<Probed> {
-        let source = tx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 1]);
+        let tx = tx.into();
+        let source = tx.mac().unwrap_or([2, 0, 0, 0, 0, 1]);
         let flows = match self.version {
             IpVersion::V4 => FlowSet::default_v4(self.flows),
             IpVersion::V6 => FlowSet::default_v6(self.flows),
@@ -168,6 +169,7 @@ impl Probe {
         });
         let modes = match &self.mode {
             Some(mode) => std::slice::from_ref(mode),
+            None if tx.interface().is_none() => Mode::of(tx.spec()),
             None => &PROBERS[..],
         };
         let schedule = Schedule {
@@ -237,7 +239,7 @@ impl Ping {
         let rx_name = self.rx_port.as_ref().unwrap_or(&self.port);
         let (tx, rx) = if *rx_name == self.port {
             let both = self.where_.take(&self.port, &[Role::Send, Role::Receive])?;
-            let again = Port::own_port(&both.spec)?;
+            let again = TrafficPort::own_port(both.spec())?;
             (both, again)
         } else {
             (
@@ -255,7 +257,7 @@ impl Ping {
             ))
             .into());
         }
-        let stamping = stamping::choose(self.timestamps, &tx.spec, &rx.spec, &self.engine)?;
+        let stamping = stamping::choose(self.timestamps, tx.spec(), rx.spec(), &self.engine)?;
         let probe = Probe {
             version,
             size,
@@ -269,10 +271,13 @@ impl Ping {
             stamps: stamping.kind,
         };
         // a cable without a DUT: the other port is the next hop
-        let _answering = self.answers.start(&rx)?;
+        let _answering = self.answers.start(rx.interface())?;
         let destination = match self.dst_mac {
             Some(mac) => mac.0,
-            None => self.next_hop(&tx, version)?,
+            None => self.next_hop(
+                tx.needs_interface("finding the next hop without --dst-mac")?,
+                version,
+            )?,
         };
         let quiet =
             global.verbosity() == output::Verbosity::Quiet || global.json || global.json_stream;
@@ -284,6 +289,7 @@ impl Ping {
                 number::rate(load_pps)
             ));
         }
+        let is_memif = tx.interface().is_none();
         let probed = probe.run(tx, rx, destination, &signals)?;
         let floor = if self.no_floor || signals.is_stopped() {
             None
@@ -292,7 +298,7 @@ impl Ping {
                 "the tester's own veth pair has no card to timestamp frames; connect two ports of the card and probe them instead"
             )))
         } else {
-            Some(floor(&probe, &signals))
+            Some(floor(&probe, is_memif, &signals))
         };
         self.print_results(global, &stamping, &probed, floor.as_ref())?;
         Ok(match signals.code(false) {
@@ -409,15 +415,19 @@ impl Ping {
 }
 
 /// Runs the probe over a cable of our own, without a DUT.
-fn floor(probe: &Probe, signals: &Signals) -> anyhow::Result<Probed> {
-    let cable = BackToBack::new()?;
-    let (tx, rx) = cable.ports()?;
+fn floor(probe: &Probe, is_memif: bool, signals: &Signals) -> anyhow::Result<Probed> {
     let probe = Probe {
         frames: (probe.load_pps * FLOOR.as_secs_f64()).max(100.0) as u64,
         at_most: FLOOR * 3,
         cpus: probe.cpus.clone(),
         ..*probe
     };
+    if is_memif {
+        let (tx, rx) = memif_pair()?;
+        return probe.run(tx, rx, [2, 0, 0, 0, 0, 2], signals);
+    }
+    let cable = BackToBack::new()?;
+    let (tx, rx) = cable.ports()?;
     let destination = rx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 2]);
     probe.run(tx, rx, destination, signals)
 }

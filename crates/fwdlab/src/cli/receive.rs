@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use clap::Args;
+use fwdlab_engine::memif::Status;
 use fwdlab_engine::stamps::{Kind, Offers};
 use fwdlab_engine::traffic::compile::{Setting, compile};
 use fwdlab_engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted};
@@ -31,8 +32,8 @@ use crate::{output, profiles};
 /// unchanged.
 #[derive(Debug, Args)]
 pub struct Receive {
-    /// Interface to count on
-    #[arg(long, value_name = "IFACE")]
+    /// Interface to count on, or a memif port: memif:SOCKET[,role=server][,id=N]...
+    #[arg(long, value_name = "PORT")]
     port: String,
     /// Duration, or number of our frames: 10s, 2m, 1e6frames [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME|FRAMES")]
@@ -90,7 +91,7 @@ impl Receive {
         let counting = Counting::ALL
             .into_iter()
             .find(|counting| counting.name() == self.engine);
-        self.check_stamps(&port.spec)?;
+        self.check_stamps(port.spec())?;
         let expected = Expected {
             nonce: self.session,
             buffer_bytes: None,
@@ -103,15 +104,14 @@ impl Receive {
         if is_socket && self.timestamps == Timestamps::Software {
             receiving.receiver.stamp(Kind::Software)?;
         }
-        let mut kinds = if self.no_kinds {
-            None
-        } else {
-            Some(Kinds {
-                onlooker: ForeignFrames::open(&receiving.port.spec, self.session)?,
+        let mut kinds = match receiving.port.interface().filter(|_| !self.no_kinds) {
+            None => None,
+            Some(interface) => Some(Kinds {
+                onlooker: ForeignFrames::open(&interface.spec, self.session)?,
                 frames: BTreeMap::new(),
-            })
+            }),
         };
-        let _answering = self.answers.start(&receiving.port)?;
+        let _answering = self.answers.start(receiving.port.interface())?;
         let mut session = Session::new(Vec::new(), vec![receiving]);
         session.at_most = match self.amount {
             Some(Amount::Time(time)) => time,
@@ -161,8 +161,16 @@ impl Receive {
             }
             None => Default::default(),
         };
+        let peer = session.receiving[0].port.memif();
         drop(session);
-        self.print_results(global, name, &rejected, &whole, &ends, kinds.as_ref())?;
+        self.print_results(
+            global,
+            (name, &rejected),
+            peer,
+            &whole,
+            &ends,
+            kinds.as_ref(),
+        )?;
         if let Some(cause) = stamping::invalid(&taken) {
             output::note(&format!("invalid   {cause}"));
         }
@@ -240,8 +248,8 @@ impl Receive {
     fn print_results(
         &self,
         global: &Global,
-        receiver: &str,
-        rejected: &[String],
+        (receiver, rejected): (&str, &[String]),
+        peer: Option<Status>,
         whole: &Period,
         ends: &[StreamEnd],
         kinds: Option<&Kinds>,
@@ -258,6 +266,9 @@ impl Receive {
             if let Some(kinds) = kinds {
                 value["foreign_kinds"] = kinds.json();
             }
+            if let Some(peer) = &peer {
+                value["memif"] = words::peer_json(peer);
+            }
         }
         if global.json {
             return output::json(&document);
@@ -273,9 +284,9 @@ impl Receive {
         let mut text = format!(
             "received  {}  {} in {}: {}{}\n",
             self.port,
-            number::counted(received.port.rx_packets, "frame"),
+            number::counted(received.all_frames, "frame"),
             number::seconds(whole.duration_s),
-            number::rate(received.port_pps),
+            number::rate(received.all_pps),
             words::bits(received, 0),
         );
         text += &format!(
@@ -294,6 +305,9 @@ impl Receive {
         }
         if let Some(kinds) = kinds {
             text += &kinds.text();
+        }
+        if let Some(peer) = &peer {
+            text += &format!("\n{}", words::peer(&self.port, peer));
         }
         output::result(&text);
         Ok(())

@@ -8,8 +8,8 @@ use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::{
     Expected, Frames, HoldUps, Mode, PortSpec, Schedule, SignaturePlace, TestFrames,
 };
-use fwdlab_lab::ports::{Port, Role};
-use fwdlab_lab::session::{BackToBack, Period, Receiving, Sending, Session};
+use fwdlab_lab::ports::{Role, TrafficPort};
+use fwdlab_lab::session::{BackToBack, Period, Receiving, Sending, Session, memif_pair};
 use fwdlab_model::latency::LatencySummary;
 use fwdlab_model::trial;
 use fwdlab_model::units::{FrameSize, Load, parse_duration};
@@ -33,8 +33,8 @@ const HOLD_UPS: HoldUps = HoldUps::Forgive;
 
 /// Measure the tester itself, back to back: rates sent and received, accuracy, lateness
 ///
-/// The two ports are the ends of one cable or of one veth pair, with nothing in between; without ports, the tester creates its
-/// own veth pair. A DUT that comes close to these figures may be faster than it appears.
+/// The two ports are the ends of one cable, of one veth pair or of one memif socket, with nothing in between; without ports, the
+/// tester creates its own veth pair, or with --engine memif its own memif socket. A DUT that comes close to these figures may be faster than it appears.
 #[derive(Debug, Args)]
 pub struct SelfTest {
     /// The two ends of a cable; frames go from the first to the second
@@ -46,8 +46,8 @@ pub struct SelfTest {
     /// Loads at which pacing is measured
     #[arg(long, value_delimiter = ',', value_name = "LOAD", default_values = ["1kpps", "10kpps", "100kpps", "1Mpps"])]
     loads: Vec<Load>,
-    /// Engines [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "ENGINE", value_parser = Mode::ALL.map(Mode::name))]
+    /// Engines [default: all that the ports can have]
+    #[arg(long, value_delimiter = ',', value_name = "ENGINE", value_parser = [Mode::XdpLive, Mode::AfXdp, Mode::AfPacket, Mode::Memif].map(Mode::name))]
     engine: Vec<String>,
     /// Duration of each trial
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
@@ -111,7 +111,7 @@ struct PortPair {
     tx: PortSpec,
     rx: PortSpec,
     /// Held for the locks, or for the cable.
-    _taken: Vec<Port>,
+    _taken: Vec<TrafficPort>,
     _cable: Option<BackToBack>,
 }
 
@@ -127,9 +127,9 @@ impl SelfTest {
             ports: vec![ends.tx.interface.clone(), ends.rx.interface.clone()],
             ..Document::default()
         };
-        let modes = (Mode::ALL.into_iter())
-            .filter(|mode| self.engine.is_empty() || self.engine.iter().any(|e| e == mode.name()));
-        for mode in modes {
+        let is_asked =
+            |mode: &&Mode| self.engine.is_empty() || self.engine.iter().any(|e| e == mode.name());
+        for &mode in Mode::of(&ends.tx).iter().filter(is_asked) {
             if signals.is_stopped() {
                 break;
             }
@@ -147,7 +147,11 @@ impl SelfTest {
         } else if global.json_stream {
             output::result(&serde_json::to_string(&document)?);
         } else {
-            output::answer(&text(&document, self.ports.is_empty()));
+            let own = self.ports.is_empty().then(|| match ends.tx.is_memif() {
+                true => "memif pair",
+                false => "veth pair",
+            });
+            output::answer(&text(&document, own));
         }
         Ok(match signals.code(false) {
             Code::Done if document.limits.is_empty() => Code::TestBed,
@@ -156,26 +160,28 @@ impl SelfTest {
     }
 
     fn ends(&self) -> anyhow::Result<PortPair> {
+        let pair = |(tx, rx): (TrafficPort, TrafficPort), cable| PortPair {
+            tx: tx.spec().clone(),
+            rx: rx.spec().clone(),
+            _taken: vec![tx, rx],
+            _cable: cable,
+        };
         match &self.ports[..] {
+            [] if self.engine == [Mode::Memif.name()] => Ok(pair(memif_pair()?, None)),
+            [] if self.engine.iter().any(|engine| engine == Mode::Memif.name()) => Err(Usage(
+                "--engine memif: its own pair has no other engine; measure the others separately"
+                    .into(),
+            )
+            .into()),
             [] => {
                 let cable = BackToBack::new()?;
                 let (tx, rx) = cable.ports()?;
-                Ok(PortPair {
-                    tx: tx.spec.clone(),
-                    rx: rx.spec.clone(),
-                    _taken: vec![tx, rx],
-                    _cable: Some(cable),
-                })
+                Ok(pair((tx.into(), rx.into()), Some(cable)))
             }
             [tx, rx] if tx != rx => {
                 let tx = self.where_.take(tx, &[Role::Send])?;
                 let rx = self.where_.take(rx, &[Role::Receive])?;
-                Ok(PortPair {
-                    tx: tx.spec.clone(),
-                    rx: rx.spec.clone(),
-                    _taken: vec![tx, rx],
-                    _cable: None,
-                })
+                Ok(pair((tx, rx), None))
             }
             _ => Err(Usage(
                 "selftest needs the two ends of a cable, or no ports to use its own veth pair"
@@ -269,10 +275,13 @@ impl SelfTest {
     ) -> anyhow::Result<(Period, String)> {
         // a size too small for IPv4 is a usage error
         trial::Stream::new(trial::IpVersion::Ipv4, size, FLOWS)?;
-        let (tx, rx) = (Port::own_port(&ends.tx)?, Port::own_port(&ends.rx)?);
+        let (tx, rx) = (
+            TrafficPort::own_port(&ends.tx)?,
+            TrafficPort::own_port(&ends.rx)?,
+        );
         let template = FrameTemplate::new(&FrameSpec {
-            source: MacAddr(tx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 1])),
-            destination: MacAddr(rx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 2])),
+            source: MacAddr(tx.mac().unwrap_or([2, 0, 0, 0, 0, 1])),
+            destination: MacAddr(rx.mac().unwrap_or([2, 0, 0, 0, 0, 2])),
             version: IpVersion::V4,
             frame_size: size.bytes(),
         })
@@ -313,8 +322,11 @@ impl SelfTest {
         ends: &PortPair,
         signals: &Signals,
     ) -> anyhow::Result<Probed> {
-        let (tx, rx) = (Port::own_port(&ends.tx)?, Port::own_port(&ends.rx)?);
-        let destination = rx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 2]);
+        let (tx, rx) = (
+            TrafficPort::own_port(&ends.tx)?,
+            TrafficPort::own_port(&ends.rx)?,
+        );
+        let destination = rx.mac().unwrap_or([2, 0, 0, 0, 0, 2]);
         let probe = Probe {
             stamps: Kind::User,
             version: IpVersion::V4,
@@ -366,14 +378,13 @@ fn verdict(document: &Document) -> String {
     text
 }
 
-fn text(document: &Document, own: bool) -> String {
+fn text(document: &Document, own: Option<&str>) -> String {
     let mut text = verdict(document);
     text += &format!(
         "\n\nback to back, {}, counted by {}\n",
-        if own {
-            "on its own veth pair".into()
-        } else {
-            document.ports.join(" to ")
+        match own {
+            Some(own) => format!("on its own {own}"),
+            None => document.ports.join(" to "),
         },
         document.receiver
     );
@@ -449,7 +460,7 @@ mod tests {
     #[test]
     fn the_first_lines_report_speed_and_pacing_of_the_tester() {
         let first = |document: &Document| {
-            let text = text(document, true);
+            let text = text(document, Some("veth pair"));
             text.split("\n\n").next().unwrap().to_owned()
         };
         let mut document = Document {
@@ -457,7 +468,7 @@ mod tests {
             ..Document::default()
         };
         assert_eq!(first(&document), "No result: no engine sent frames here.");
-        assert!(text(&document, true).ends_with("and why\n  af-xdp: no\n"));
+        assert!(text(&document, Some("veth pair")).ends_with("and why\n  af-xdp: no\n"));
         for (engine, received_pps) in [("af-xdp", 2e5), ("xdp-live", 2e6), ("af-packet", 1e5)] {
             document.limits.push(Limit {
                 engine,

@@ -104,7 +104,10 @@ impl Trex {
                 ports.collect::<Result<Vec<_>, _>>()?
             }
             None => {
-                let take = |name: &String| self.where_.take(name, &[Role::Send, Role::Receive]);
+                let take = |name: &String| {
+                    self.where_
+                        .take_interface(name, &[Role::Send, Role::Receive])
+                };
                 self.ports.iter().map(take).collect::<Result<_, _>>()?
             }
         };

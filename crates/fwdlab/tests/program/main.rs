@@ -35,6 +35,7 @@ mod line;
 mod links;
 mod living;
 mod manual;
+mod memif;
 mod meters;
 mod ministat;
 mod ndr;

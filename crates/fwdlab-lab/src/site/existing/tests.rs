@@ -743,6 +743,7 @@ mod slow {
             let hosts = Hosts {
                 testers: testers.collect(),
                 dut: Some(Arc::new(spread.rack.dut())),
+                memif: None,
                 lock: Arc::new(standing.lock().unwrap()),
             };
             *standing.reached.lock().unwrap() = Some(Arc::new(hosts));

@@ -55,8 +55,8 @@ pub fn stats(ports: &[ConsolePort], link: Option<LinkSpeed>) -> Vec<Vec<String>>
     }
     rows.row(
         "received",
-        |_, p| number::rate(p.last_received.port_pps),
-        &number::rate(all(&|p| p.last_received.port_pps)),
+        |_, p| number::rate(p.last_received.all_pps),
+        &number::rate(all(&|p| p.last_received.all_pps)),
     );
     rows.row(
         "received ours",

@@ -125,10 +125,11 @@ impl SentSum {
 
 impl ReceivedSum {
     fn add(&mut self, period: &Received) {
-        self.frames += period.port.rx_packets;
+        self.frames += period.all_frames;
         self.ours += period.counts.received;
         self.foreign += period.counts.foreign;
-        self.dropped += period.port.rx_dropped + period.counts.dropped_by_receiver;
+        let by_port = period.port.map_or(0, |port| port.rx_dropped);
+        self.dropped += by_port + period.counts.dropped_by_receiver;
     }
 
     /// Returns the sum of both.
@@ -219,7 +220,9 @@ impl Traffic {
     pub fn open(common: Common, interfaces: &[String]) -> anyhow::Result<Traffic> {
         let mut ports = Vec::new();
         for interface in interfaces {
-            let taken = common.ports.take(interface, &[Role::Send, Role::Receive])?;
+            let taken = common
+                .ports
+                .take_interface(interface, &[Role::Send, Role::Receive])?;
             ports.push(ConsolePort {
                 interface: interface.clone(),
                 taken,
@@ -231,7 +234,7 @@ impl Traffic {
             });
         }
         let answering = (ports.iter())
-            .map(|port| common.answers.start(&port.taken))
+            .map(|port| common.answers.start(Some(&port.taken)))
             .collect::<anyhow::Result<_>>()?;
         let place = SignaturePlace::UdpPayload;
         let counting = (ports.iter())
@@ -337,7 +340,7 @@ impl Traffic {
     ) -> anyhow::Result<(Box<Stream>, SignaturePlace)> {
         let port = &self.ports[at];
         let send = self.send(start, &port.interface)?;
-        let ready = send.for_port(at % 2, Port::own_port(&port.taken.spec)?)?;
+        let ready = send.for_port(at % 2, Port::own_port(&port.taken.spec)?.into())?;
         let of = MultiplierBase {
             mean: ready.planned.mean,
             link: ready.link,

@@ -26,7 +26,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
         Function::RxSeq => &[Role::Receive],
         _ => &[Role::Send, Role::Receive],
     };
-    let port = job.ports.take(&job.interface, roles)?;
+    let port = job.ports.take_interface(&job.interface, roles)?;
     let mac = job.source_mac(&port.facts)?;
     if function == Function::Ping {
         if !job.to_any_address {

@@ -10,7 +10,7 @@ use crate::exit_code::Code;
 /// Receives until a signal arrives, or with `-W` until no more frames arrive.
 pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     let Job { arguments, log, .. } = job;
-    let port = job.ports.take(&job.interface, &[Role::Receive])?;
+    let port = job.ports.take_interface(&job.interface, &[Role::Receive])?;
     let mut absorber = Absorber::open(port);
     absorber.until_silence = arguments.until_silence;
     if let Some(error) = absorber.refusal() {

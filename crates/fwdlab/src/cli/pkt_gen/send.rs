@@ -18,7 +18,7 @@ use crate::exit_code::Code;
 /// Sends until all frames are sent or a signal arrives.
 pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     let Job { arguments, log, .. } = job;
-    let port = job.ports.take(&job.interface, &[Role::Send])?;
+    let port = job.ports.take_interface(&job.interface, &[Role::Send])?;
     let source_mac = job.source_mac(&port.facts)?;
     let captured = arguments
         .capture

@@ -38,7 +38,7 @@ impl Send {
                 .map(|(sending, loads)| {
                     let engine = sending.source.engine();
                     json!({
-                        "port": sending.port.spec.interface,
+                        "port": sending.port.spec().interface,
                         "engine": engine.name,
                         "engine_mode": engine.mode,
                         "engines_not_taken": engine.not_taken,
@@ -59,7 +59,7 @@ impl Send {
             let engine = sending.source.engine();
             output::note(&format!(
                 "send      {}  {}  {amount}",
-                sending.port.spec.interface,
+                sending.port.spec().interface,
                 self.frames_in_words(sending)
             ));
             output::note(&format!("load      {}", resolved(loads).join(", then ")));
@@ -119,6 +119,9 @@ impl Send {
             value["engines_not_taken"] = engine.not_taken.into();
             let words: Vec<&str> = loads.iter().map(|load| load.words.as_str()).collect();
             value["loads"] = words.into();
+            if let Some(peer) = sending.port.memif() {
+                value["memif"] = words::peer_json(&peer);
+            }
         }
         let balances: Vec<Balance> = (ends.iter().zip(&whole.received))
             .map(|(end, received)| self.balance(end, received, &whole.sent))
@@ -156,8 +159,12 @@ impl Send {
                     "\ndropped   {port}  {} of {} that it accepted but never sent{}",
                     number::count(sent.dropped()),
                     number::counted(sent.given, "frame"),
-                    match (sending.port.facts.kind.as_deref(), sent.port.tx_dropped) {
-                        (_, 0) => ": the port's counters show them neither as sent nor as dropped",
+                    match (
+                        sending.port.virtual_kind(),
+                        sent.port.map(|port| port.tx_dropped)
+                    ) {
+                        (_, Some(0)) =>
+                            ": the port's counters show them neither as sent nor as dropped",
                         (Some("veth"), _) =>
                             ": its other end had no room for them, or its MTU is smaller",
                         _ => "",
@@ -196,13 +203,22 @@ impl Send {
                     number::counted(sent.made_up, "frame"),
                 );
             }
+            text += &format!("\nport      {port}  ");
+            if let Some(counters) = sent.port {
+                text += &format!(
+                    "tx_packets {}  tx_dropped {}  ",
+                    number::count(counters.tx_packets),
+                    number::count(counters.tx_dropped),
+                );
+            }
             text += &format!(
-                "\nport      {port}  tx_packets {}  tx_dropped {}  ring full {}  system calls {}",
-                number::count(sent.port.tx_packets),
-                number::count(sent.port.tx_dropped),
+                "ring full {}  system calls {}",
                 number::count(sent.ring_full),
                 number::count(sent.wakeups),
             );
+            if let Some(peer) = sending.port.memif() {
+                text += &format!("\n{}", words::peer(port, &peer));
+            }
             if sent.foreign > 0 {
                 text += &format!(
                     "\n          {} of tx_packets not ours: sent by the kernel or other programs",
@@ -309,7 +325,9 @@ impl Send {
         let dropped = |sent: &Sent| match self.pcap {
             // dropped frames of a capture are sent again
             Some(_) => sent.dropped(),
-            None => sent.port.tx_dropped.max(sent.dropped()),
+            None => sent
+                .dropped()
+                .max(sent.port.map_or(0, |port| port.tx_dropped)),
         };
         let tx_dropped = sent.iter().map(dropped).sum();
         Balance::new(given, received, unchecked, tx_dropped)

@@ -18,7 +18,7 @@ use fwdlab_engine::traffic::player::Player;
 use fwdlab_engine::traffic::reach;
 use fwdlab_engine::{Addresses, Frames, SignaturePlace, TestFrames, Traffic, TrafficFrames};
 use fwdlab_lab::LabError;
-use fwdlab_lab::ports::{Port, destinations};
+use fwdlab_lab::ports::{TrafficPort, destinations};
 use fwdlab_lab::session::{SAY_NEXT_HOP, next_hop};
 use fwdlab_model::link::{LinkSpeed, MeanSize};
 use fwdlab_model::profile::Profile;
@@ -46,7 +46,7 @@ pub(super) const FLOWS: u32 = 2000;
 
 /// The frames of one port.
 pub(in crate::cli) struct Planned {
-    pub port: Port,
+    pub port: TrafficPort,
     pub kind: FrameKind,
     pub mean: MeanSize,
 }
@@ -238,7 +238,7 @@ impl Send {
     pub(super) fn plan(
         &self,
         at: usize,
-        port: Port,
+        port: TrafficPort,
         requested: &mut FrameRequest,
     ) -> anyhow::Result<Planned> {
         let (what, mean) = match requested {
@@ -291,7 +291,7 @@ impl Send {
     fn plan_profile(
         &self,
         at: usize,
-        port: &Port,
+        port: &TrafficPort,
         loaded: &Loaded,
     ) -> anyhow::Result<(FrameKind, MeanSize)> {
         let source_mac = self.source_mac(at, port)?;
@@ -323,20 +323,20 @@ impl Send {
         ))
     }
 
-    fn source_mac(&self, at: usize, port: &Port) -> anyhow::Result<[u8; 6]> {
+    fn source_mac(&self, at: usize, port: &TrafficPort) -> anyhow::Result<[u8; 6]> {
         let output = self.src_mac.get(at).or(self.src_mac.first());
-        output.map(|mac| mac.0).or(port.facts.mac).ok_or_else(|| {
+        output.map(|mac| mac.0).or(port.mac()).ok_or_else(|| {
             Usage(format!(
                 "{} has no Ethernet address; give --src-mac",
-                port.spec.interface
+                port.spec().interface
             ))
             .into()
         })
     }
 
-    pub(in crate::cli) fn link_of(&self, port: &Port) -> Option<LinkSpeed> {
+    pub(in crate::cli) fn link_of(&self, port: &TrafficPort) -> Option<LinkSpeed> {
         self.link.or_else(|| {
-            let own = port.facts.speed_bps?;
+            let own = port.interface()?.facts.speed_bps?;
             format!("{}M", own / 1_000_000).parse().ok()
         })
     }
@@ -346,7 +346,7 @@ impl Send {
     fn destination_mac(
         &self,
         at: usize,
-        port: &Port,
+        port: &TrafficPort,
         ours: [u8; 6],
         first: Option<(IpAddr, IpAddr)>,
     ) -> anyhow::Result<[u8; 6]> {
@@ -360,6 +360,7 @@ impl Send {
             return Err(Usage(format!("the frames have no IP addresses. {SAY_NEXT_HOP}")).into());
         };
         let target = self.via.unwrap_or(target);
+        let port = port.needs_interface("finding the next hop without --dst-mac")?;
         Ok(next_hop(port, ours, source, target)?)
     }
 }

@@ -81,7 +81,7 @@ fn resolve(
     emulated: Option<LinkSpeed>,
     link: Option<LinkSpeed>,
 ) -> anyhow::Result<Resolved> {
-    let (mean, name) = (planned.mean, &planned.port.spec.interface);
+    let (mean, name) = (planned.mean, &planned.port.spec().interface);
     let line = |link: LinkSpeed| format!("{} L1", number::bits_per_second(link.bps() as f64));
     let at = format!("at {} B", trimmed(format!("{:.1}", mean.bytes())));
     let mut pps = match (load, link) {

@@ -20,7 +20,7 @@ use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::traffic::expect::Expectation;
 use fwdlab_engine::traffic::player::own_load_pps;
 use fwdlab_engine::{Expected, Frames, LoadPlan, Mode, Schedule, SignaturePlace};
-use fwdlab_lab::ports::{Port, Role};
+use fwdlab_lab::ports::{Role, TrafficPort};
 use fwdlab_lab::session::stamping::{Stamping, StampingResult};
 use fwdlab_lab::session::{FOR_EVER, Receiving, Sending, Sent, Session, Source};
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
@@ -46,11 +46,11 @@ use crate::output;
 /// use.
 #[derive(Debug, Args)]
 pub struct Send {
-    /// Interface to send on; a second one sends in the reverse direction
-    #[arg(long = "port", required = true, value_name = "IFACE")]
+    /// Interface to send on, or a memif port: memif:SOCKET[,role=server][,id=N]...; a second one sends in the reverse direction
+    #[arg(long = "port", required = true, value_name = "PORT")]
     ports: Vec<String>,
-    /// Interface to count on at the same time
-    #[arg(long, value_name = "IFACE")]
+    /// Interface or memif port to count on at the same time
+    #[arg(long, value_name = "PORT")]
     rx_port: Option<String>,
     /// Check every frame that comes back: loss, order, flows and latency of each stream; counting alone costs less
     #[arg(long, conflicts_with = "pcap")]
@@ -339,7 +339,7 @@ impl Send {
 
     /// Prepares the frames of a reserved port, for one of two directions. The caller sets the load
     /// and drives the port.
-    pub(super) fn for_port(&self, direction: usize, port: Port) -> anyhow::Result<Ready> {
+    pub(super) fn for_port(&self, direction: usize, port: TrafficPort) -> anyhow::Result<Ready> {
         let mut required = self.requested()?;
         let planned = self.plan(direction, port, &mut required)?;
         let own_pps = match (&planned.kind, &required) {
@@ -412,7 +412,8 @@ impl Send {
             return Ok(None);
         }
         let rx = self.where_.spec(&counted.interface);
-        let stamping = stamping::choose(self.timestamps, &sending.port.spec, &rx, &self.engine)?;
+        let tx = sending.port.spec();
+        let stamping = stamping::choose(self.timestamps, tx, &rx, &self.engine)?;
         if stamping.kind != Kind::User {
             sending.stamp(stamping.kind)?;
         }
@@ -426,9 +427,9 @@ impl Send {
         sending: &[Sending],
         expectation: Option<&Expectation>,
     ) -> anyhow::Result<Receiving> {
-        let sends = (sending.iter()).find(|s| s.port.spec.interface == counted.interface);
+        let sends = (sending.iter()).find(|s| s.port.spec().interface == counted.interface);
         let port = match sends {
-            Some(sending) => Port::own_port(&sending.port.spec)?,
+            Some(sending) => TrafficPort::own_port(sending.port.spec())?,
             None => self.where_.take(&counted.interface, &[Role::Receive])?,
         };
         let place = match &sending[counted.sender.unwrap_or(0)].source {
@@ -503,7 +504,9 @@ impl Send {
         let sending = match planned.kind {
             FrameKind::Frames(frames) => {
                 let mode = Mode::named(&self.engine);
-                let engines = mode.as_ref().map_or(&Mode::ALL[..], std::slice::from_ref);
+                let engines = mode
+                    .as_ref()
+                    .map_or(Mode::of(port.spec()), std::slice::from_ref);
                 Sending::open(port, engines, &cpus, frames, schedule, mean)?
             }
             FrameKind::Recording(recording) => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::{HoldUps, PortSpec};
-use fwdlab_lab::ports::{self, Danger, Port, Role};
+use fwdlab_lab::ports::{self, Danger, Port, Role, TrafficPort};
 use fwdlab_lab::session::answering::Answering;
 use fwdlab_model::units::{UnitError, parse_duration};
 
@@ -60,7 +60,16 @@ impl Ports {
     }
 
     /// Reserves a port, unless that is dangerous.
-    pub fn take(&self, interface: &str, roles: &[Role]) -> anyhow::Result<Port> {
+    pub fn take(&self, port: &str, roles: &[Role]) -> anyhow::Result<TrafficPort> {
+        Ok(TrafficPort::take(
+            &self.spec(port),
+            roles,
+            &self.accepted(),
+        )?)
+    }
+
+    /// As [`Ports::take`], for commands that need a network interface.
+    pub fn take_interface(&self, interface: &str, roles: &[Role]) -> anyhow::Result<Port> {
         Ok(Port::take(&self.spec(interface), roles, &self.accepted())?)
     }
 
@@ -89,11 +98,10 @@ pub struct Answers {
 
 impl Answers {
     /// Answers ARP and ND on this port until the value is dropped, unless the options disable it.
-    pub fn start(&self, port: &Port) -> anyhow::Result<Option<Answering>> {
-        match self.no_answer {
-            true => Ok(None),
-            false => Ok(Some(Answering::start(port)?)),
-        }
+    /// A memif port has no MAC address, and does not answer.
+    pub fn start(&self, port: Option<&Port>) -> anyhow::Result<Option<Answering>> {
+        let port = port.filter(|_| !self.no_answer);
+        Ok(port.map(Answering::start).transpose()?)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Start with [`sent_line`] and [`received_line`].
 
 use fwdlab_engine::Histogram;
+use fwdlab_engine::memif::Status;
 use fwdlab_lab::session::{Period, Received, Sent};
 use fwdlab_report::number;
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ pub fn received_line(port: &str, at_s: f64, received: &Received) -> String {
     let counts = &received.counts;
     let mut line = format!(
         "{at_s:6.0} s  {port}  received {:>11}{}  ours {}",
-        number::rate(received.port_pps),
+        number::rate(received.all_pps),
         bits(received, 15),
         number::count(counts.received),
     );
@@ -45,13 +46,49 @@ pub fn received_line(port: &str, at_s: f64, received: &Received) -> String {
         (counts.late, "of other sessions"),
         (counts.wrong_length, "of a wrong length"),
         (counts.dropped_by_receiver, "dropped by the receiver"),
-        (received.port.rx_dropped, "dropped by the port"),
+        (
+            received.port.map_or(0, |port| port.rx_dropped),
+            "dropped by the port",
+        ),
     ] {
         if frames > 0 {
             line += &format!("  {what} {}", number::count(frames));
         }
     }
     line
+}
+
+/// Returns the peer of a memif port, and why it has none or changed.
+pub fn peer(port: &str, status: &Status) -> String {
+    let mut text = match (&status.peer, status.connections) {
+        (Some(peer), 1) => return format!("peer      {port}  {peer}"),
+        (Some(peer), _) => format!("peer      {port}  {peer}"),
+        (None, 0) => format!("no peer   {port}  none has connected"),
+        (None, _) => format!("no peer   {port}  it has gone"),
+    };
+    if status.connections > 1 {
+        text += &format!(", connected {} times", status.connections);
+    }
+    if let Some(problem) = &status.problem {
+        text += &format!(": {problem}");
+    }
+    if status.lost_in_rings > 0 {
+        text += &format!(
+            "\n          {} for it were in the ring when it left",
+            number::counted(status.lost_in_rings, "frame")
+        );
+    }
+    text
+}
+
+/// Returns the same as JSON.
+pub fn peer_json(status: &Status) -> Value {
+    json!({
+        "peer": status.peer,
+        "connections": status.connections,
+        "problem": status.problem,
+        "frames_lost_in_rings": status.lost_in_rings,
+    })
 }
 
 /// Returns the bits per second at both layers, if known.
@@ -128,8 +165,8 @@ pub fn period_json(
                 "l2_bps": sent.l2_bps,
                 "ring_full": sent.ring_full,
                 "wakeups": sent.wakeups,
-                "port_tx_packets": sent.port.tx_packets,
-                "port_tx_dropped": sent.port.tx_dropped,
+                "port_tx_packets": sent.port.map(|port| port.tx_packets),
+                "port_tx_dropped": sent.port.map(|port| port.tx_dropped),
                 "port_tx_foreign": sent.foreign,
             });
             if let Some(pps) = sent.intended_pps {
@@ -161,9 +198,9 @@ pub fn period_json(
                 "frames_wrong_length": received.counts.wrong_length,
                 "frames_dropped_by_receiver": received.counts.dropped_by_receiver,
                 "rate_pps": received.ours_pps,
-                "port_rx_packets": received.port.rx_packets,
-                "port_rx_dropped": received.port.rx_dropped,
-                "port_rate_pps": received.port_pps,
+                "port_rx_packets": received.port.map(|port| port.rx_packets),
+                "port_rx_dropped": received.port.map(|port| port.rx_dropped),
+                "port_rate_pps": received.all_pps,
                 "port_l1_bps": received.l1_bps,
                 "port_l2_bps": received.l2_bps,
             })
