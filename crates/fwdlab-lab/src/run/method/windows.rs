@@ -97,8 +97,10 @@ struct Raw {
 /// A bed in use, for the test cases of one iteration.
 struct BedInUse {
     iteration: u32,
-    bed: Bed,
+    /// Closed before the bed is undone: while a receiver's XDP program is attached to a veth port,
+    /// the kernel refuses to restore offloads of its peer.
     tester: Box<dyn Rig>,
+    bed: Bed,
 }
 
 /// All trials so far, the probe readings around them, and the bed of the last one.
