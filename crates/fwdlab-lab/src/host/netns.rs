@@ -5,6 +5,9 @@
 //! commands see `/proc/sys` read-only except for `/proc/sys/net`, and can change everything else.
 //! Start with [`Netns::bare`], [`Netns::place`].
 
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -183,7 +186,7 @@ impl Host for Netns {
     fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
         let action = format!("read {path}");
         if Netns::is_per_namespace(path) {
-            return self.within(action, || std::fs::read(path));
+            return self.within(action, || fs::read(path));
         }
         if matches!(self.apart, Isolation::Bare | Isolation::Ours) && path.starts_with("/proc/") {
             return Local.read(path);
@@ -196,7 +199,7 @@ impl Host for Netns {
     fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError> {
         let action = format!("write {path}");
         if Netns::is_per_namespace(path) {
-            let write = || std::fs::write(path, content).map(|()| Vec::new());
+            let write = || fs::write(path, content).map(|()| Vec::new());
             return self.within(action, write).map(drop);
         }
         let command = match std::str::from_utf8(content) {
@@ -234,6 +237,72 @@ fn printed(content: &[u8]) -> String {
 /// Returns the file of a named namespace.
 pub fn file(namespace: &str) -> Option<PathBuf> {
     Some(PathBuf::from("/run/netns").join(namespace))
+}
+
+/// Returns files of all network namespaces that are visible from here, the likely ones first, some
+/// more than once: our own, that of the host's first process, those with a name, those of other
+/// processes and threads, and those that are only mounted or held open.
+pub(crate) fn namespaces() -> impl Iterator<Item = PathBuf> {
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    let first = ["/proc/self/ns/net", "/proc/1/ns/net"].map(PathBuf::from);
+    let named = entries(Path::new("/run/netns")).map(|entry| entry.path());
+    let processes: Vec<PathBuf> = entries(Path::new("/proc"))
+        .map(|entry| entry.path())
+        .filter(|path| path.join("ns/net").symlink_metadata().is_ok())
+        .collect();
+    let running: Vec<PathBuf> = processes.iter().map(|path| path.join("ns/net")).collect();
+    // processes that share their mounts see the same files
+    let mut views = HashSet::new();
+    let mounted = processes.clone().into_iter().filter(move |process| {
+        identity(process.join("ns/mnt")).is_some_and(|view| views.insert(view))
+    });
+    let mounted = mounted.flat_map(|process| {
+        let table = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+        let below = process.join("root");
+        let points: Vec<PathBuf> = (table.lines().filter_map(namespace_mount))
+            .map(|point| below.join(point.trim_start_matches('/')))
+            .collect();
+        points
+    });
+    let held = processes.into_iter().flat_map(move |process| {
+        let files = entries(&process.join("fd")).map(|entry| entry.path());
+        let is_namespace = |path: &PathBuf| {
+            let target = fs::read_link(path).unwrap_or_default();
+            target.to_string_lossy().starts_with("net:[")
+        };
+        files.filter(is_namespace).collect::<Vec<_>>()
+    });
+    (first.into_iter().chain(named))
+        .chain(running)
+        .chain(mounted)
+        .chain(held)
+}
+
+/// Returns the mount point of a network namespace in a line of `/proc/PID/mountinfo`, if it is one
+/// (proc_pid_mountinfo(5)).
+pub(crate) fn namespace_mount(line: &str) -> Option<&str> {
+    let fields: Vec<&str> = line.split(' ').collect();
+    let point = fields.get(4).copied()?;
+    fields[3].starts_with("net:[").then_some(point)
+}
+
+/// Returns device and inode of a namespace.
+pub(crate) fn identity(path: impl AsRef<Path>) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
+}
+
+/// Returns the network namespace of this thread and of the commands that it runs, as the kernel
+/// names it: `net:[4026531840]`.
+pub(crate) fn own() -> Option<String> {
+    let name = fs::read_link("/proc/thread-self/ns/net").ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// Returns a file of the network namespace with such a name; the name itself if none is visible.
+pub(crate) fn file_of(name: &str) -> PathBuf {
+    let is_it =
+        |path: &PathBuf| identity(path).is_some_and(|(_, inode)| format!("net:[{inode}]") == name);
+    namespaces().find(is_it).unwrap_or_else(|| name.into())
 }
 
 /// Runs `work` on a thread inside a named namespace: for things that exist only on this machine,
