@@ -59,6 +59,8 @@ enum Isolation {
 struct Confined {
     lab: String,
     place: Option<Confinement>,
+    /// Notes of the place that no command has returned yet.
+    notes: String,
 }
 
 impl Netns {
@@ -85,13 +87,28 @@ impl Netns {
             namespace: namespace.to_owned(),
             apart: match is_unconfined {
                 true => Isolation::Unconfined { lab },
-                false => Isolation::Confined(Mutex::new(Confined { lab, place: None })),
+                false => Isolation::Confined(Mutex::new(Confined {
+                    lab,
+                    place: None,
+                    notes: String::new(),
+                })),
             },
         }
     }
 
-    /// Returns the local command that runs a command there, and the notes of the place, once.
-    fn local_command(&self, command: &Command) -> Result<(Command, String), HostError> {
+    /// Returns the notes of the place, once: only the output of a command that ends can have them.
+    fn notes(&self) -> String {
+        match &self.apart {
+            Isolation::Confined(confined) => {
+                let mut confined = confined.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut confined.notes)
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// Returns the local command that runs a command there.
+    fn local_command(&self, command: &Command) -> Result<Command, HostError> {
         let words = command.words.iter().cloned();
         let around = |before: Vec<String>| Command {
             words: before.into_iter().chain(words).collect(),
@@ -105,31 +122,30 @@ impl Netns {
                 let mut here = command.clone();
                 here.words
                     .splice(1..1, ["-n".into(), self.namespace.clone()]);
-                (here, String::new())
+                here
             }
-            Isolation::Bare => (around(exec().to_vec()), String::new()),
+            Isolation::Bare => around(exec().to_vec()),
             Isolation::Ours => {
                 let enter = format!("--net=/run/netns/{}", self.namespace);
                 let unshare = ["unshare", "--mount", "--propagation", "unchanged"];
                 let shell = ["sh", "-c", SEE, "sh"];
                 let mut before = vec!["nsenter".to_owned(), enter];
                 before.extend(unshare.into_iter().chain(shell).map(str::to_owned));
-                (around(before), String::new())
+                around(before)
             }
             Isolation::Unconfined { lab } => {
                 let text = format!("{}{PROTECT}exec \"$@\"", registry::marking(lab));
                 let shell = ["sh".into(), "-c".into(), text, "sh".into()];
-                (around([&exec()[..], &shell].concat()), String::new())
+                around([&exec()[..], &shell].concat())
             }
             Isolation::Confined(confined) => {
                 let mut confined = confined.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut notes = String::new();
                 if confined.place.is_none() {
                     let mark = registry::mark(&confined.lab);
                     let place = Confinement::begin(&self.namespace, &mark).map_err(|reason| {
                         HostError::new(&self.namespace, command, Failure::Refused(reason))
                     })?;
-                    notes.clone_from(&place.notes);
+                    confined.notes.clone_from(&place.notes);
                     confined.place = Some(place);
                 }
                 let entry = confined.place.as_ref().map(Confinement::entry);
@@ -138,7 +154,7 @@ impl Netns {
                 let mut before = entry.unwrap_or_default();
                 before.extend(shell.map(str::to_owned));
                 before.push(folder.to_string_lossy().into_owned());
-                (around(before), notes)
+                around(before)
             }
         })
     }
@@ -172,14 +188,14 @@ impl Host for Netns {
     }
 
     fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {
-        let (here, notes) = self.local_command(command)?;
+        let here = self.local_command(command)?;
         let mut output = run_as(self.name(), command, &here, limit)?;
-        output.stdout.splice(..0, notes.into_bytes());
+        output.stdout.splice(..0, self.notes().into_bytes());
         Ok(output)
     }
 
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError> {
-        let (here, _) = self.local_command(command)?;
+        let here = self.local_command(command)?;
         Ok(Box::new(LocalProcess::start(self.name(), command, &here)?))
     }
 
@@ -330,7 +346,7 @@ mod tests {
     fn commands_are_put_into_the_namespace() {
         let words = |host: &Netns, command: &[&str]| {
             let command = Command::new(command[0], &command[1..]);
-            host.local_command(&command).unwrap().0.words
+            host.local_command(&command).unwrap().words
         };
         let bare = Netns::bare("x");
         assert_eq!(
@@ -345,6 +361,18 @@ mod tests {
         assert_eq!(place[..4], ["ip", "netns", "exec", "x"]);
         assert!(place[6].starts_with("mount -t tmpfs"), "{place:?}");
         assert_eq!(place[7..], ["sh", "ip", "route"]);
+    }
+
+    /// A command that keeps running may be the first one; the next one that ends has the notes.
+    #[test]
+    fn notes_of_a_place_are_not_lost_by_a_command_that_keeps_running() {
+        let host = Netns::place("x", "ab3d", false);
+        let Isolation::Confined(confined) = &host.apart else {
+            panic!("a place is confined");
+        };
+        confined.lock().unwrap().notes = "no /etc of its own\n".into();
+        assert_eq!(host.notes(), "no /etc of its own\n");
+        assert_eq!(host.notes(), "");
     }
 
     #[test]
