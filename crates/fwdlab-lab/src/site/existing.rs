@@ -281,8 +281,8 @@ struct Hosts {
     /// Hosts of the tester, in the order of [`ExistingHosts::testers`].
     testers: Vec<Station>,
     dut: Option<Arc<dyn Host>>,
-    /// Keeps others from measuring on this test bed.
-    lock: Arc<Lock>,
+    /// Keeps others from measuring on this test bed and on its DUT.
+    lock: Arc<Vec<Lock>>,
 }
 
 /// A host of the tester.
@@ -387,27 +387,22 @@ impl ExistingHosts {
         control.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Locks the test bed; the lock ends with the process, however it ends.
-    fn lock(&self) -> Result<Lock, LabError> {
+    /// Locks the test bed, and the machine that is its DUT: all of its settings are recorded and
+    /// restored, and with two beds at once the second would record the settings of the first.
+    fn lock(&self) -> Result<Vec<Lock>, LabError> {
         Registry::open()?;
-        let path = registry::directory().join(format!("bed-{}.lock", self.bed.name));
-        let failed = |e: std::io::Error| LabError::system(format!("lock {}", path.display()), e);
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Lock(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(LabError::Preflight(format!(
-                "another fwdlab measures on the test bed {}. Wait for it, or end it (who: fuser {})",
-                self.bed.name,
-                path.display()
-            ))),
-            Err(e) => Err(failed(e.into())),
+        let name = &self.bed.name;
+        let mut all = vec![lock(
+            &format!("bed-{name}"),
+            &format!("the test bed {name}"),
+        )?];
+        if let Some(dut @ (Address::ThisMachine | Address::Ssh(_))) = &self.dut
+            && self.machine.is_none()
+        {
+            let file = format!("dut-{dut}").replace(|c: char| !c.is_alphanumeric(), "-");
+            all.push(lock(&file, &format!("the DUT of {name}, {dut}"))?);
         }
+        Ok(all)
     }
 
     /// Returns the host of the DUT.
@@ -905,6 +900,28 @@ impl Builder for ExistingHosts {
 fn blind(links: &Ends<Link>) -> Vec<String> {
     let taps = [&links.a, &links.b].into_iter().filter(|link| link.is_tap);
     taps.map(|link| link.name.clone()).collect()
+}
+
+/// Locks a file of the registry; the lock ends with the process, however it ends. `what`: for the
+/// error if another process has the lock.
+fn lock(name: &str, what: &str) -> Result<Lock, LabError> {
+    let path = registry::directory().join(format!("{name}.lock"));
+    let failed = |e: std::io::Error| LabError::system(format!("lock {}", path.display()), e);
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&path)
+        .map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Lock(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(LabError::Preflight(format!(
+            "another fwdlab measures on {what}. Wait for it, or end it (who: fuser {})",
+            path.display()
+        ))),
+        Err(e) => Err(failed(e.into())),
+    }
 }
 
 fn within(time: Duration, is_stopped: &dyn Fn() -> bool) -> Limit<'_> {
