@@ -31,6 +31,7 @@ use crate::error::LabError;
 use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
 use crate::run::device::erect;
+use crate::run::estimate::far_bed;
 use crate::run::hooks::{self, During, Hosts, Place, run_hooks_or_fail};
 use crate::run::plan::Plan;
 use crate::run::trial::{Bench, Counted, Overload, SURPLUS, TrialProgress, record, telemetry_of};
@@ -71,9 +72,11 @@ pub(in crate::run) fn check(parameters: &Plan) -> Result<(), FileError> {
 }
 
 /// Returns the number of trials of one iteration of a test case, and its duration.
-pub(in crate::run) fn estimate(p: &campaign::Maxfwd, cases: &[Case]) -> (u32, Duration) {
+pub(in crate::run) fn estimate(p: &campaign::Maxfwd, plan: &Plan) -> (u32, Duration) {
+    let cases = &plan.campaign().cases;
     let on_one_bed = if share_beds(cases) { cases.len() } else { 1 };
-    (1, p.duration.0 + OVERHEAD + BED / on_one_bed as u32)
+    let bed = BED + far_bed(&plan.host.site);
+    (1, p.duration.0 + OVERHEAD + bed / on_one_bed as u32)
 }
 
 /// Returns true if all test cases of an iteration can share one bed: not with several
