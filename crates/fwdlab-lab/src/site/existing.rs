@@ -600,8 +600,11 @@ impl Builder for ExistingHosts {
         let hosts = self.hosts_anew()?;
         let registration = registry.register_on_hosts()?;
         let undo = registration.changes().clone();
+        // on a busy host every step takes seconds
+        let control = self.control();
         let mut claims = Vec::new();
         let mut tester = |seat: usize, port: &str| {
+            control.check()?;
             let station = &hosts.testers[self.seats[seat]];
             let link = ports::read_link(station.host.as_ref(), port, PortCommands::Linux)?;
             claims.push(self.claim(station, seat, &link.name)?);
@@ -628,7 +631,10 @@ impl Builder for ExistingHosts {
             (Some(host), Some(ports)) => {
                 let cli = cli(&self.bed, host);
                 let words = words(&self.bed, &cli);
-                let take = |port| ports::take(host, port, words, &undo);
+                let take = |port| {
+                    control.check()?;
+                    ports::take(host, port, words, &undo)
+                };
                 let of_dut = Ends {
                     a: take(&ports.a)?,
                     b: take(&ports.b)?,
@@ -642,10 +648,12 @@ impl Builder for ExistingHosts {
                     same_mtu(&self.bed, &of_second, &of_dut)?;
                 }
                 let networks = self.networks(macs(&of_tester), macs(&of_dut));
+                control.check()?;
                 let lab = &registration.record().id;
                 let ports = [&*of_dut.a.name, &*of_dut.b.name];
                 let dut =
                     self.device(host, ports, networks, lab, requested.is_unconfined, &undo)?;
+                control.check()?;
                 let set = dut.prepare()?.into_iter();
                 sysctls.extend(set.map(|(name, value)| (format!("dut:{name}"), value)));
                 (dut, networks)
@@ -670,7 +678,7 @@ impl Builder for ExistingHosts {
         };
         let host = |seat: usize| hosts.testers[self.seats[seat]].host.clone();
         for (seat, port) in self.bed.tester_ports().iter().enumerate() {
-            wait_for_link(host(seat).as_ref(), port.port, &self.control())?;
+            wait_for_link(host(seat).as_ref(), port.port, &control)?;
         }
         let (a, b) = (
             self.port(A, &of_tester.a.name),
@@ -719,7 +727,10 @@ impl Builder for ExistingHosts {
                         rx: port(&path.rx),
                     });
                     let paths: Vec<wire::Path> = paths.collect();
-                    return tester::remote::open(agent, &paths, &addresses, choice);
+                    let control = self.control();
+                    let is_stopped = || control.is_stopped();
+                    let limit = within(Limit::OURS.time, &is_stopped);
+                    return tester::remote::open(agent, &paths, &addresses, choice, limit);
                 }
                 _ => {}
             }
@@ -930,10 +941,9 @@ fn within(time: Duration, is_stopped: &dyn Fn() -> bool) -> Limit<'_> {
 
 fn wait_for_link(host: &dyn Host, port: &str, control: &Control) -> Result<(), LabError> {
     let started = Instant::now();
+    control.check()?;
     while ports::read_link(host, port, PortCommands::Linux)?.has_link == Some(false) {
-        if control.is_stopped() {
-            return Err(LabError::Interrupted);
-        }
+        control.check()?;
         if started.elapsed() >= LINK_PATIENCE {
             return Err(LabError::Preflight(format!(
                 "{port} of {} has no link after {:.0} s. Is the cable in, and is the other end up?",

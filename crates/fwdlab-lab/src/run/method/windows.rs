@@ -409,15 +409,13 @@ impl<'a> Windows<'a> {
         };
         let mut problem = around(When::Before, &work.control, run)?;
         let made = trial(&mut bench, &planned, gate.as_ref(), &progress, run);
-        if let Ok(Some((_, counted))) = &made {
+        if let Ok((_, counted)) = &made {
             for record in &counted.hooks {
                 run.keep_hook(record.clone())?;
             }
         }
         problem.extend(around(When::After, &Control::default(), run)?);
-        let Some((windows, mut counted)) = made? else {
-            return Err(LabError::Interrupted);
-        };
+        let (windows, mut counted) = made?;
         counted.objections.extend(problem);
         self.readings
             .extend(windows.iter().map(|w| w.after.clone()));
@@ -571,15 +569,14 @@ struct Progress<'a> {
     work: &'a Work,
 }
 
-/// Makes one trial, and reports progress from this thread. `None` when the run was stopped during
-/// it.
+/// Makes one trial, and reports progress from this thread.
 fn trial(
     bench: &mut Bench<'_>,
     planned: &Planned<'_>,
     gate: Option<&Gate>,
     progress: &Progress<'_>,
     run: &mut Run<'_>,
-) -> Result<Option<(Vec<Window>, Counted)>, LabError> {
+) -> Result<(Vec<Window>, Counted), LabError> {
     let Planned {
         stream,
         load,
@@ -591,7 +588,6 @@ fn trial(
     let requested = MIN_WINDOWS.max((duration.as_millis() / 50) as usize);
     let enough =
         |windows: &[Window]| judge(windows, gate, load).quiet.windows as usize >= requested;
-    let stop = bench.control.clone();
     let (sender, glimpses) = mpsc::channel::<TrialProgress>();
     let result = std::thread::scope(|scope| -> Result<_, LabError> {
         let worker = scope.spawn(move || {
@@ -609,13 +605,12 @@ fn trial(
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    let result = match result {
+    match result {
         Err(error @ LabError::Disturbed { .. }) => {
-            (Vec::new(), Counted::link_down(1, error.to_string()))
+            Ok((Vec::new(), Counted::link_down(1, error.to_string())))
         }
-        result => result?,
-    };
-    Ok((!stop.is_stopped()).then_some(result))
+        result => result,
+    }
 }
 
 impl Progress<'_> {

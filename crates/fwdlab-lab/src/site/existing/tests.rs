@@ -180,6 +180,15 @@ fn a_bed_of_namespaces_forwards_and_is_restored() {
     let site = Site::existing(parsed(&rack.near()), Path::new("/nowhere")).unwrap();
     forwards(&site, &rack);
     forwards(&site, &rack);
+    // a stop is noticed while a bed is built, also if no host has to be reached for that
+    let before = rack.state();
+    let stopped = Control::default();
+    stopped.stop();
+    site.set_control(&stopped);
+    let (dut, placement) = (campaign::Dut::default(), Placement::default());
+    let built = site.build(&Wanted::with_one_dut(&dut, &placement));
+    assert!(matches!(built, Err(LabError::Interrupted)), "{built:?}");
+    rack.assert_state(&before);
 }
 
 /// udev gives most cards several names. Whichever name a bed uses, all commands use the port's own
