@@ -170,7 +170,7 @@ impl Run {
             |made| judge(campaign, &references, made),
             |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
             |_| None,
-            exit_code::for_campaign,
+            exit_code::for_measurement,
         )
     }
 
