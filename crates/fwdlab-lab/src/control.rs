@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use fwdlab_model::event::Request;
 use fwdlab_store::Requests;
 
+use crate::error::LabError;
+
 /// Interval at which requests are read.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -48,6 +50,17 @@ impl Control {
     pub fn is_stopped(&self) -> bool {
         self.steering().look(&self.stop);
         self.skip.load(Ordering::Acquire) || self.stop.load(Ordering::Acquire)
+    }
+
+    /// Fails if the run or turn must end.
+    ///
+    /// # Errors
+    /// [`LabError::Interrupted`].
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        match self.is_stopped() {
+            true => Err(LabError::Interrupted),
+            false => Ok(()),
+        }
     }
 
     /// Returns the flag itself, for a signal handler.

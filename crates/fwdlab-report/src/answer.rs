@@ -15,7 +15,7 @@ use fwdlab_model::outcome::{Better, FORWARDS_NOTHING, Found, Unit};
 use fwdlab_model::result::RunInfo;
 use fwdlab_model::series::Series;
 use fwdlab_model::test_case::TestCase;
-use fwdlab_stats::{ALLOWANCE, Assumption, Confidence, Sample, compare_pairs};
+use fwdlab_stats::{ALLOWANCE, Assumption, Confidence, PairedOutcome, Sample, compare_pairs};
 
 use crate::compare::{self, Compared, FEWEST_VALUES, Options, Source};
 use crate::name::label;
@@ -86,26 +86,29 @@ fn of_slices(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
         0..=MOST_PAIRED => &cases[..],
         _ => &[],
     };
-    for (n, (before, reference)) in paired.iter().enumerate() {
-        for (at, case) in &paired[n + 1..] {
-            let name = |case: &TestCase| label(case, named);
-            let than = format!("{} compared with {}", name(case), name(reference));
-            let found = match in_the_same_rebuilds(reference, case) {
-                Some(found) => found,
-                None => continue,
-            };
-            reported.push(Sentence::for_cases(
-                format!("{than}: {found}"),
-                [*at, *before],
-            ));
-        }
+    let pairs = paired.iter().enumerate().flat_map(|(n, before)| {
+        let pairs = paired[n + 1..].iter().map(move |at| (before, at));
+        pairs.filter_map(|(before, at)| Some((before, at, in_the_same_rebuilds(before.1, at.1)?)))
+    });
+    let pairs: Vec<_> = pairs.collect();
+    let tests = pairs
+        .iter()
+        .filter(|(.., found)| found.p_value.is_some())
+        .count();
+    for ((before, reference), (at, case), found) in &pairs {
+        let name = |case: &TestCase| label(case, named);
+        let (than, found) = (name(reference), pair_in_words(found, tests));
+        reported.push(Sentence::for_cases(
+            format!("{} compared with {than}: {found}", name(case)),
+            [*at, *before],
+        ));
     }
     reported
 }
 
 /// Compares two configurations that took turns with the same plain DUT: its rate cancels out in
 /// every rebuild.
-fn in_the_same_rebuilds(reference: &TestCase, other: &TestCase) -> Option<String> {
+fn in_the_same_rebuilds(reference: &TestCase, other: &TestCase) -> Option<PairedOutcome> {
     let is_doubtful =
         |case: &TestCase| case.doubt.is_some() || case.comparisons().any(|one| one.doubt.is_some());
     if is_doubtful(reference) || is_doubtful(other) {
@@ -131,13 +134,18 @@ fn in_the_same_rebuilds(reference: &TestCase, other: &TestCase) -> Option<String
         .filter_map(|n| Some(ln_ratio(other, n)? - ln_ratio(reference, n)?))
         .collect();
     let sample = Sample::new(ln_ratios).ok()?;
-    let found = compare_pairs(&sample, Assumption::Normal, ALLOWANCE, Confidence::P95);
+    let normal = Assumption::Normal;
+    Some(compare_pairs(&sample, normal, ALLOWANCE, Confidence::P95))
+}
+
+/// Describes a comparison that is one of this number of tests: with three, chance alone would prove
+/// a difference once in seven times (Bonferroni).
+fn pair_in_words(found: &PairedOutcome, tests: usize) -> String {
     let percent = found.difference_percent;
     let Some(ends) = found.interval_percent else {
-        return Some(format!("{percent:+.1} %, too few values to tell"));
+        return format!("{percent:+.1} %, too few values to tell");
     };
-    // with three pairs, chance alone would prove a difference once in seven times (Bonferroni)
-    let is_proven = found.p_value.is_some_and(|p| 3.0 * p < 0.05);
+    let is_proven = found.p_value.is_some_and(|p| tests as f64 * p < 0.05);
     let verdict = match found.verdict {
         fwdlab_stats::Verdict::Less if is_proven => "proven slower".into(),
         fwdlab_stats::Verdict::Greater if is_proven => "proven faster".into(),
@@ -147,7 +155,7 @@ fn in_the_same_rebuilds(reference: &TestCase, other: &TestCase) -> Option<String
         },
     };
     let shown = difference(percent, Some(ends));
-    Some(format!("{shown} % {}, {verdict}", interval(ends)))
+    format!("{shown} % {}, {verdict}", interval(ends))
 }
 
 /// Returns one sentence per test case, compared with the first. If the test cases differ in two
@@ -408,6 +416,22 @@ fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A p-value of 0.03 proves a difference alone, and not as one of three.
+    #[test]
+    fn the_significance_is_divided_by_the_number_of_tests() {
+        let found = PairedOutcome {
+            p_value: Some(0.03),
+            ..compare_pairs(
+                &Sample::new([0.009, 0.012, 0.01, 0.011, 0.008]).unwrap(),
+                Assumption::Normal,
+                0.0,
+                Confidence::P95,
+            )
+        };
+        let is_proven = |tests| pair_in_words(&found, tests).contains("proven faster");
+        assert_eq!([1, 2, 3].map(is_proven), [true, false, false]);
+    }
 
     #[test]
     fn a_reference_of_zero_is_not_a_missing_value() {

@@ -322,7 +322,8 @@ pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
 pub(crate) fn signs_words(summary: &Summary) -> Option<&'static str> {
     match Shape::from_summary(summary) {
         Shape::Windows if !summary.test_cases.is_empty() => Some(
-            "rate: median of the iterations; ± half of the 95 % interval of their mean (Student)",
+            "offered load and rate: windows that count, median of the iterations; ± half of the 95 % interval of their mean (Student). \
+             loss: whole trials, all windows",
         ),
         Shape::Slices if summary.comparisons().next().is_some() => Some(
             "the interval contains the difference with 95 % confidence (Student, over rebuilds)",

@@ -101,10 +101,7 @@ fn strings_from_outside_do_not_steer_the_terminal() {
 #[test]
 fn a_run_without_tables_explains_none() {
     for mut run in [common::normal(), common::comparison()] {
-        let words = [
-            "rate: median of the iterations",
-            "the interval contains the difference",
-        ];
+        let words = ["loss: whole trials", "the interval contains the difference"];
         let explains = |run: &Run| {
             let text = fwdlab_report::text::quick(&run.info, &run.summary);
             words.map(|words| text.replace('\n', " ").contains(words))

@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use crate::error::Refusal;
 
 /// Maximum number of connections, in total and from one address.
-const MOST: usize = 256;
+pub(crate) const MOST: usize = 256;
 const MOST_OF_PEER: usize = 128;
 
 /// Maximum number of answers that are created and sent at the same time.

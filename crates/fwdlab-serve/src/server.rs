@@ -8,7 +8,7 @@ use fwdlab_report::chart::Chart;
 use fwdlab_store::StoredRun;
 
 use crate::error::ServeError;
-use crate::{listen, routes, tls, token};
+use crate::{listen, places, routes, tls, token};
 
 /// Creates the report of a run: one page. `None` if there is no result yet.
 pub type Page = fn(&StoredRun) -> Option<String>;
@@ -73,6 +73,8 @@ impl Server {
             source,
         };
         let listener = std::net::TcpListener::bind(config.listen).map_err(bad)?;
+        // the library's queue is shorter than the number of connections that are served
+        rustix::net::listen(&listener, places::MOST as i32).map_err(|e| bad(e.into()))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let local = address.ip().is_loopback();

@@ -6,6 +6,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::Command;
 
 use fwdlab_model::event::{Event, EventKind, Request};
 use fwdlab_model::result::RunInfo;
@@ -42,6 +43,21 @@ fn served_with(runs: &Path, report: Page) -> SocketAddr {
     std::thread::spawn(move || server.run().unwrap());
     let address = url.strip_prefix("http://").unwrap().trim_end_matches('/');
     address.parse().unwrap()
+}
+
+/// As many browsers may connect in one moment as are served, also while the server is busy.
+#[test]
+fn the_queue_of_connections_is_as_long_as_the_number_served() {
+    let test = "the_queue_of_connections_is_as_long_as_the_number_served";
+    let runs = TempDir::new().unwrap();
+    let at = format!("sport = :{}", served(runs.path()).port());
+    let Ok(listed) = Command::new("ss").args(["-Hltn", &at]).output() else {
+        return println!("SKIPPED: {test}: there is no program ss");
+    };
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    // state, queue now, queue at most
+    let most: u32 = listed.split_whitespace().nth(2).unwrap().parse().unwrap();
+    assert_eq!(most, 256, "{listed}");
 }
 
 fn info(id: &str) -> RunInfo {

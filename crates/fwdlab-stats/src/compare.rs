@@ -623,7 +623,7 @@ mod tests {
                 .map(|(_, w)| w.to_string())
                 .collect::<Vec<_>>()
         };
-        let three = "3 values are too few to see outliers or two modes; 5 are needed";
+        let three = "3 values are too few to see outliers; 5 are needed";
         assert_eq!(
             warned(&[1.0, 2.0, 3.0], &[1.0, 2.0, 4.0], Assumption::Normal),
             [three; 2]

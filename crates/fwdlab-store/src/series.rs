@@ -165,7 +165,15 @@ impl StoredRun {
         }
         let series = rows.into_iter().flat_map(|row| {
             let rebuilds = move || self.rebuilds.iter().filter(move |r| r.compared == row);
-            let duts = row.iter().enumerate().filter(|(_, dut)| !dut.control);
+            // a test case that is the reference again is another control: with two series of one
+            // configuration, rebuilds could not be paired
+            let is_new = |(index, dut): &(usize, &Compared)| {
+                let same = |other: &Compared| {
+                    (&other.configuration, &other.setting) == (&dut.configuration, &dut.setting)
+                };
+                !dut.control && !row[..*index].iter().any(same)
+            };
+            let duts = row.iter().enumerate().filter(is_new);
             duts.map(move |(index, dut)| {
                 let mut labels = run_labels(&self.info);
                 labels.insert("procedure".into(), "paired".into());

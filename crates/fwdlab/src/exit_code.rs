@@ -29,7 +29,7 @@ pub enum Code {
     NotValid = 5,
     /// A limit of `--fail-if`, or a threshold of a campaign, was exceeded.
     LimitBroken = 6,
-    /// Some test cases failed, the others are valid.
+    /// Some test cases of a measurement failed, the others are valid.
     SomeFailed = 7,
     /// Interrupted; everything was undone.
     Interrupted = 130,
@@ -87,9 +87,9 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// Returns the code of a measurement, by the same rule for all commands: a result is not valid if
-/// it is missing, or if noise or the generator's limit makes it doubtful.
-pub fn for_result(summary: &Summary) -> Code {
+/// Returns the code of a result: it is not valid if it is missing, or if noise or the generator's
+/// limit makes it doubtful.
+fn for_result(summary: &Summary) -> Code {
     let mut outcomes = summary.outcomes();
     let is_limited = |case: &TestCase| case.windows().is_some_and(|found| found.not_saturated);
     let mut cases = summary.test_cases.iter();
@@ -102,10 +102,10 @@ pub fn for_result(summary: &Summary) -> Code {
     }
 }
 
-/// Returns the code of a campaign: that of its result, unless some of it failed and the rest is
-/// valid. Windows and slices lost to noise are no failure if other iterations of the test case are
+/// Returns the code of a measurement, by the same rule for commands and files: that of its result,
+/// unless some of it failed and the rest is valid. Windows and slices lost to noise are no failure if other iterations of the test case are
 /// valid.
-pub fn for_campaign(summary: &Summary) -> Code {
+pub fn for_measurement(summary: &Summary) -> Code {
     // by the rule of `compare --fail-if`
     if summary.thresholds.iter().any(|one| !one.failed.is_empty()) {
         return Code::LimitBroken;

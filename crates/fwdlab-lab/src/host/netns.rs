@@ -5,6 +5,9 @@
 //! commands see `/proc/sys` read-only except for `/proc/sys/net`, and can change everything else.
 //! Start with [`Netns::bare`], [`Netns::place`].
 
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -56,6 +59,8 @@ enum Isolation {
 struct Confined {
     lab: String,
     place: Option<Confinement>,
+    /// Notes of the place that no command has returned yet.
+    notes: String,
 }
 
 impl Netns {
@@ -82,13 +87,28 @@ impl Netns {
             namespace: namespace.to_owned(),
             apart: match is_unconfined {
                 true => Isolation::Unconfined { lab },
-                false => Isolation::Confined(Mutex::new(Confined { lab, place: None })),
+                false => Isolation::Confined(Mutex::new(Confined {
+                    lab,
+                    place: None,
+                    notes: String::new(),
+                })),
             },
         }
     }
 
-    /// Returns the local command that runs a command there, and the notes of the place, once.
-    fn local_command(&self, command: &Command) -> Result<(Command, String), HostError> {
+    /// Returns the notes of the place, once: only the output of a command that ends can have them.
+    fn notes(&self) -> String {
+        match &self.apart {
+            Isolation::Confined(confined) => {
+                let mut confined = confined.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut confined.notes)
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// Returns the local command that runs a command there.
+    fn local_command(&self, command: &Command) -> Result<Command, HostError> {
         let words = command.words.iter().cloned();
         let around = |before: Vec<String>| Command {
             words: before.into_iter().chain(words).collect(),
@@ -102,31 +122,30 @@ impl Netns {
                 let mut here = command.clone();
                 here.words
                     .splice(1..1, ["-n".into(), self.namespace.clone()]);
-                (here, String::new())
+                here
             }
-            Isolation::Bare => (around(exec().to_vec()), String::new()),
+            Isolation::Bare => around(exec().to_vec()),
             Isolation::Ours => {
                 let enter = format!("--net=/run/netns/{}", self.namespace);
                 let unshare = ["unshare", "--mount", "--propagation", "unchanged"];
                 let shell = ["sh", "-c", SEE, "sh"];
                 let mut before = vec!["nsenter".to_owned(), enter];
                 before.extend(unshare.into_iter().chain(shell).map(str::to_owned));
-                (around(before), String::new())
+                around(before)
             }
             Isolation::Unconfined { lab } => {
                 let text = format!("{}{PROTECT}exec \"$@\"", registry::marking(lab));
                 let shell = ["sh".into(), "-c".into(), text, "sh".into()];
-                (around([&exec()[..], &shell].concat()), String::new())
+                around([&exec()[..], &shell].concat())
             }
             Isolation::Confined(confined) => {
                 let mut confined = confined.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut notes = String::new();
                 if confined.place.is_none() {
                     let mark = registry::mark(&confined.lab);
                     let place = Confinement::begin(&self.namespace, &mark).map_err(|reason| {
                         HostError::new(&self.namespace, command, Failure::Refused(reason))
                     })?;
-                    notes.clone_from(&place.notes);
+                    confined.notes.clone_from(&place.notes);
                     confined.place = Some(place);
                 }
                 let entry = confined.place.as_ref().map(Confinement::entry);
@@ -135,7 +154,7 @@ impl Netns {
                 let mut before = entry.unwrap_or_default();
                 before.extend(shell.map(str::to_owned));
                 before.push(folder.to_string_lossy().into_owned());
-                (around(before), notes)
+                around(before)
             }
         })
     }
@@ -169,21 +188,21 @@ impl Host for Netns {
     }
 
     fn run(&self, command: &Command, limit: Limit<'_>) -> Result<Output, HostError> {
-        let (here, notes) = self.local_command(command)?;
+        let here = self.local_command(command)?;
         let mut output = run_as(self.name(), command, &here, limit)?;
-        output.stdout.splice(..0, notes.into_bytes());
+        output.stdout.splice(..0, self.notes().into_bytes());
         Ok(output)
     }
 
     fn start(&self, command: &Command) -> Result<Box<dyn Process>, HostError> {
-        let (here, _) = self.local_command(command)?;
+        let here = self.local_command(command)?;
         Ok(Box::new(LocalProcess::start(self.name(), command, &here)?))
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>, HostError> {
         let action = format!("read {path}");
         if Netns::is_per_namespace(path) {
-            return self.within(action, || std::fs::read(path));
+            return self.within(action, || fs::read(path));
         }
         if matches!(self.apart, Isolation::Bare | Isolation::Ours) && path.starts_with("/proc/") {
             return Local.read(path);
@@ -196,7 +215,7 @@ impl Host for Netns {
     fn write(&self, path: &str, content: &[u8]) -> Result<(), HostError> {
         let action = format!("write {path}");
         if Netns::is_per_namespace(path) {
-            let write = || std::fs::write(path, content).map(|()| Vec::new());
+            let write = || fs::write(path, content).map(|()| Vec::new());
             return self.within(action, write).map(drop);
         }
         let command = match std::str::from_utf8(content) {
@@ -236,6 +255,72 @@ pub fn file(namespace: &str) -> Option<PathBuf> {
     Some(PathBuf::from("/run/netns").join(namespace))
 }
 
+/// Returns files of all network namespaces that are visible from here, the likely ones first, some
+/// more than once: our own, that of the host's first process, those with a name, those of other
+/// processes and threads, and those that are only mounted or held open.
+pub(crate) fn namespaces() -> impl Iterator<Item = PathBuf> {
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    let first = ["/proc/self/ns/net", "/proc/1/ns/net"].map(PathBuf::from);
+    let named = entries(Path::new("/run/netns")).map(|entry| entry.path());
+    let processes: Vec<PathBuf> = entries(Path::new("/proc"))
+        .map(|entry| entry.path())
+        .filter(|path| path.join("ns/net").symlink_metadata().is_ok())
+        .collect();
+    let running: Vec<PathBuf> = processes.iter().map(|path| path.join("ns/net")).collect();
+    // processes that share their mounts see the same files
+    let mut views = HashSet::new();
+    let mounted = processes.clone().into_iter().filter(move |process| {
+        identity(process.join("ns/mnt")).is_some_and(|view| views.insert(view))
+    });
+    let mounted = mounted.flat_map(|process| {
+        let table = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+        let below = process.join("root");
+        let points: Vec<PathBuf> = (table.lines().filter_map(namespace_mount))
+            .map(|point| below.join(point.trim_start_matches('/')))
+            .collect();
+        points
+    });
+    let held = processes.into_iter().flat_map(move |process| {
+        let files = entries(&process.join("fd")).map(|entry| entry.path());
+        let is_namespace = |path: &PathBuf| {
+            let target = fs::read_link(path).unwrap_or_default();
+            target.to_string_lossy().starts_with("net:[")
+        };
+        files.filter(is_namespace).collect::<Vec<_>>()
+    });
+    (first.into_iter().chain(named))
+        .chain(running)
+        .chain(mounted)
+        .chain(held)
+}
+
+/// Returns the mount point of a network namespace in a line of `/proc/PID/mountinfo`, if it is one
+/// (proc_pid_mountinfo(5)).
+pub(crate) fn namespace_mount(line: &str) -> Option<&str> {
+    let fields: Vec<&str> = line.split(' ').collect();
+    let point = fields.get(4).copied()?;
+    fields[3].starts_with("net:[").then_some(point)
+}
+
+/// Returns device and inode of a namespace.
+pub(crate) fn identity(path: impl AsRef<Path>) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
+}
+
+/// Returns the network namespace of this thread and of the commands that it runs, as the kernel
+/// names it: `net:[4026531840]`.
+pub(crate) fn own() -> Option<String> {
+    let name = fs::read_link("/proc/thread-self/ns/net").ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// Returns a file of the network namespace with such a name; the name itself if none is visible.
+pub(crate) fn file_of(name: &str) -> PathBuf {
+    let is_it =
+        |path: &PathBuf| identity(path).is_some_and(|(_, inode)| format!("net:[{inode}]") == name);
+    namespaces().find(is_it).unwrap_or_else(|| name.into())
+}
+
 /// Runs `work` on a thread inside a named namespace: for things that exist only on this machine,
 /// such as its sockets. For DUTs use commands and files.
 pub(crate) fn within<T: Send>(
@@ -261,7 +346,7 @@ mod tests {
     fn commands_are_put_into_the_namespace() {
         let words = |host: &Netns, command: &[&str]| {
             let command = Command::new(command[0], &command[1..]);
-            host.local_command(&command).unwrap().0.words
+            host.local_command(&command).unwrap().words
         };
         let bare = Netns::bare("x");
         assert_eq!(
@@ -276,6 +361,18 @@ mod tests {
         assert_eq!(place[..4], ["ip", "netns", "exec", "x"]);
         assert!(place[6].starts_with("mount -t tmpfs"), "{place:?}");
         assert_eq!(place[7..], ["sh", "ip", "route"]);
+    }
+
+    /// A command that keeps running may be the first one; the next one that ends has the notes.
+    #[test]
+    fn notes_of_a_place_are_not_lost_by_a_command_that_keeps_running() {
+        let host = Netns::place("x", "ab3d", false);
+        let Isolation::Confined(confined) = &host.apart else {
+            panic!("a place is confined");
+        };
+        confined.lock().unwrap().notes = "no /etc of its own\n".into();
+        assert_eq!(host.notes(), "no /etc of its own\n");
+        assert_eq!(host.notes(), "");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::host::undo::{Left as Steps, Undo};
-use crate::host::{Address, Host, Limit, Local};
+use crate::host::{Address, Host, Limit, Local, netns};
 
 /// The prefix of all our namespaces.
 pub const PREFIX: &str = "fwdlab-";
@@ -77,6 +77,9 @@ pub struct Record {
     pub namespaces: Vec<String>,
     /// True if it outlives its process: created by `fwdlab bed up`.
     pub keep: bool,
+    /// The network namespace of that process, in which its changes on this machine must be undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net: Option<String>,
 }
 
 /// A lab that was found on this host.
@@ -218,6 +221,7 @@ impl Registry {
                 pid: std::process::id(),
                 namespaces: Vec::new(),
                 keep: false,
+                net: netns::own(),
             },
         })
     }
@@ -261,9 +265,14 @@ impl Registry {
             let Some(mut lab) = Abandoned::take(&path) else {
                 continue;
             };
-            let Some((record, steps)) = read(&mut lab.0, &path) else {
+            let Some((record, mut steps)) = read(&mut lab.0, &path) else {
                 continue;
             };
+            if let Some(net) = &record.net
+                && netns::own().as_ref() != Some(net)
+            {
+                steps.enter(&netns::file_of(net));
+            }
             if !record.keep || kept {
                 undo(&record, &path, |goes_anyway| {
                     steps.undo_change(&path, goes_anyway, reach)
@@ -427,6 +436,7 @@ fn read(file: &mut File, path: &Path) -> Option<(Record, Steps)> {
             pid: 0,
             namespaces: Vec::new(),
             keep: false,
+            net: None,
         })
     });
     Some((record?, Steps::parse(steps)))
@@ -866,6 +876,56 @@ mod tests {
         fs::write(&path, old).unwrap();
         assert_eq!(registry.sweep(true).unwrap(), [id]);
         assert!(!path.exists());
+    }
+
+    /// A process in another network namespace may find the record of one that died.
+    #[test]
+    fn changes_are_undone_in_the_namespace_of_the_process_that_made_them() {
+        let test = "changes_are_undone_in_the_namespace_of_the_process_that_made_them";
+        if !crate::user_namespace::is_root() {
+            return println!("SKIPPED: {test}: not root");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let registry = Registry::at(directory.path()).unwrap();
+        let lab = registry.register(0, true).unwrap();
+        let seen = directory.path().join("seen");
+        let command = format!("readlink /proc/self/ns/net > {}", seen.display());
+        let here: Arc<dyn Host> = Arc::new(Local);
+        let undo = Command::shell(&command);
+        lab.changes().before(&here, "a setting", undo).unwrap();
+        let path = lab.path.clone();
+        let own = lab.record().net.clone().unwrap();
+        lab.leave_standing();
+
+        // as if the process that died had run in the namespace of this child
+        let mut child = std::process::Command::new("unshare");
+        let mut child = child.args(["--net", "sleep", "60"]).spawn().unwrap();
+        let net = format!("/proc/{}/ns/net", child.id());
+        let started = std::time::Instant::now();
+        let other = loop {
+            let net = fs::read_link(&net).unwrap().to_string_lossy().into_owned();
+            if net != own {
+                break net;
+            }
+            assert!(started.elapsed() < Duration::from_secs(60), "no namespace");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace(&own, &other)).unwrap();
+        registry.sweep(true).unwrap();
+        assert_eq!(fs::read_to_string(&seen).unwrap().trim(), other);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!path.exists());
+
+        // one that is gone is reported, and nothing is done in another one
+        fs::write(&path, text.replace(&own, "net:[1]")).unwrap();
+        left_behind();
+        registry.sweep(true).unwrap();
+        let output: Vec<String> = left_behind().iter().map(ToString::to_string).collect();
+        assert!(output[0].contains("cannot open net:[1]"), "{output:?}");
+        assert_eq!(fs::read_to_string(&seen).unwrap().trim(), other);
+        assert!(path.exists());
     }
 
     #[test]

@@ -180,13 +180,17 @@ impl Host for Remote {
             let action = format!("put {} there", ours.display());
             HostError::new(&self.name, action, Failure::File(e.to_string()))
         })?;
-        let mut folder = String::new();
+        let mut folder = None;
         for file in files {
             let within = file.strip_prefix(ours).unwrap_or(&file).to_string_lossy();
             let path = self.put_file(&file, &format!("{name}/{within}"))?;
-            folder = path.trim_end_matches(&*within).trim_end_matches('/').into();
+            folder = Some(path.trim_end_matches(&*within).trim_end_matches('/').into());
         }
-        Ok(folder)
+        folder.ok_or_else(|| {
+            let action = format!("put {} there", ours.display());
+            let reason = "the folder has no files. Add one, or omit the folder";
+            HostError::new(&self.name, action, Failure::File(reason.into()))
+        })
     }
 }
 

@@ -278,6 +278,16 @@ impl Left {
         left
     }
 
+    /// Runs the steps of this machine in another network namespace of it.
+    pub fn enter(&mut self, namespace: &Path) {
+        let own = self.steps.iter_mut();
+        for (_, step) in own.filter(|(_, step)| step.host == Address::ThisMachine) {
+            let enter = format!("--net={}", namespace.display());
+            let words = ["nsenter".to_owned(), enter];
+            step.command.words.splice(..0, words);
+        }
+    }
+
     /// Runs the steps, except those on hosts that vanish anyway, marks them as done in their
     /// record, and returns what could not be undone.
     pub fn undo_change(

@@ -7,11 +7,10 @@
 //! [`next_interfaces`].
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use fwdlab_engine::PortSpec;
 use rustix::net::{
@@ -21,6 +20,7 @@ use serde_json::Value;
 
 use super::interface_facts::{self, Facts, list, word};
 use crate::error::LabError;
+use crate::host::netns::{identity, namespaces};
 
 /// Another interface that the frames leave by, or a bridge that they enter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,57 +192,6 @@ impl Walk {
     }
 }
 
-/// Returns files of all network namespaces that are visible from here, the likely ones first, some
-/// more than once: our own, that of the host's first process, those with a name, those of other
-/// processes and threads, and those that are only mounted or held open.
-fn namespaces() -> impl Iterator<Item = PathBuf> {
-    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
-    let first = ["/proc/self/ns/net", "/proc/1/ns/net"].map(PathBuf::from);
-    let named = entries(Path::new("/run/netns")).map(|entry| entry.path());
-    let processes: Vec<PathBuf> = entries(Path::new("/proc"))
-        .map(|entry| entry.path())
-        .filter(|path| path.join("ns/net").symlink_metadata().is_ok())
-        .collect();
-    let running: Vec<PathBuf> = processes.iter().map(|path| path.join("ns/net")).collect();
-    // processes that share their mounts see the same files
-    let mut views = HashSet::new();
-    let mounted = processes.clone().into_iter().filter(move |process| {
-        identity(process.join("ns/mnt")).is_some_and(|view| views.insert(view))
-    });
-    let mounted = mounted.flat_map(|process| {
-        let table = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
-        let below = process.join("root");
-        let points: Vec<PathBuf> = (table.lines().filter_map(namespace_mount))
-            .map(|point| below.join(point.trim_start_matches('/')))
-            .collect();
-        points
-    });
-    let held = processes.into_iter().flat_map(move |process| {
-        let files = entries(&process.join("fd")).map(|entry| entry.path());
-        let is_namespace = |path: &PathBuf| {
-            let target = fs::read_link(path).unwrap_or_default();
-            target.to_string_lossy().starts_with("net:[")
-        };
-        files.filter(is_namespace).collect::<Vec<_>>()
-    });
-    (first.into_iter().chain(named))
-        .chain(running)
-        .chain(mounted)
-        .chain(held)
-}
-
-/// Returns the mount point of a network namespace in a line of `/proc/PID/mountinfo`, if it is one
-/// (proc_pid_mountinfo(5)).
-fn namespace_mount(line: &str) -> Option<&str> {
-    let fields: Vec<&str> = line.split(' ').collect();
-    let point = fields.get(4).copied()?;
-    fields[3].starts_with("net:[").then_some(point)
-}
-
-fn identity(path: impl AsRef<Path>) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|m| (m.dev(), m.ino()))
-}
-
 /// Where frames that leave by an interface go next.
 #[derive(Debug, PartialEq, Eq)]
 enum NextHop {
@@ -335,6 +284,7 @@ fn number_in(answer: &[u8]) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::netns::namespace_mount;
 
     /// A machine with a bridge over a port and a veth pair, devices on top of the port, and remote
     /// ends (iproute2 6.1, shortened).

@@ -6,10 +6,13 @@
 //! undone. Start with [`bed`].
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fwdlab_engine::{Choice, HoldUps, LoadPlan, Mode, PortSpec, Proof, Schedule};
+use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
+use fwdlab_engine::{Addresses, Choice, HoldUps, LoadPlan, Mode, PortSpec, Proof, Schedule};
 use fwdlab_model::campaign::{self, Engine};
+use fwdlab_model::profile::Profile;
 use fwdlab_model::test_bed::{Place, PortKind, System, TestBed};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
@@ -25,7 +28,7 @@ use crate::networks::{Networks, mac};
 use crate::ports::{MemifPort, noise};
 use crate::site::existing::ports::{self, PortCommands};
 use crate::site::{Site, Wanted, existing};
-use crate::tester::Frames;
+use crate::tester::{Frames, Rig};
 
 /// How long to listen for unsolicited frames on the links: a spanning tree sends every two seconds.
 /// LLDP does every 30 s and CDP every 60 s; to see these, use `fwdlab capture`.
@@ -37,8 +40,15 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// Duration of the measurement of what the bed carries.
 const CARRIED: Duration = Duration::from_millis(800);
 
+/// Load of frames that end at a router, which may limit its answers.
+const LAST_HOP_PPS: f64 = 1000.0;
+
 /// Number of frames that show whether the DUT forwards.
 const FRAMES: u64 = 100;
+
+/// Frames that no router forwards: their TTL ends there (RFC 1812 §5.2.7.3).
+const LAST_HOP: &str =
+    "[[stream]]\nlayers = [{ ipv4 = { ttl = 1 } }, 'udp']\nsize = 128\nflows = 10\n";
 
 /// The checks of one host of a test bed, or of the path through all of them.
 #[derive(Debug, Serialize)]
@@ -579,6 +589,61 @@ fn forwards(name: &'static str, proof: &Proof, through: Option<(u64, u64)>, fix:
     }
 }
 
+/// Sends frames that end at a router, for a black box whose counters cannot be read.
+fn last_hop(rig: &mut dyn Rig, addresses: Addresses) -> Result<Proof, LabError> {
+    let failed = |e: &dyn std::fmt::Display| LabError::Preflight(e.to_string());
+    let profile = Profile::parse("last hop", LAST_HOP).map_err(|e| failed(&e))?;
+    let setting = Setting {
+        direction: Direction::Forward,
+        addresses,
+        vlan: None,
+        link: None,
+        read: &|_| Err(std::io::ErrorKind::NotFound.into()),
+    };
+    let traffic = compile(&profile, &setting).map_err(|e| failed(&e))?.traffic;
+    rig.arm(Frames::Traffic(&Arc::new(traffic)), None)?;
+    rig.start(Schedule {
+        load: LoadPlan::Constant(LAST_HOP_PPS),
+        frames: Some(FRAMES),
+        at_most: SETTLE,
+        hold_ups: HoldUps::MakeUp { most_pps: None },
+        path: 0,
+    })?;
+    while !rig.is_done() {
+        rig.wait(Duration::from_millis(5));
+    }
+    let last = rig.stop()?;
+    Ok(Proof {
+        // no router forwards them, so they count beside the others
+        sent: last.beside[0],
+        received: last.received[0],
+    })
+}
+
+/// Judges whether frames get past a black box, by those with TTL 1.
+fn bypass(proof: &Proof) -> Check {
+    let Proof { sent, received } = *proof;
+    let name = "bypass";
+    match (sent, received) {
+        (0, _) => Check::skip(name, "the tester sent no frame with TTL 1"),
+        (_, 0) => Check::ok(
+            name,
+            format!(
+                "none of {sent} frames with TTL 1 came back: no cable, bridge or switch leads past the DUT. Another router in its \
+                 place cannot be excluded"
+            ),
+        ),
+        _ => Check::warn(
+            name,
+            format!(
+                "{received} of {sent} frames with TTL 1 came back, which a router drops: the ports of the tester are joined without \
+                 the DUT, or the DUT does not decrement the TTL (some firewalls do not)"
+            ),
+            "disconnect the DUT and run this again: if frames still come back, look at the cables and bridges between the tester's ports",
+        ),
+    }
+}
+
 /// Waits for the frames that a new link causes.
 fn settle(control: &Control) -> Result<(), LabError> {
     let started = Instant::now();
@@ -676,6 +741,12 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
         );
         checks.push(forwards(name, &proof, through, fix));
     }
+    if file.dut.host.is_none() {
+        checks.push(match file.dut.macs {
+            Some(_) => bypass(&last_hop(rig.as_mut(), bed.networks().forward())?),
+            None => Check::skip("bypass", "a loop has no DUT"),
+        });
+    }
     drop(rig);
     Ok(checks)
 }
@@ -684,6 +755,59 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
 mod tests {
     use super::super::Status;
     use super::*;
+    use crate::host::Local;
+
+    /// Two ports of the tester that are joined directly, and two with a router in between: its
+    /// counters are not read.
+    #[test]
+    fn frames_that_get_past_a_black_box_are_noticed() {
+        let test = "frames_that_get_past_a_black_box_are_noticed";
+        if !crate::user_namespace::is_root() {
+            return println!("SKIPPED: {test}: not root");
+        }
+        let found = |tester: &str, ports: [&str; 2], macs: [&str; 2]| {
+            let [a, b] = ports;
+            let text = format!(
+                "bed = 'bypass-{}'\n[generator]\nhost = 'netns:{tester}'\nengine = 'af-packet'\nports = {{ a = '{a}', b = '{b}' }}\n\
+                 [dut]\nkind = 'none'\nmacs = {{ a = '{}', b = '{}' }}\n",
+                std::process::id(),
+                macs[0],
+                macs[1]
+            );
+            let bed = TestBed::parse("bypass.toml", &text).unwrap();
+            let site = Site::existing(bed.clone(), Path::new("none")).unwrap();
+            let checks = try_path(&bed, &site, &Control::default()).unwrap();
+            let found = checks.into_iter().find(|check| check.name == "bypass");
+            found.map(|check| (check.status, check.finding))
+        };
+        let name = format!("bypass-{}", std::process::id());
+        let ip = |line: &str| Local.query("ip", &line.split(' ').collect::<Vec<_>>());
+        ip(&format!("netns add {name}")).unwrap();
+        ip(&format!("-n {name} link add ta type veth peer name tb")).unwrap();
+        let any = ["02:00:00:00:00:0a", "02:00:00:00:00:0b"];
+        let wire = found(&name, ["ta", "tb"], any);
+        ip(&format!("netns del {name}")).unwrap();
+        let (status, words) = wire.unwrap();
+        assert!(
+            status == Status::Warn && words.contains("100 of 100 frames with TTL 1"),
+            "{words}"
+        );
+
+        let embedded = Bed::up(1, &crate::placement::Placement::default(), false).unwrap();
+        let Networks { input, output, .. } = *embedded.networks();
+        let macs = [input, output].map(|side| mac(side.dut_mac).to_string());
+        let router = found(
+            embedded.generator(),
+            ["tx0", "rx0"],
+            macs.each_ref().map(String::as_str),
+        );
+        let (status, words) = router.unwrap();
+        assert!(
+            status == Status::Ok && words.contains("none of 100 frames"),
+            "{words}"
+        );
+        assert!(words.contains("cannot be excluded"), "{words}");
+    }
 
     #[test]
     fn frames_that_come_back_have_to_go_through_the_dut() {

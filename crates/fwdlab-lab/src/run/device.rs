@@ -89,6 +89,9 @@ const RESET_TICK: Duration = Duration::from_millis(1);
 /// Longest wait, after the planned end of a constant load, for a sender that stalled.
 const LATE_NS: u64 = 1_000_000_000;
 
+/// Interval at which a wait around a trial checks whether the run was stopped.
+const STOP_LOOK: Duration = Duration::from_millis(200);
+
 /// A device whose bed could not be built is not used.
 const STANDS: &str = "a bed exists";
 
@@ -97,8 +100,8 @@ pub(super) trait Device {
     /// Starts a series: the following trials are of this variant.
     fn begin(&mut self, variant: &Variant, run: &mut Run<'_>) -> Result<(), LabError>;
 
-    /// Makes a trial; `None` when it was stopped from outside.
-    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError>;
+    /// Makes a trial. Fails if it was stopped from outside.
+    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Made, LabError>;
 
     /// Repairs the device after a trial in which a port of the bed went down: restores the DUT to
     /// its state before the series.
@@ -161,7 +164,7 @@ impl Device for Simulated<'_> {
         Ok(())
     }
 
-    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
+    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Made, LabError> {
         // the value is not a number of units that each cost time
         let apart = matches!(
             &self.swept,
@@ -197,7 +200,8 @@ impl Device for Simulated<'_> {
         if ledger.frames_unexplained > 0 {
             answer.objections.extend(objections(&ledger, &counters));
         }
-        Ok((!self.control.is_stopped()).then(|| Made {
+        self.control.check()?;
+        Ok(Made {
             counters,
             latencies: self.simulation.latencies().to_vec(),
             took: Duration::from_nanos(answer.took_ns),
@@ -208,7 +212,7 @@ impl Device for Simulated<'_> {
             telemetry: None,
             hooks: Vec::new(),
             probes: Vec::new(),
-        }))
+        })
     }
 
     fn repair(&mut self, _: &mut Run<'_>) -> Result<(), LabError> {
@@ -279,9 +283,9 @@ type TrialAnswers = (Vec<Answer>, Counted, Vec<Vec<Bucket>>);
 fn offer_some(bench: &mut Bench<'_>, stream: &Stream, frames: u64) -> Result<Counted, LabError> {
     let time = Duration::from_secs_f64(frames as f64 / PROOF_LOAD_PPS);
     for _ in 0..PROOFS {
-        let (ended, counted) = bench.load(stream, PROOF_LOAD_PPS, time)?;
+        let counted = bench.load(stream, PROOF_LOAD_PPS, time)?;
         let mut ways = counted.counters.iter();
-        if !ended || counted.is_broken || ways.all(|counters| counters.generator_sent > 0) {
+        if counted.is_broken || ways.all(|counters| counters.generator_sent > 0) {
             return Ok(counted);
         }
     }
@@ -377,6 +381,15 @@ impl Real<'_> {
 
     pub fn bed(&self) -> &Bed {
         &self.standing.as_ref().expect(STANDS).bed
+    }
+
+    /// Waits by the tester's clock, until the run is stopped.
+    fn wait(&self, time_ns: u64) {
+        let (tester, time) = (self.tester(), Duration::from_nanos(time_ns));
+        let started = tester.now();
+        while tester.since(started) < time && !self.control.is_stopped() {
+            tester.wait(time.saturating_sub(tester.since(started)).min(STOP_LOOK));
+        }
     }
 
     fn tester(&self) -> &dyn Rig {
@@ -480,7 +493,7 @@ impl Real<'_> {
         let (stream, mut bench) = self.bench(stream)?;
         let flat_out = bench.flat_out(&stream)?;
         let second = Duration::from_secs(1);
-        let (_, counted) = bench.load(&stream, flat_out, second)?;
+        let counted = bench.load(&stream, flat_out, second)?;
         let all = Counters::total(&counted.or_link_down()?.counters);
         let sent = (all.generator_sent + all.generator_beside) as f64;
         let look = (all.generator_sent > 0).then(|| {
@@ -497,7 +510,7 @@ impl Real<'_> {
             let load = (max / digits).floor() * digits;
             let mut looks = Tally::default();
             for _ in 0..HELD_LOOKS {
-                let (_, counted) = bench.load(&stream, load, HELD_LOOK)?;
+                let counted = bench.load(&stream, load, HELD_LOOK)?;
                 looks.made += 1;
                 looks.valid += u32::from(is_reached(&counted.or_link_down()?));
             }
@@ -601,7 +614,7 @@ impl Real<'_> {
             self.drops = Some((stream.clone(), None));
             for load_pps in [PROOF_LOAD_PPS.min(load_pps), load_pps] {
                 let (frames, mut bench) = self.bench(stream)?;
-                let (_, counted) = bench.load(&frames, load_pps, LOOK)?;
+                let counted = bench.load(&frames, load_pps, LOOK)?;
                 self.record_drops(load_pps, &counted.or_link_down()?);
             }
         }
@@ -619,11 +632,7 @@ impl Real<'_> {
     }
 
     /// Offers one load for some time, and counts it as a whole.
-    fn plain(
-        &mut self,
-        stream: &Stream,
-        question: &Question,
-    ) -> Result<Option<TrialAnswers>, LabError> {
+    fn plain(&mut self, stream: &Stream, question: &Question) -> Result<TrialAnswers, LabError> {
         let duration = Duration::from_nanos(question.duration_ns());
         let load_pps = question.peak_pps();
         let bursts = question.bursts.map(|bursts| {
@@ -641,7 +650,7 @@ impl Real<'_> {
         bench.count_reasons = count_reasons;
         bench.telemetry = requested.as_ref();
         bench.hooks = Some(&during);
-        let (ended, counted) = match bursts {
+        let counted = match bursts {
             None => bench.load(&stream, load_pps, duration)?,
             Some((traffic, rate_pps)) => {
                 bench.traffic = Some(traffic);
@@ -650,15 +659,11 @@ impl Real<'_> {
         };
         self.record_drops(load_pps, &counted);
         let answers = vec![Answer::default(); counted.counters.len()];
-        Ok(ended.then_some((answers, counted, Vec::new())))
+        Ok((answers, counted, Vec::new()))
     }
 
     /// Offers a load that changes, with counts over time, an early end, or delays.
-    fn shaped(
-        &mut self,
-        stream: &Stream,
-        question: &Question,
-    ) -> Result<Option<TrialAnswers>, LabError> {
+    fn shaped(&mut self, stream: &Stream, question: &Question) -> Result<TrialAnswers, LabError> {
         let reset = self.reset(question)?;
         let peak_pps = question.peak_pps();
         let count_reasons = self.drops_at(stream, peak_pps)?;
@@ -730,12 +735,9 @@ impl Real<'_> {
             });
             (watched, done)
         });
-        let (watched, mut counted) = watched?;
+        let (mut answers, mut counted) = watched?;
         self.record_drops(peak_pps, &counted);
-        let moments = match &watched {
-            Some(_) => reset_done?,
-            None => Vec::new(),
-        };
+        let moments = reset_done?;
         if reset.is_some() {
             // the reset itself caused this
             let ended = describe_ended(&counted.ended, DURING);
@@ -747,9 +749,6 @@ impl Real<'_> {
                 self.bed().dut(0).find_new_daemons()?;
             }
         }
-        let Some(mut answers) = watched else {
-            return Ok(None);
-        };
         if question.is_constant() && answers.iter().all(|answer| !answer.ended_early) {
             counted.count_not_sent(ways, ways * question.frames());
             // use the end by the clock, not the time of the look that noticed it
@@ -774,7 +773,7 @@ impl Real<'_> {
                 }
             }
         }
-        Ok(Some((answers, counted, latencies)))
+        Ok((answers, counted, latencies))
     }
 }
 
@@ -912,11 +911,10 @@ impl Device for Real<'_> {
         Ok(())
     }
 
-    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Option<Made>, LabError> {
+    fn trial(&mut self, stream: &Stream, question: &Question) -> Result<Made, LabError> {
         self.set(stream, question)?;
         let started = self.tester().now();
-        let learn = Duration::from_nanos(question.waits.learn_ns);
-        self.tester().wait(learn);
+        self.wait(question.waits.learn_ns);
         let before = self.probes();
         let is_plain = question.is_constant()
             && question.sample_ns.is_none()
@@ -936,56 +934,50 @@ impl Device for Real<'_> {
             true => self.plain(stream, question),
             false => self.shaped(stream, question),
         };
-        let made = match made {
-            Err(error @ LabError::Disturbed { .. }) => Some(self.nothing(&error)),
+        let (answers, mut counted, latencies) = match made {
+            Err(error @ LabError::Disturbed { .. }) => self.nothing(&error),
             made => made?,
         };
         let route_updates = updates.map_or(Ok(0), Running::end)?;
         let management = asking.map(RunningQueries::end);
-        let flow = (made.as_ref()).and_then(|(_, counted, _)| counted.began);
-        let requests = requesters.zip(flow).map(|(asking, flow)| asking.end(flow));
+        let requests = requesters
+            .zip(counted.began)
+            .map(|(asking, flow)| asking.end(flow));
         let after = self.probes();
-        let is_broken = (made.as_ref()).is_some_and(|(_, counted, _)| {
-            counted.is_broken || question.reset.is_none() && counted.received_nothing()
-        });
-        if let Some(answer) = made.as_ref().and_then(|(answers, ..)| answers.first())
+        let is_broken = counted.is_broken || question.reset.is_none() && counted.received_nothing();
+        if let Some(answer) = answers.first()
             && !is_broken
-            && made
-                .as_ref()
-                .is_some_and(|(_, counted, _)| counted.ended.is_empty())
+            && counted.ended.is_empty()
         {
             self.check_forwarding(stream, question, answer)?;
         }
-        let rest = question.waits.drain_ns + question.waits.settle_ns;
-        self.tester().wait(Duration::from_nanos(rest));
-        Ok(made.map(|(answers, mut counted, latencies)| {
-            let elapsed = self.tester().since(started);
-            if !is_broken {
-                self.meters.judge(&mut counted.counters);
-            }
-            let mut answer = combine_directions(answers, &counted.counters);
-            let counters = Counters::total(&counted.counters);
-            answer.objections = counted.objections;
-            answer.route_updates = route_updates;
-            answer.management = management;
-            answer.requests = requests.unwrap_or_default();
-            answer.took_ns = elapsed.as_nanos() as u64;
-            if answer.duration_ns == 0 {
-                answer.duration_ns = question.duration_ns();
-            }
-            Made {
-                answer,
-                counters,
-                latencies,
-                took: elapsed,
-                probes: before.into_iter().chain(after).collect(),
-                is_broken,
-                ended: counted.ended,
-                work: counted.work,
-                telemetry: counted.telemetry,
-                hooks: counted.hooks,
-            }
-        }))
+        self.wait(question.waits.drain_ns + question.waits.settle_ns);
+        let elapsed = self.tester().since(started);
+        if !is_broken {
+            self.meters.judge(&mut counted.counters);
+        }
+        let mut answer = combine_directions(answers, &counted.counters);
+        let counters = Counters::total(&counted.counters);
+        answer.objections = counted.objections;
+        answer.route_updates = route_updates;
+        answer.management = management;
+        answer.requests = requests.unwrap_or_default();
+        answer.took_ns = elapsed.as_nanos() as u64;
+        if answer.duration_ns == 0 {
+            answer.duration_ns = question.duration_ns();
+        }
+        Ok(Made {
+            answer,
+            counters,
+            latencies,
+            took: elapsed,
+            probes: before.into_iter().chain(after).collect(),
+            is_broken,
+            ended: counted.ended,
+            work: counted.work,
+            telemetry: counted.telemetry,
+            hooks: counted.hooks,
+        })
     }
 
     fn repair(&mut self, run: &mut Run<'_>) -> Result<(), LabError> {
@@ -1080,15 +1072,14 @@ impl Silence {
     }
 }
 
-/// Follows a trial: reads counters, and detects when it may end. `None` when it was stopped from
-/// outside.
+/// Follows a trial: reads counters, and detects when it may end.
 fn watch(
     tester: &mut dyn Rig,
     control: &Control,
     question: &Question,
     ways: usize,
     trigger: Option<Trigger<'_>>,
-) -> Result<Option<Vec<Answer>>, LabError> {
+) -> Result<Vec<Answer>, LabError> {
     let (sample_ns, total_ns) = (question.sample_ns, question.duration_ns());
     let first = tester.read()?;
     let start_ns = first.at_ns - began_ns(&first, &over_time(question, ways as u64).load);
@@ -1104,9 +1095,7 @@ fn watch(
     // when the reset was complete
     let mut over_ns = None;
     loop {
-        if control.is_stopped() {
-            return Ok(None);
-        }
+        control.check()?;
         let tick = match trigger {
             Some(_) => RESET_TICK,
             None => TICK.min(sample_ns.map_or(TICK, Duration::from_nanos)),
@@ -1194,7 +1183,7 @@ fn watch(
         samples,
         ..answer.clone()
     };
-    Ok(Some(samples.into_iter().map(of_way).collect()))
+    Ok(samples.into_iter().map(of_way).collect())
 }
 
 /// Returns how long before the first sample of the counters the first frame was due: the sender

@@ -14,6 +14,7 @@ use super::device::OVERHEAD;
 use super::largest_load::Bounds;
 use super::procedure_run::Tally;
 use crate::error::LabError;
+use crate::site::Site;
 
 /// The largest load of an estimate, if the tester's own limit is unknown.
 const TYPICAL_MAX_PPS: f64 = 5e6;
@@ -30,6 +31,18 @@ const BED: Duration = Duration::from_millis(500);
 
 /// Duration of the search for the tester's largest load, for every frame size.
 const SOUGHT: Duration = Duration::from_millis(4500);
+
+/// Time that a bed of hosts over SSH takes in addition, to be built and restored: some 40 commands,
+/// and two readings of all settings.
+const FAR_BED: Duration = Duration::from_secs(8);
+
+/// Returns the additional time of a bed of this site.
+pub(super) fn far_bed(site: &Site) -> Duration {
+    match site.is_local() {
+        true => Duration::ZERO,
+        false => FAR_BED,
+    }
+}
 
 /// Returns the time before the first trial on a bed, for this number of frame sizes.
 pub(super) fn before(sizes: usize, is_max_known: bool) -> Duration {

@@ -230,7 +230,10 @@ impl Plan {
         let limits = self.likely(case)?;
         let before = match &self.dut {
             Some(_) => Duration::ZERO,
-            None => estimate::before(limits.len(), self.bounds().asked.is_some()),
+            None => {
+                let is_max_known = self.bounds().asked.is_some();
+                estimate::before(limits.len(), is_max_known) + estimate::far_bed(&self.host.site)
+            }
         };
         let (trials, time) = estimated(&self.asked(0, case), &limits, self.dut.as_ref())?;
         let series = self.campaign.variants(case).len() as u32;
@@ -697,7 +700,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
     let campaign = &plan.campaign;
     let each = match plan.dut {
         Some(_) => Duration::ZERO,
-        None => BED,
+        None => BED + estimate::far_bed(&plan.host.site),
     };
     let each_case = || (0..campaign.cases.len()).map(|case| Measures::Cases(vec![case]));
     let mut measures: Vec<Measures> = match &campaign.procedure {
@@ -726,7 +729,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
         _ if *measures == Measures::Together => plan.estimate_together(),
         Procedure::Paired(paired) => Ok(slices::estimate(plan, paired, measures.cases())),
         Procedure::Exact(_) => Ok(bursts::estimate()),
-        Procedure::Maxfwd(maxfwd) => Ok(windows::estimate(maxfwd, &campaign.cases)),
+        Procedure::Maxfwd(maxfwd) => Ok(windows::estimate(maxfwd, plan)),
         _ => {
             let case = &campaign.cases[measures.cases()[0]];
             let requested = plan.asked(plan.seed(), case);

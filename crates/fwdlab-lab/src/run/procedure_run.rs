@@ -294,9 +294,7 @@ impl ProcedureRun<'_> {
                     waits: Waits::default(),
                     ..first.clone()
                 };
-                let Some(made) = device.trial(stream, &question)? else {
-                    return Ok(());
-                };
+                let made = device.trial(stream, &question)?;
                 if made.is_broken {
                     return device.repair(run);
                 }
@@ -350,8 +348,7 @@ impl ProcedureRun<'_> {
                 Some(question.peak_pps()),
                 self.traffic.flows(&stream, variant),
             );
-            let made = self.hooked(device, &stream, &question, &place, run)?;
-            let mut made = made.ok_or(LabError::Interrupted)?;
+            let mut made = self.hooked(device, &stream, &question, &place, run)?;
             if let (Some(from_ns), Some(observed)) = (question.power_from_ns, &made.telemetry) {
                 made.answer.power_watts = observed.power_watts(Duration::from_nanos(from_ns));
             }
@@ -399,8 +396,7 @@ impl ProcedureRun<'_> {
         Ok(())
     }
 
-    /// Makes a trial with the hooks before, during and after it; `None` when it was stopped from
-    /// outside. Hooks that fail make it invalid.
+    /// Makes a trial with the hooks before, during and after it. Hooks that fail make it invalid.
     fn hooked(
         &self,
         device: &mut dyn Device,
@@ -408,7 +404,7 @@ impl ProcedureRun<'_> {
         question: &Question,
         place: &Place,
         run: &mut Run<'_>,
-    ) -> Result<Option<device::Made>, LabError> {
+    ) -> Result<device::Made, LabError> {
         if self.hooks.is_empty() {
             return device.trial(stream, question);
         }
@@ -424,7 +420,7 @@ impl ProcedureRun<'_> {
         )?;
         device.beside(During::new(self.hooks, place, &hosts, &run.info.id));
         let made = device.trial(stream, question);
-        for record in made.iter().flatten().flat_map(|made| &made.hooks) {
+        for record in made.iter().flat_map(|made| &made.hooks) {
             run.keep_hook(record.clone())?;
         }
         problem.extend(hooks::run_hooks(
@@ -436,9 +432,7 @@ impl ProcedureRun<'_> {
             run,
         )?);
         let mut made = made?;
-        if let Some(made) = &mut made {
-            made.answer.objections.extend(problem);
-        }
+        made.answer.objections.extend(problem);
         Ok(made)
     }
 

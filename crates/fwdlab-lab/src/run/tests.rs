@@ -90,20 +90,51 @@ fn campaign(scene: &Scene, text: &str) -> Made {
 }
 
 fn stoppable(scene: &Scene, text: &str, control: &Control) -> Made {
+    let folder = folder();
+    let plan = plan_on(scene.site.clone(), text, folder.path());
+    carried_out(|runs, listener| campaign::start(&plan, runs, control, listener))
+}
+
+/// Returns the plan of a campaign, whose files are created in this folder.
+fn plan_on(site: Site, text: &str, folder: &Path) -> plan::Plan {
     let campaign = Campaign::parse("c.toml", text).unwrap();
     let host = plan::Host {
-        site: scene.site.clone(),
+        site,
         placement: placement(),
         privileged: false,
         kind: plan::CAMPAIGN.into(),
         seed: 7,
         command_line: Vec::new(),
     };
-    let folder = folder();
-    std::fs::write(folder.path().join("nat.nft"), "add table ip nat\n").unwrap();
+    std::fs::write(folder.join("nat.nft"), "add table ip nat\n").unwrap();
     let nothing = |_: &str, _, _| Err("no profiles here".to_owned());
-    let plan = plan::Plan::new(campaign, folder.path(), host, &nothing).unwrap();
-    carried_out(|runs, listener| campaign::start(&plan, runs, control, listener))
+    plan::Plan::new(campaign, folder, host, &nothing).unwrap()
+}
+
+/// Building and restoring a bed over SSH takes most of the time of a short campaign.
+#[test]
+fn beds_of_hosts_over_ssh_are_in_the_estimate() {
+    let (scene, folder) = (Scene::new(1, Faults::default()), folder());
+    for (procedure, order, beds) in [
+        ("id = 'mrr'\nfor = '1s'", "interleaved", 3),
+        ("id = 'maxfwd'\nfor = '1s'", "interleaved", 6),
+        ("id = 'throughput'", "together", 1),
+    ] {
+        let iterations = if order == "together" { 1 } else { 3 };
+        let text = format!(
+            "campaign = 'c'\norder = '{order}'\niterations = {iterations}\n[matrix]\nflows = 10\n[procedure]\n{procedure}\n"
+        );
+        let time = |site| {
+            plan::agenda(&plan_on(site, &text, folder.path()))
+                .unwrap()
+                .time
+        };
+        let more = time(scene.site.clone()).saturating_sub(time(Site::default()));
+        assert!(
+            more >= beds * Duration::from_secs(5),
+            "{procedure}: {more:?}"
+        );
+    }
 }
 
 /// A configuration that slows down every frame.

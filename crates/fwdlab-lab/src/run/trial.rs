@@ -329,14 +329,13 @@ impl Bench<'_> {
 
     /// Makes a trial of one load on path 0 with the number of frames that are due in `duration`, by
     /// the clock. Frames that the sender could not send in time are counted as not sent: if the
-    /// trial waited for them it would be longer, and its DUT would look better than it is. Returns
-    /// `false` if it was stopped from outside before its end.
+    /// trial waited for them it would be longer, and its DUT would look better than it is.
     pub fn load(
         &mut self,
         stream: &Stream,
         load_pps: f64,
         duration: Duration,
-    ) -> Result<(bool, Counted), LabError> {
+    ) -> Result<Counted, LabError> {
         self.load_at(stream, load_pps, load_pps, duration)
     }
 
@@ -347,24 +346,24 @@ impl Bench<'_> {
         load_pps: f64,
         rate_pps: f64,
         duration: Duration,
-    ) -> Result<(bool, Counted), LabError> {
+    ) -> Result<Counted, LabError> {
         // the load is that of each direction
         let ways = self.path_count();
         let frames = ways * (load_pps * duration.as_secs_f64()).round() as u64;
         let schedule = within(rate_pps * ways as f64, duration, frames);
         // hooks that wait for the first frames see them in a reading
         let reads = self.hooks.is_some_and(|hooks| !hooks.is_empty());
-        let (ended, mut counted) = self.count(stream, schedule, |tester, control| {
+        let ((), mut counted) = self.count(stream, schedule, |tester, control| {
             while !tester.is_done() && !control.is_stopped() {
                 tester.wait(WINDOW);
                 if reads {
                     tester.read()?;
                 }
             }
-            Ok(!control.is_stopped())
+            Ok(())
         })?;
         counted.count_not_sent(ways, frames);
-        Ok((ended, counted))
+        Ok(counted)
     }
 
     /// Returns the number of directions in which frames are offered.
@@ -480,7 +479,8 @@ impl Bench<'_> {
     }
 
     /// The same; with an analysis plan, the receivers examine every frame. The load never exceeds
-    /// `most_pps`.
+    /// `most_pps`. Fails if it is stopped from outside: nobody uses the counts of a part, and on a
+    /// busy host over SSH each look for a load takes seconds.
     pub fn count_and_analyse<T: Send>(
         &mut self,
         stream: &Stream,
@@ -489,6 +489,7 @@ impl Bench<'_> {
         most_pps: Option<f64>,
         work: impl FnOnce(&mut dyn Rig, &Control) -> Result<T, LabError> + Send,
     ) -> Result<(T, Counted), LabError> {
+        self.control.check()?;
         let reading = self.telemetry.and_then(|requested| {
             // DUTs side by side share a host, whose counts cannot be divided
             let alone = (self.bed.duts() == 1).then(|| self.bed.dut(0).observed());
@@ -576,6 +577,7 @@ impl Bench<'_> {
         let hooks = waiting.map(RunningHooks::end).unwrap_or_default();
         // report the first error; a rig that is lost cannot be stopped either
         let (result, last) = (result?, last?);
+        self.control.check()?;
 
         let witness::Seen {
             mut objections,

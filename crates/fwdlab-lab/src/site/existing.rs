@@ -285,8 +285,8 @@ struct Hosts {
     /// The tester's ports if they are memif ports: connected once, because some peers do not
     /// survive a second connection.
     memif: Option<Arc<Ends<MemifPort>>>,
-    /// Keeps others from measuring on this test bed.
-    lock: Arc<Lock>,
+    /// Keeps others from measuring on this test bed and on its DUT.
+    lock: Arc<Vec<Lock>>,
 }
 
 /// A host of the tester.
@@ -412,27 +412,22 @@ impl ExistingHosts {
         control.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Locks the test bed; the lock ends with the process, however it ends.
-    fn lock(&self) -> Result<Lock, LabError> {
+    /// Locks the test bed, and the machine that is its DUT: all of its settings are recorded and
+    /// restored, and with two beds at once the second would record the settings of the first.
+    fn lock(&self) -> Result<Vec<Lock>, LabError> {
         Registry::open()?;
-        let path = registry::directory().join(format!("bed-{}.lock", self.bed.name));
-        let failed = |e: std::io::Error| LabError::system(format!("lock {}", path.display()), e);
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Lock(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(LabError::Preflight(format!(
-                "another fwdlab measures on the test bed {}. Wait for it, or end it (who: fuser {})",
-                self.bed.name,
-                path.display()
-            ))),
-            Err(e) => Err(failed(e.into())),
+        let name = &self.bed.name;
+        let mut all = vec![lock(
+            &format!("bed-{name}"),
+            &format!("the test bed {name}"),
+        )?];
+        if let Some(dut @ (Address::ThisMachine | Address::Ssh(_))) = &self.dut
+            && self.machine.is_none()
+        {
+            let file = format!("dut-{dut}").replace(|c: char| !c.is_alphanumeric(), "-");
+            all.push(lock(&file, &format!("the DUT of {name}, {dut}"))?);
         }
+        Ok(all)
     }
 
     /// Returns the host of the DUT.
@@ -630,8 +625,11 @@ impl Builder for ExistingHosts {
         let hosts = self.hosts_anew()?;
         let registration = registry.register_on_hosts()?;
         let undo = registration.changes().clone();
+        // on a busy host every step takes seconds
+        let control = self.control();
         let mut claims = Vec::new();
         let mut tester = |seat: usize, port: &str| {
+            control.check()?;
             let station = &hosts.testers[self.seats[seat]];
             let link = ports::read_link(station.host.as_ref(), port, PortCommands::Linux)?;
             claims.push(self.claim(station, seat, &link.name)?);
@@ -661,7 +659,10 @@ impl Builder for ExistingHosts {
             (Some(host), Some(ports)) => {
                 let cli = cli(&self.bed, host);
                 let words = words(&self.bed, &cli);
-                let take = |port| ports::take(host, port, words, &undo);
+                let take = |port| {
+                    control.check()?;
+                    ports::take(host, port, words, &undo)
+                };
                 let of_dut = Ends {
                     a: take(&ports.a)?,
                     b: take(&ports.b)?,
@@ -675,10 +676,12 @@ impl Builder for ExistingHosts {
                     same_mtu(&self.bed, &of_second, &of_dut)?;
                 }
                 let networks = self.networks(macs(&of_tester), macs(&of_dut));
+                control.check()?;
                 let lab = &registration.record().id;
                 let ports = [&*of_dut.a.name, &*of_dut.b.name];
                 let dut =
                     self.device(host, ports, networks, lab, requested.is_unconfined, &undo)?;
+                control.check()?;
                 let set = dut.prepare()?.into_iter();
                 sysctls.extend(set.map(|(name, value)| (format!("dut:{name}"), value)));
                 (dut, networks)
@@ -707,7 +710,7 @@ impl Builder for ExistingHosts {
             None => self.bed.tester_ports(),
         };
         for (seat, port) in interfaces.iter().enumerate() {
-            wait_for_link(host(seat).as_ref(), port.port, &self.control())?;
+            wait_for_link(host(seat).as_ref(), port.port, &control)?;
         }
         let (a, b) = (
             self.port(A, &of_tester.a.name),
@@ -761,7 +764,10 @@ impl Builder for ExistingHosts {
                         rx: port(&path.rx),
                     });
                     let paths: Vec<wire::Path> = paths.collect();
-                    return tester::remote::open(agent, &paths, &addresses, choice);
+                    let control = self.control();
+                    let is_stopped = || control.is_stopped();
+                    let limit = within(Limit::OURS.time, &is_stopped);
+                    return tester::remote::open(agent, &paths, &addresses, choice, limit);
                 }
                 _ => {}
             }
@@ -972,16 +978,37 @@ fn blind(links: &Ends<Link>) -> Vec<String> {
     taps.map(|link| link.name.clone()).collect()
 }
 
+/// Locks a file of the registry; the lock ends with the process, however it ends. `what`: for the
+/// error if another process has the lock.
+fn lock(name: &str, what: &str) -> Result<Lock, LabError> {
+    let path = registry::directory().join(format!("{name}.lock"));
+    let failed = |e: std::io::Error| LabError::system(format!("lock {}", path.display()), e);
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&path)
+        .map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Lock(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(LabError::Preflight(format!(
+            "another fwdlab measures on {what}. Wait for it, or end it (who: fuser {})",
+            path.display()
+        ))),
+        Err(e) => Err(failed(e.into())),
+    }
+}
+
 fn within(time: Duration, is_stopped: &dyn Fn() -> bool) -> Limit<'_> {
     Limit { time, is_stopped }
 }
 
 fn wait_for_link(host: &dyn Host, port: &str, control: &Control) -> Result<(), LabError> {
     let started = Instant::now();
+    control.check()?;
     while ports::read_link(host, port, PortCommands::Linux)?.has_link == Some(false) {
-        if control.is_stopped() {
-            return Err(LabError::Interrupted);
-        }
+        control.check()?;
         if started.elapsed() >= LINK_PATIENCE {
             return Err(LabError::Preflight(format!(
                 "{port} of {} has no link after {:.0} s. Is the cable in, and is the other end up?",

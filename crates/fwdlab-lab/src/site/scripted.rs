@@ -81,9 +81,10 @@ struct State {
     sent: Vec<u64>,
     received: Vec<u64>,
     nonce: u16,
-    /// Number of beds that were built.
+    /// Number of beds that were built, and of open rigs.
     beds: usize,
-    /// Commands that no router knows.
+    rigs: usize,
+    /// Commands that no router knows, and settings restored while a rig was open.
     unknown: Vec<String>,
     /// A port of the first router goes down this long after the beginning of this trial, counted
     /// from zero. It stays down until the next bed, or comes back.
@@ -528,6 +529,9 @@ impl SharedState {
             }
             _ => {}
         }
+        if command == "restore settings" && state.rigs > 0 {
+            state.unknown.push(format!("{command} beside a rig"));
+        }
         let router = &mut state.routers[number];
         let output = router.answer(command, input);
         output.unwrap_or_else(|| {
@@ -609,6 +613,7 @@ impl Scene {
                 received: vec![0; routers],
                 nonce: 0,
                 beds: 0,
+                rigs: 0,
                 unknown: Vec::new(),
                 goes_down: None,
                 speeds_up: None,
@@ -762,6 +767,7 @@ impl Builder for Rack {
     }
 
     fn open(&self, bed: &Bed, choice: &Choice) -> Result<(Box<dyn Rig>, Chosen), LabError> {
+        self.world.state().rigs += 1;
         let mut rig = Arithmetic(self.world.clone(), self.rig.clone());
         for path in 0..bed.path_count() {
             let Some(stream) = &choice.prove else { break };
@@ -814,6 +820,12 @@ impl Arithmetic {
     /// Makes a call, which may fail.
     fn query(&self, action: &str) -> Result<(), LabError> {
         Ok(self.1.fail(TESTER, action)?)
+    }
+}
+
+impl Drop for Arithmetic {
+    fn drop(&mut self) {
+        self.0.state().rigs -= 1;
     }
 }
 

@@ -23,12 +23,14 @@ use crate::host::{Host, HostError, Limit, Remote};
 /// Opens the fastest engine that works on these paths of a host, or the requested one.
 ///
 /// # Errors
-/// None works, or the requested one does not; or the host was lost.
+/// None works, or the requested one does not; the host was lost; or the limit was exceeded, which
+/// ends the agent.
 pub fn open(
     host: &Remote,
     paths: &[Path],
     addresses: &Addresses,
     choice: &Choice,
+    limit: Limit<'_>,
 ) -> Result<(Box<dyn Rig>, Chosen), LabError> {
     let question = Question::Open {
         paths: paths.to_vec(),
@@ -42,7 +44,7 @@ pub fn open(
         known: None,
     };
     let action = "open sender and receivers";
-    match rig.query(action, question)? {
+    match rig.ask_within(action, question, &[], limit)? {
         Answer::Opened {
             sender,
             receiver,
@@ -72,8 +74,18 @@ impl RemoteRig {
     }
 
     fn ask_with(&self, action: &str, question: Question, bytes: &[u8]) -> Result<Answer, LabError> {
+        self.ask_within(action, question, bytes, Limit::OURS)
+    }
+
+    fn ask_within(
+        &self,
+        action: &str,
+        question: Question,
+        bytes: &[u8],
+        limit: Limit<'_>,
+    ) -> Result<Answer, LabError> {
         let question = wire::Question::Rig(question);
-        match self.host.put_to(action, &question, bytes, Limit::OURS)? {
+        match self.host.put_to(action, &question, bytes, limit)? {
             (wire::Answer::Rig(answer), _) => Ok(answer),
             (other, _) => {
                 let reason = unexpected_answer(&other);
@@ -354,7 +366,8 @@ mod tests {
 
         let host = remote();
         let paths: Vec<Path> = bed.paths().iter().map(remote_path).collect();
-        let (mut rig, chosen_there) = open(&host, &paths, &addresses, &choice).unwrap();
+        let (mut rig, chosen_there) =
+            open(&host, &paths, &addresses, &choice, Limit::OURS).unwrap();
         // an engine is rejected if not all of its first frames come back, and a busy host loses
         // some
         if chosen.rejected != chosen_there.rejected {
@@ -399,11 +412,11 @@ mod tests {
         assert!(text.contains("tester refuses"), "{text}");
         drop(rig);
         // the ports are free again
-        let text = open(&host, &[], &addresses, &choice)
+        let text = open(&host, &[], &addresses, &choice, Limit::OURS)
             .err()
             .map(|e| e.to_string());
         assert!(text.is_none_or(|text| !text.contains("lost")));
-        open(&host, &paths, &addresses, &choice).unwrap();
+        open(&host, &paths, &addresses, &choice, Limit::OURS).unwrap();
     }
 
     #[test]
@@ -446,8 +459,14 @@ mod tests {
                 traffic: Vec::new(),
             };
             let addresses = bed.networks().forward();
-            let (mut rig, _) =
-                open(&host, std::slice::from_ref(&path), &addresses, &choice).unwrap();
+            let (mut rig, _) = open(
+                &host,
+                std::slice::from_ref(&path),
+                &addresses,
+                &choice,
+                Limit::OURS,
+            )
+            .unwrap();
             rig.arm(Frames::Stream(&stream()), None).unwrap();
             let schedule = Schedule {
                 load: LoadPlan::Constant(2000.0),

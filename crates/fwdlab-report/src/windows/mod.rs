@@ -48,7 +48,11 @@ fn wide(info: &RunInfo, summary: &Summary) -> Vec<Section> {
         .chain(named("control", control))
         .chain(named("warning", words::all_warnings(summary)))
         .chain(named("estimate", words::imix_words(summary)))
-        .chain([("method", words::method_words(info, summary))]);
+        .chain([("method", words::method_words(info, summary))])
+        .chain(named(
+            "columns",
+            words::signs_words(summary).map(str::to_owned),
+        ));
     sections.push(Section::Sentences(sentences.collect()));
     sections
 }

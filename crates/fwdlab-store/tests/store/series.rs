@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fwdlab_model::event::{Compared, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::outcome::{Found, INSTRUCTIONS};
 use fwdlab_model::probe::MachineState;
@@ -13,7 +14,7 @@ use fwdlab_model::trial::IpVersion;
 use fwdlab_store::{RunWriter, StoredRun, load};
 use serde_json::json;
 
-use super::samples::{finished, info, rebuild, summary, trial};
+use super::samples::{finished, info, rebuild, stream, summary, trial};
 
 const ID: &str = "2026-11-21-quick-7f3k";
 
@@ -158,6 +159,35 @@ fn rebuilds_give_one_series_per_configuration_in_turns() {
             .iter()
             .all(|ln| (ln - 0.5_f64.ln()).abs() < 1e-12)
     );
+}
+
+/// A matrix may list the reference, too, which is then measured three times in every rebuild.
+#[test]
+fn a_reference_that_is_also_a_test_case_gives_one_series() {
+    let dut = |configuration: &str, control: bool| Compared {
+        test_case: format!("{configuration}/64B-1flow-ipv4"),
+        configuration: configuration.into(),
+        control,
+        stream: stream(),
+        setting: None,
+    };
+    let record = RebuildRecord {
+        compared: vec![
+            dut("plain", false),
+            dut("plain", true),
+            dut("plain", false),
+            dut("nat", false),
+        ],
+        forwarding_rate_pps: vec![8e5, 8.01e5, 8.02e5, 4e5],
+        difference_percent: vec![0.0, 0.1, 0.2, -50.0],
+        ..rebuild(1)
+    };
+    let all = stored(&[record], &[]).series();
+    let found: Vec<(&str, &[f64])> = all
+        .iter()
+        .map(|s| (s.labels["configuration"].as_str(), &s.values[..]))
+        .collect();
+    assert_eq!(found, [("plain", &[8e5][..]), ("nat", &[4e5][..])]);
 }
 
 #[test]

@@ -172,7 +172,7 @@ impl Run {
             |made| judge(campaign, &references, made),
             |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
             |_| None,
-            exit_code::for_campaign,
+            exit_code::for_measurement,
         )
     }
 
@@ -636,6 +636,13 @@ pub(super) fn plan_of(
                 test_bed::host(&bed)?
             }
             BedFile::Machine(machine) => test_bed::machine(&machine)?,
+            BedFile::Image { image, .. } if !is_exact && test_bed::is_disk(&image) => {
+                return Err(Usage(format!(
+                    "vm:{image} in the test bed {name} is a disk, and without machine in [dut] only its kernel is used, to count instructions. To \
+                     start it as a whole machine, add machine = {{}}"
+                ))
+                .into());
+            }
             BedFile::Image { image, .. } if kind != plan::CAMPAIGN && !is_exact => {
                 return Err(Usage(format!(
                     "the test bed {name} is a virtual machine, in which instructions are counted; say: fwdlab quick --vm {image}"

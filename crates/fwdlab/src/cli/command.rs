@@ -55,7 +55,7 @@ pub(super) fn run(
         |runs, control, listener| start(&plan, runs, control, listener),
         text,
         next,
-        exit_code::for_result,
+        exit_code::for_measurement,
     )
 }
 

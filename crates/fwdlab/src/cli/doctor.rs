@@ -49,7 +49,20 @@ fn check_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
         BedFile::Hosts(bed) => {
             preflight::beds::bed(bed, &std::env::current_exe()?, signals.control())
         }
-        BedFile::Image { .. } => preflight::beds::image(),
+        BedFile::Image { image, .. } => {
+            let mut all = preflight::beds::image();
+            if test_bed::is_disk(image) {
+                all[0].checks.push(Check {
+                    name: "disk",
+                    status: Status::Warn,
+                    finding: format!(
+                        "of vm:{image} only the kernel is used, to count instructions"
+                    ),
+                    fix: Some("to start it as a whole machine, add machine = {} to [dut]".into()),
+                });
+            }
+            all
+        }
         BedFile::Machine(machine) => {
             let disk = test_bed::disk(machine);
             let disk = disk.as_ref().map_err(|error| format!("{error:#}"));

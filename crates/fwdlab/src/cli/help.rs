@@ -34,17 +34,24 @@ const RUNNING: &[&str] = &["json", "json_stream", "quiet", "verbose", "runs"];
 /// Options of commands that show ports while they use them.
 const LIVE: &[&str] = &["json", "json_stream", "quiet"];
 
-/// Exit codes of all commands that measure.
+/// Exit codes of commands that measure test cases.
 const MEASURING: &[Code] = &[
+    Code::Preflight,
+    Code::TestBed,
+    Code::NotValid,
+    Code::SomeFailed,
+    Code::Interrupted,
+    Code::Terminated,
+];
+
+/// Exit codes of commands that use ports, and of bisect: nothing is valid in part.
+const BY_HAND: &[Code] = &[
     Code::Preflight,
     Code::TestBed,
     Code::NotValid,
     Code::Interrupted,
     Code::Terminated,
 ];
-
-/// Exit codes of commands that use ports.
-const BY_HAND: &[Code] = MEASURING;
 
 const MORE: &[More] = &[
     More {
@@ -173,7 +180,7 @@ const MORE: &[More] = &[
                 "continue after Ctrl-C",
             ),
         ],
-        codes: MEASURING,
+        codes: BY_HAND,
         options: RUNNING,
     },
     More {

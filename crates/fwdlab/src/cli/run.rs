@@ -97,6 +97,9 @@ pub(super) fn carry_out_and_judge(
     let runs = global.runs_root()?;
     let control = Control::default();
     let signal = catch_signals(&control.flag())?;
+    if !global.behind_a_screen {
+        announce_stop()?;
+    }
     let mut screen = Screen::new(global.verbosity(), iterations);
     let as_stream = global.json_stream;
     let is_behind = global.behind_a_screen;
@@ -230,6 +233,19 @@ pub(super) fn catch_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<Arc<Atomic
         signal_hook::flag::register_usize(signal, which.clone(), signal as usize)?;
     }
     Ok(which)
+}
+
+/// Prints at the first signal what the program still does, because hosts over SSH take seconds.
+/// The thread sleeps until then, so that it disturbs no measurement.
+fn announce_stop() -> anyhow::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            output::note("stopping  everything that was changed is being restored");
+        }
+    });
+    Ok(())
 }
 
 /// Returns true if a process ignores this signal, according to its `/proc/PID/status`

@@ -168,6 +168,14 @@ pub fn disk(bed: &WholeMachine) -> anyhow::Result<Disk> {
     }
 }
 
+/// Returns true if the image of a test bed is the file of a disk.
+pub fn is_disk(image: &str) -> bool {
+    // a package is a kernel, and is not downloaded to find that out
+    let is_file = !image.starts_with("debian:");
+    let found = || Image::find(image, &Cache::for_user().ok()?, &mut |_| {}).ok();
+    is_file && found().is_some_and(|image| matches!(image.kind, ImageKind::Disk(_)))
+}
+
 /// Returns true if all hosts are remote. Nothing of this machine is needed then, and no privileges.
 fn is_all_remote(bed: &TestBed) -> bool {
     let is_far = |place: &Place| matches!(place, Place::Ssh(_));
@@ -178,6 +186,18 @@ fn is_all_remote(bed: &TestBed) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_is_known_without_a_download() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("router.img");
+        let mut sectors = vec![0; 1 << 20];
+        sectors[510..512].copy_from_slice(&[0x55, 0xaa]);
+        std::fs::write(&file, sectors).unwrap();
+        assert!(is_disk(&file.display().to_string()));
+        assert!(!is_disk("debian:linux-image-amd64"));
+        assert!(!is_disk("/no/such/file"));
+    }
 
     #[test]
     fn a_test_bed_is_found_in_sibling_and_parent_directories() {

@@ -196,7 +196,7 @@ impl Guest {
         };
         let addresses = Networks::EMBEDDED.forward();
         let host = self.machine.host();
-        let (mut rig, _) = remote::open(&host, &paths, &addresses, &choice).unwrap();
+        let (mut rig, _) = remote::open(&host, &paths, &addresses, &choice, Limit::OURS).unwrap();
         let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).unwrap();
         let plan = AnalysisPlan {
             streams: vec![StreamPlan::default()],

@@ -86,3 +86,17 @@ fn a_command_keeps_its_campaign_with_the_run() {
     let kept = lab.only_run().join("inputs/campaign.toml");
     assert_eq!(fs::read_to_string(kept).unwrap(), printed.out);
 }
+
+/// One size has a throughput that contradicts the other's: the suite is valid in part.
+#[test]
+fn a_suite_that_fails_in_part_has_the_same_exit_code_from_a_file() {
+    let lab = Lab::new();
+    let dut = "capacity=1e6,link=10G,loss=1e-5";
+    let line = "rfc2544 --sizes 64,1518 --engine sim --seed 1 --dut";
+    let line: Vec<&str> = line.split(' ').chain([dut]).collect();
+    lab.run(&line).code(7);
+    let printed = lab.run(&[&line[..], &["--print-campaign"]].concat());
+    let file = lab.path().join("printed.toml");
+    fs::write(&file, &printed.code(0).out).unwrap();
+    lab.run(&["run", file.to_str().unwrap()]).code(7);
+}

@@ -253,6 +253,11 @@ mod tests {
         let error = remote.read("/no/such/file").unwrap_err().to_string();
         assert!(error.starts_with("cannot read /no/such/file on guest: No such"));
 
+        let empty = folder.path().join("empty");
+        std::fs::create_dir(&empty).unwrap();
+        let error = remote.put(&empty).unwrap_err().to_string();
+        assert!(error.contains("the folder has no files"), "{error}");
+
         let mut process = remote.start(&Command::shell("echo one; sleep 60")).unwrap();
         let next = |process: &mut Box<dyn crate::host::Process>, ms| {
             process.next(Duration::from_millis(ms)).unwrap()

@@ -107,8 +107,7 @@ fn measured(action: &str, version: IpVersion) -> Result<Answer, LabError> {
     on_bed(&stream, |device| {
         let mut best: Option<Answer> = None;
         for _ in 0..ATTEMPTS {
-            let made = device.trial(&stream, &question)?;
-            let answer = made.ok_or(LabError::Interrupted)?.answer;
+            let answer = device.trial(&stream, &question)?.answer;
             assert!(answer.reset_at_ns.unwrap() >= BEFORE_NS);
             let links = |reason: &&String| reason.ends_with(WENT_DOWN);
             assert_eq!(answer.objections.iter().find(links), None);
@@ -252,7 +251,7 @@ fn a_sender_that_falls_short_does_not_make_the_trial_longer() {
         Ok([make(&plain)?, make(&looked_at)?])
     });
     for made in made.unwrap() {
-        let answer = made.unwrap().answer;
+        let answer = made.answer;
         assert_eq!(answer.duration_ns, 3 * SECOND / 10);
         assert_eq!(answer.frames_intended, FRAMES);
         assert!(
@@ -285,7 +284,7 @@ fn a_short_burst_leaves_whole() {
             assert_eq!(burst.frames(), frames);
             let mut sent = 0;
             for _ in 0..ATTEMPTS {
-                let answer = device.trial(&stream, &burst)?.unwrap().answer;
+                let answer = device.trial(&stream, &burst)?.answer;
                 assert_eq!(answer.frames_intended, frames, "{answer:?}");
                 sent = sent.max(answer.frames_sent);
                 if sent == frames {
@@ -327,7 +326,7 @@ fn a_dut_without_login_is_measured_from_outside() {
         device.standing.as_mut().unwrap().bed.make_black_box("fw1");
         let made = device.trial(&stream, &plain)?;
         let refused = device.trial(&stream, &with_reset).err();
-        Ok((made.unwrap(), refused.unwrap()))
+        Ok((made, refused.unwrap()))
     })
     .unwrap();
     assert!(made.counters.generator_sent > 0 && made.counters.receiver_received > 0);

@@ -108,13 +108,13 @@ impl<'a> Row<'a> {
     }
 
     /// Builds everything, and measures slices for the time that `slices` returns, given the time
-    /// that building took. `None` when it was stopped.
+    /// that building took.
     pub fn rebuild(
         &mut self,
         slices: &mut dyn FnMut(Duration) -> Duration,
         stop: &Control,
         run: &mut Run<'_>,
-    ) -> Result<Option<(Rebuild, RebuildRecord)>, LabError> {
+    ) -> Result<(Rebuild, RebuildRecord), LabError> {
         let (started, started_at) = (Instant::now(), timestamp());
         let (parameters, configurations) = (self.parameters.clone(), self.duts());
         let stream = &parameters.streams[0];
@@ -170,9 +170,6 @@ impl<'a> Row<'a> {
             ),
             counted => counted?,
         };
-        if stop.is_stopped() {
-            return Ok(None);
-        }
         drop(tester);
         drop(bed);
         self.built += 1;
@@ -187,7 +184,7 @@ impl<'a> Row<'a> {
         run.record_event(EventKind::RebuildFinished {
             record: Box::new(record.clone()),
         })?;
-        Ok(Some((result, record)))
+        Ok((result, record))
     }
 
     /// Raises the load if a DUT forwards nearly all of it: only overloaded DUTs are compared, so

@@ -243,8 +243,7 @@ impl Method for Slices<'_> {
         };
         loop {
             let error = match standing.row.rebuild(&mut slices, &work.control, run) {
-                Ok(None) => LabError::Interrupted,
-                Ok(Some((result, record))) => {
+                Ok((result, record)) => {
                     let iterations =
                         standing.iterations(running, self.p, turn.iteration, &result, &record);
                     measured.rebuilds.push(record);

@@ -31,6 +31,7 @@ use crate::error::LabError;
 use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
 use crate::run::device::erect;
+use crate::run::estimate::far_bed;
 use crate::run::hooks::{self, During, Hosts, Place, run_hooks_or_fail};
 use crate::run::plan::Plan;
 use crate::run::trial::{Bench, Counted, Overload, SURPLUS, TrialProgress, record, telemetry_of};
@@ -71,9 +72,11 @@ pub(in crate::run) fn check(parameters: &Plan) -> Result<(), FileError> {
 }
 
 /// Returns the number of trials of one iteration of a test case, and its duration.
-pub(in crate::run) fn estimate(p: &campaign::Maxfwd, cases: &[Case]) -> (u32, Duration) {
+pub(in crate::run) fn estimate(p: &campaign::Maxfwd, plan: &Plan) -> (u32, Duration) {
+    let cases = &plan.campaign().cases;
     let on_one_bed = if share_beds(cases) { cases.len() } else { 1 };
-    (1, p.duration.0 + OVERHEAD + BED / on_one_bed as u32)
+    let bed = BED + far_bed(&plan.host.site);
+    (1, p.duration.0 + OVERHEAD + bed / on_one_bed as u32)
 }
 
 /// Returns true if all test cases of an iteration can share one bed: not with several
@@ -97,8 +100,10 @@ struct Raw {
 /// A bed in use, for the test cases of one iteration.
 struct BedInUse {
     iteration: u32,
-    bed: Bed,
+    /// Closed before the bed is undone: while a receiver's XDP program is attached to a veth port,
+    /// the kernel refuses to restore offloads of its peer.
     tester: Box<dyn Rig>,
+    bed: Bed,
 }
 
 /// All trials so far, the probe readings around them, and the bed of the last one.
@@ -404,15 +409,13 @@ impl<'a> Windows<'a> {
         };
         let mut problem = around(When::Before, &work.control, run)?;
         let made = trial(&mut bench, &planned, gate.as_ref(), &progress, run);
-        if let Ok(Some((_, counted))) = &made {
+        if let Ok((_, counted)) = &made {
             for record in &counted.hooks {
                 run.keep_hook(record.clone())?;
             }
         }
         problem.extend(around(When::After, &Control::default(), run)?);
-        let Some((windows, mut counted)) = made? else {
-            return Err(LabError::Interrupted);
-        };
+        let (windows, mut counted) = made?;
         counted.objections.extend(problem);
         self.readings
             .extend(windows.iter().map(|w| w.after.clone()));
@@ -566,15 +569,14 @@ struct Progress<'a> {
     work: &'a Work,
 }
 
-/// Makes one trial, and reports progress from this thread. `None` when the run was stopped during
-/// it.
+/// Makes one trial, and reports progress from this thread.
 fn trial(
     bench: &mut Bench<'_>,
     planned: &Planned<'_>,
     gate: Option<&Gate>,
     progress: &Progress<'_>,
     run: &mut Run<'_>,
-) -> Result<Option<(Vec<Window>, Counted)>, LabError> {
+) -> Result<(Vec<Window>, Counted), LabError> {
     let Planned {
         stream,
         load,
@@ -586,7 +588,6 @@ fn trial(
     let requested = MIN_WINDOWS.max((duration.as_millis() / 50) as usize);
     let enough =
         |windows: &[Window]| judge(windows, gate, load).quiet.windows as usize >= requested;
-    let stop = bench.control.clone();
     let (sender, glimpses) = mpsc::channel::<TrialProgress>();
     let result = std::thread::scope(|scope| -> Result<_, LabError> {
         let worker = scope.spawn(move || {
@@ -604,13 +605,12 @@ fn trial(
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    let result = match result {
+    match result {
         Err(error @ LabError::Disturbed { .. }) => {
-            (Vec::new(), Counted::link_down(1, error.to_string()))
+            Ok((Vec::new(), Counted::link_down(1, error.to_string())))
         }
-        result => result?,
-    };
-    Ok((!stop.is_stopped()).then_some(result))
+        result => result,
+    }
 }
 
 impl Progress<'_> {

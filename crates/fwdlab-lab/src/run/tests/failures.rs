@@ -354,6 +354,41 @@ fn stops_at_every(step: usize) {
     assert_eq!(figures_before, 8);
 }
 
+/// After a stop, a search offers nothing more and waits for nothing: over SSH every look for a load
+/// takes seconds.
+#[test]
+fn a_stopped_search_ends_at_once() {
+    let stopped = |at: usize| {
+        let control = Control::default();
+        let scene = Scene::with_rig(1, Faults::stopping(at, &control));
+        let text = "campaign = 'c'\niterations = 1\n[matrix]\nsize = 64\nflows = 10\n[procedure]\nid = 'throughput'\nfull = true\ntrial = '1s'\nsearch = '1s'";
+        let made = stoppable(&scene, text, &control);
+        assert_eq!(made.warnings(), ["x"; 0], "{at}");
+        let actions = scene.faults.commands().into_iter();
+        let actions: Vec<String> = actions.map(|(_, action)| action).collect();
+        (actions, scene.world.elapsed())
+    };
+    let (all, _) = stopped(usize::MAX);
+    let armed = |actions: &[String]| actions.iter().filter(|a| *a == "arm a trial").count();
+    let mut trials = Vec::new();
+    for at in (0..all.len().min(900)).step_by(41) {
+        let (actions, _) = stopped(at);
+        assert!(actions.len() > at, "{at}");
+        assert_eq!(armed(&actions[at + 1..]), 0, "{at}: {:?}", &actions[at..]);
+        trials.push(armed(&actions));
+    }
+    assert!(trials.iter().max() > Some(&10), "{trials:?}");
+    // the waits of 7 s between two trials end, too: the last command before them, and the first
+    // one after them
+    let places = (0..all.len()).filter(|&at| all[at] == "arm a trial");
+    let next = places.clone().next_back().expect("there are trials");
+    let [(_, before), (_, after)] = [next - 1, next].map(stopped);
+    assert!(
+        after - before > Duration::from_secs(6),
+        "{before:?} {after:?}"
+    );
+}
+
 /// A host is lost at a command and is back for the next bed: interrupted trials are measured again,
 /// and reported; nothing is missing.
 fn loses_a_host_at_every(step: usize) {

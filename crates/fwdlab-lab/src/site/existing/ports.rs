@@ -319,6 +319,7 @@ differing() {
 }
 for round in 1 2 3; do
     left=$(differing)
+    [ -n "$left" ] || exit 0
     printf '%s\n' "$left" | while IFS= read -r name && IFS= read -r value; do
         case "$name" in
             /*) printf '%s\n' "$value" > "$name" ;;

@@ -180,6 +180,15 @@ fn a_bed_of_namespaces_forwards_and_is_restored() {
     let site = Site::existing(parsed(&rack.near()), Path::new("/nowhere")).unwrap();
     forwards(&site, &rack);
     forwards(&site, &rack);
+    // a stop is noticed while a bed is built, also if no host has to be reached for that
+    let before = rack.state();
+    let stopped = Control::default();
+    stopped.stop();
+    site.set_control(&stopped);
+    let (dut, placement) = (campaign::Dut::default(), Placement::default());
+    let built = site.build(&Wanted::with_one_dut(&dut, &placement));
+    assert!(matches!(built, Err(LabError::Interrupted)), "{built:?}");
+    rack.assert_state(&before);
 }
 
 /// udev gives most cards several names. Whichever name a bed uses, all commands use the port's own
@@ -588,6 +597,32 @@ fn errors_in_a_bed_are_reported_before_any_change() {
 }
 
 /// Only a separate machine is restarted: never this one, on which fwdlab runs.
+/// All settings of a DUT's machine are recorded and restored: two test beds that share it would
+/// restore each other's.
+#[test]
+fn only_one_test_bed_at_a_time_uses_a_machine_as_its_dut() {
+    let id = std::process::id();
+    let site = |name: &str, dut: &str| {
+        let text = format!(
+            "bed = '{name}-{id}'\n[generator]\nhost = 'local'\nports = {{ a = 'a', b = 'b' }}\n\
+             [dut]\nhost = '{dut}'\nports = {{ a = 'c', b = 'd' }}\n"
+        );
+        ExistingHosts::new(parsed(&text), Path::new("/nowhere")).unwrap()
+    };
+    let machine = format!("ssh://router-{id}");
+    let first = site("one", &machine).lock().unwrap();
+    let error = site("two", &machine).lock().unwrap_err().to_string();
+    assert!(
+        error.contains("another fwdlab measures on the DUT of two-"),
+        "{error}"
+    );
+    // a namespace has settings of its own
+    let namespace = format!("netns:router-{id}");
+    let _both = ["three", "four"].map(|name| site(name, &namespace).lock().unwrap());
+    drop(first);
+    site("two", &machine).lock().unwrap();
+}
+
 #[test]
 fn this_machine_is_not_restarted() {
     let site = |dut: &str| {
