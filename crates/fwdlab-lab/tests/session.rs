@@ -173,7 +173,7 @@ fn both_directions_of_a_cable() {
         let (sent, received) = (&whole.sent[at], &whole.received[at]);
         assert_eq!(sent.given + sent.not_sent, due, "{sent:?}");
         assert!(reported[at] <= sent.given, "{reported:?}");
-        assert_eq!(sent.port.map(|port| port.tx_packets), Some(sent.given), "{sent:?}");
+        assert_eq!(sent.port.unwrap().tx_packets, sent.given, "{sent:?}");
         assert_eq!(received.counts.received, sent.left(), "{received:?}");
     }
 }
