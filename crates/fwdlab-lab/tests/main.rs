@@ -1,10 +1,12 @@
 //! Tests of the lab's public interface: procedures on simulated DUTs, sessions on ports, runs of
-//! earlier programs.
+//! earlier programs, whole machines.
 //!
 //! One program for all of them, so that it is linked once. Start with the modules below.
 
+mod computers;
 mod format_1;
 mod procedures;
 mod session;
+mod test_disk;
 mod vpp;
 mod vpp_build;

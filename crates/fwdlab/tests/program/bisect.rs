@@ -19,77 +19,40 @@ const KERNELS: [&str; 3] = [
     "debian:linux-image-6.12.117+deb12-cloud-amd64",
 ];
 
+/// Each error appears before any image is fetched.
 #[test]
 fn wrong_use_of_bisect() {
     let lab = Lab::new();
-    let list = lab.path().join("list");
-    fs::write(&list, "a\nb\nc\n").unwrap();
-    let list = list.to_str().unwrap();
-    let log = lab.path().join("log.jsonl");
-    fs::write(&log, "{\"line\":\"tes").unwrap();
-    let log = log.to_str().unwrap();
-    for (arguments, code, words) in [
-        (&["--good", "a"][..], 2, "--bad"),
-        (&["--good", "a", "--bad", "a"], 2, "the same"),
-        (
-            &["--good", "x", "--bad", "a", "--images", list],
-            2,
-            "x is not",
-        ),
-        (
-            &["--good", "a", "--bad", "b", "--images", "/no/such"],
-            2,
-            "cannot read",
-        ),
-        (&["--good", "a", "--bad", "b"], 2, "--images FILE"),
-        (
-            &[
-                "--good", "a", "--bad", "b", "--git", "/no/such", "--build", "true",
-            ],
-            2,
-            "--git",
-        ),
-        (
-            &["--good", "a", "--bad", "b", "--threshold", "100"],
-            2,
-            "--threshold",
-        ),
-        (&["--resume", "/no/such"], 2, "there is no file"),
-        (&["--resume", log], 3, "no log of a bisection"),
-        (&["--resume", log, "--good", "a"], 2, "cannot be used with"),
-    ] {
-        let ended = lab.run(&[&["bisect"], arguments].concat());
-        ended.code(code).says(&[words]);
-    }
-}
-
-/// The error appears before any image is fetched.
-#[test]
-fn a_campaign_without_images_is_reported() {
-    let lab = Lab::new();
-    let list = lab.path().join("list");
-    fs::write(&list, "a\nb\n").unwrap();
+    lab.write("list", "a\nb\nc\n");
+    lab.write("log.jsonl", "{\"line\":\"tes");
     let two = "campaign = 'c'\n[configuration]\nrule = 'true'\nlost = '/no/such'\n[procedure]\nid = 'exact'\n";
-    for (text, more, words) in [
-        (two, &[][..], "2 test cases"),
-        (two, &["--case", "lost"], "/no/such"),
+    lab.write("two.toml", two);
+    lab.write("wrong.toml", "campaign = 1\n");
+    let campaign = "--good a --bad b --images list --campaign";
+    for (line, code, words) in [
+        ("--good a", 2, "--bad"),
+        ("--good a --bad a", 2, "the same"),
+        ("--good x --bad a --images list", 2, "x is not"),
+        ("--good a --bad b --images /no/such", 2, "cannot read"),
+        ("--good a --bad b", 2, "--images FILE"),
+        ("--good a --bad b --git /no/such --build true", 2, "--git"),
+        ("--good a --bad b --threshold 100", 2, "--threshold"),
+        ("--resume /no/such", 2, "there is no file"),
+        ("--resume log.jsonl", 3, "no log of a bisection"),
+        ("--resume log.jsonl --good a", 2, "cannot be used with"),
+        ("--good a --bad b --case x", 2, "--campaign"),
+        (&format!("{campaign} two.toml"), 2, "2 test cases"),
+        (&format!("{campaign} two.toml --case lost"), 2, "/no/such"),
         (
-            two,
-            &["--case", "rule", "--set", "true"],
+            &format!("{campaign} two.toml --case rule --set true"),
+            2,
             "cannot be used with",
         ),
-        ("campaign = 1\n", &[], "c.toml:1"),
+        (&format!("{campaign} wrong.toml"), 2, "wrong.toml:1"),
     ] {
-        let campaign = lab.path().join("c.toml");
-        fs::write(&campaign, text).unwrap();
-        let [list, campaign] = [&list, &campaign].map(|path| path.to_str().unwrap());
-        let arguments = ["bisect", "--good", "a", "--bad", "b", "--images", list];
-        let ended = lab.run(&[&arguments[..], &["--campaign", campaign], more].concat());
-        ended.code(2).says(&[words]);
+        let ended = lab.run(&format!("bisect {line}"));
+        ended.code(code).says(&[words]);
     }
-    lab.run(&["bisect", "--good", "a", "--bad", "b", "--case", "x"])
-        .code(2)
-        .says(&["--campaign"]);
 }
 
 fn git(folder: &Path, words: &str) {
@@ -104,8 +67,7 @@ fn git(folder: &Path, words: &str) {
 #[test]
 fn a_commit_that_cannot_be_built_is_reported() {
     if Command::new("git").arg("--version").output().is_err() {
-        skipped("a_commit_that_cannot_be_built_is_reported", "no git");
-        return;
+        return skipped("no git");
     }
     let lab = Lab::new();
     let repository = lab.path().join("repository");
@@ -117,19 +79,8 @@ fn a_commit_that_cannot_be_built_is_reported() {
         git(&repository, &commit);
     }
     let log = lab.path().join("log.jsonl");
-    let mut command = lab.program(&[
-        "bisect",
-        "--good",
-        "HEAD~2",
-        "--bad",
-        "HEAD",
-        "--git",
-        repository.to_str().unwrap(),
-        "--build",
-        "echo no compiler >&2; false",
-        "--log",
-        log.to_str().unwrap(),
-    ]);
+    let line = "bisect --good HEAD~2 --bad HEAD --git repository --build 'echo no compiler >&2; false' --log log.jsonl";
+    let mut command = lab.program(line);
     let cache = lab.path().join("cache");
     command.env("FWDLAB_CACHE", &cache);
     ended(command).code(4).prints(&["No result", "no compiler"]);
@@ -149,40 +100,29 @@ mod in_guests {
     /// longer if kernels must be downloaded.
     #[test]
     fn the_first_kernel_that_changed_it() {
-        let name = "the_first_kernel_that_changed_it";
         if Command::new("qemu-system-x86_64")
             .arg("--version")
             .output()
             .is_err()
         {
-            skipped(name, "no qemu-system-x86_64");
-            return;
+            return skipped("no qemu-system-x86_64");
         }
         let lab = Lab::new();
-        let list = lab.path().join("kernels");
-        fs::write(&list, KERNELS.join("\n")).unwrap();
-        let log = lab.path().join("log.jsonl");
+        lab.write("kernels", &KERNELS.join("\n"));
         // a campaign that names no images
-        let campaign = lab.path().join("firewall.toml");
         let text = "campaign = 'firewall'\n[configuration]\nrule = 'rule.nft'\n[matrix]\nimage = 'debian:none'\n\
             configuration = ['plain', 'rule']\n[procedure]\nid = 'exact'\nframes = 3200\n";
-        fs::write(&campaign, text).unwrap();
-        let rule = "table ip t { chain f { type filter hook forward priority 0; ip saddr 10.0.0.1 drop; }; }\n";
-        fs::write(lab.path().join("rule.nft"), rule).unwrap();
-        let [list, log, campaign] = [&list, &log, &campaign].map(|path| path.to_str().unwrap());
-        let words = format!(
-            "bisect --good {} --bad {} --images {list} --log {log} --campaign {campaign} --case rule --threshold 1 --json",
+        lab.write("firewall.toml", text);
+        lab.write("rule.nft", "table ip t { chain f { type filter hook forward priority 0; ip saddr 10.0.0.1 drop; }; }\n");
+        let done = lab.run(&format!(
+            "bisect --good {} --bad {} --images kernels --log log.jsonl --campaign firewall.toml --case rule --threshold 1 --json",
             KERNELS[0], KERNELS[2]
-        );
-        let done = lab.run(&words.split(' ').collect::<Vec<_>>());
-        if ["cannot get debian", "there is no image"]
-            .iter()
-            .any(|words| done.err.contains(words))
-        {
-            skipped(name, done.err.lines().last().unwrap_or("no image"));
-            return;
+        ));
+        let words = ["cannot get debian", "there is no image"];
+        if words.iter().any(|words| done.err.contains(words)) {
+            return skipped(done.err.lines().last().unwrap_or("no image"));
         }
-        let document: Value = serde_json::from_str(&done.code(0).out).unwrap();
+        let document = done.code(0).document();
         assert_eq!(document["outcome"], "found", "{document:#}");
         assert_eq!(document["last_good"], KERNELS[1]);
         assert_eq!(document["first_bad"], KERNELS[2]);
@@ -196,8 +136,9 @@ mod in_guests {
             assert!(functions.any(is_chain), "{document:#}");
         }
         // a second time: all results are known, so nothing boots
-        let known = fs::read_to_string(log).unwrap();
-        lab.run(&["bisect", "--resume", log])
+        let log = lab.path().join("log.jsonl");
+        let known = fs::read_to_string(&log).unwrap();
+        lab.run("bisect --resume log.jsonl")
             .code(0)
             .prints(&["first changed by: debian:linux-image-6.12.117"]);
         assert_eq!(fs::read_to_string(log).unwrap(), known);

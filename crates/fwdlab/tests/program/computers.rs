@@ -1,188 +1,18 @@
-//! Whole machines: tests everything that a lab does to a hardware router on emulated machines that
-//! boot their own disk.
+//! Whole machines as users start them: by hand, and as the DUT of a test bed.
 //!
-//! Needs QEMU, and no privileges. `disk.rs` describes the disk. Start with
-//! [`in_guests::whole_machines_are_treated_like_physical_ones`].
+//! Needs QEMU. `lab` tests everything that it does to them. Start with
+//! [`in_guests::a_disk_needs_only_its_name`].
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use fwdlab_lab::LabError;
-use fwdlab_lab::host::Limit;
-use fwdlab_lab::vm::computer::{
-    ADDRESS, Cable, Computer, Devices, End, Restart, Setup, State, System, link,
-};
-use fwdlab_lab::vm::image::cache::Cache;
-use fwdlab_lab::vm::image::disk::Disk;
-use fwdlab_lab::vm::image::{Image, ImageKind};
-use fwdlab_lab::vm::qemu::Accelerator;
-
-use crate::disk::{IMAGE, TestDisk};
-use crate::support::{Lab, PATIENCE, root, skipped};
-
-/// Longer than a boot takes on a busy host.
-const BOOT: Limit<'static> = within(120);
-
-const fn within(seconds: u64) -> Limit<'static> {
-    Limit {
-        time: Duration::from_secs(seconds),
-        is_stopped: &|| false,
-    }
-}
-
-fn disk(lab: &Lab, path: &Path) -> Disk {
-    let cache = Cache::at(&lab.path().join("cache")).unwrap();
-    let found = Image::find(path.to_str().unwrap(), &cache, &mut |_| {}).unwrap();
-    match found.kind {
-        ImageKind::Disk(disk) => disk,
-        ImageKind::Kernel(_) => panic!("{} is no disk", path.display()),
-    }
-}
-
-fn setup(lab: &Lab, name: &str, system: System, links: Vec<End>) -> Setup {
-    Setup {
-        name: name.into(),
-        system,
-        cpus: 1,
-        memory_mib: 512,
-        devices: Devices::Virtio,
-        address: ADDRESS,
-        links: links.into_iter().map(Cable::Machine).collect(),
-        folder: lab.path().join(name),
-    }
-}
-
-/// Starts a machine in the emulator, even if KVM is available, so that a test does the same
-/// everywhere.
-fn start(setup: Setup) -> Result<Computer, LabError> {
-    Computer::start(setup, Accelerator::Emulated, &|| false)
-}
-
-/// Answers the boot loader, and logs in.
-fn log_in(computer: &Computer, entry: &str) {
-    computer.wait_for("boot:", BOOT).unwrap();
-    computer.type_line(entry).unwrap();
-    computer.wait_for("login:", BOOT).unwrap();
-    computer.type_line("root").unwrap();
-    computer.wait_for("Password:", BOOT).unwrap();
-    computer.type_line("fwdlab").unwrap();
-    computer.wait_for("# ", BOOT).unwrap();
-}
-
-/// Types a command, and waits until it ends.
-fn command(computer: &Computer, text: &str) {
-    // the console echoes what is typed: only the shell joins the two parts
-    computer
-        .type_line(&format!("{text} && echo DO''NE"))
-        .unwrap();
-    let done = computer.wait_for("DONE", BOOT);
-    done.unwrap_or_else(|e| panic!("{text}: {e}\n{}", computer.console()));
-}
-
-/// Runs a command over SSH, through the forwarded management port.
-fn ssh(computer: &Computer, key: &Path, text: &str) -> String {
-    let at = computer.management().unwrap();
-    let (host, port) = (format!("root@{}", at.ip()), at.port().to_string());
-    let known = "-F none -oBatchMode=yes -oStrictHostKeyChecking=no -oUserKnownHostsFile=/dev/null -oConnectTimeout=60";
-    let printed = Command::new("ssh")
-        .args(["-q", "-p", &port, "-i"])
-        .arg(key)
-        .args(known.split(' '))
-        .args([&host, text])
-        .output()
-        .unwrap();
-    assert!(
-        printed.status.success(),
-        "{printed:?}\n{}",
-        computer.console()
-    );
-    String::from_utf8(printed.stdout).unwrap()
-}
+use crate::disk::TestDisk;
+use crate::support::{Lab, PATIENCE, skipped};
 
 fn sum(path: &Path) -> String {
     let printed = Command::new("sha256sum").arg(path).output().unwrap();
     String::from_utf8(printed.stdout).unwrap()
-}
-
-/// Nothing boots here.
-#[test]
-fn machines_that_cannot_start_have_a_reason() {
-    let test = "machines_that_cannot_start_have_a_reason";
-    for program in ["qemu-system-x86_64", "qemu-img"] {
-        if Command::new(program).arg("--version").output().is_err() {
-            return skipped(test, &format!("no {program}"));
-        }
-    }
-    let lab = Lab::new();
-    let raw = lab.path().join("raw");
-    let mut sector = vec![0; 1 << 20];
-    sector[510..512].copy_from_slice(b"\x55\xaa");
-    fs::write(&raw, sector).unwrap();
-    let raw = disk(&lab, &raw);
-    let system = || System::Disk(raw.clone());
-
-    let mut large = setup(&lab, "large", system(), Vec::new());
-    // more than an address space has
-    large.memory_mib = 200_000_000;
-    let reason = start(large).unwrap_err().to_string();
-    assert!(reason.contains("give the machine less"), "{reason}");
-
-    let computer = start(setup(&lab, "empty", system(), Vec::new())).unwrap();
-    let firmware = lab.path().join("empty/bios.log");
-    let started = Instant::now();
-    while !fs::read_to_string(&firmware)
-        .is_ok_and(|printed| printed.contains("Booting from Hard Disk"))
-    {
-        assert!(started.elapsed() < BOOT.time, "the firmware does not start");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let reason = computer.wait_for("login:", within(0)).unwrap_err();
-    let reason = reason.to_string();
-    assert!(
-        reason.contains("empty: waited 0 s for `login:`"),
-        "{reason}"
-    );
-    assert!(reason.contains("Booting from Hard Disk"), "{reason}");
-    // everything that a machine without power refuses
-    let port = computer.management().unwrap();
-    computer.pull();
-    assert_eq!(computer.state(), State::Off);
-    for refused in [computer.reset(), computer.nmi(), computer.type_line("x")] {
-        let reason = refused.unwrap_err().to_string();
-        assert!(reason.contains("it is off"), "{reason}");
-    }
-
-    assert!(computer.management().is_err());
-
-    // another program has taken its port meanwhile
-    let _other = TcpListener::bind(port).unwrap();
-    computer.power_on(&|| false).unwrap();
-    assert_ne!(computer.management().unwrap(), port);
-
-    // the disk of a machine that another process runs
-    let used = lab.path().join("empty/overlay.qcow2");
-    let cache = Cache::at(&lab.path().join("cache")).unwrap();
-    let reason = Image::find(used.to_str().unwrap(), &cache, &mut |_| {}).unwrap_err();
-    assert!(
-        reason.to_string().contains("Another emulator uses it"),
-        "{reason}"
-    );
-    drop(computer);
-    assert!(!used.exists(), "what it wrote goes with it");
-    assert!(
-        lab.path().join("empty/console.log").exists(),
-        "what it said does not"
-    );
-
-    // deleted after it was found
-    fs::remove_file(&raw.path).unwrap();
-    let reason = start(setup(&lab, "gone", system(), Vec::new()))
-        .unwrap_err()
-        .to_string();
-    assert!(reason.contains("qemu-img says"), "{reason}");
 }
 
 /// Guests keep a CPU busy each, which would stall the frames of other tests. Nothing here is judged
@@ -190,194 +20,27 @@ fn machines_that_cannot_start_have_a_reason() {
 mod in_guests {
     use super::*;
 
-    /// Takes 35 s of CPU: three boots, one boot that must fail, and four as far as the boot loader.
-    #[test]
-    fn whole_machines_are_treated_like_physical_ones() {
-        let test = "whole_machines_are_treated_like_physical_ones";
-        let lab = Lab::new();
-        let of_test = match TestDisk::get() {
-            Ok(disk) => disk,
-            Err(reason) => return skipped(test, &reason),
-        };
-        let before = sum(&of_test.disk);
-        let system = || System::Disk(disk(&lab, &of_test.disk));
-        let [a, b] = link(lab.path(), "link").unwrap();
-        // one of them with an address typical of home routers
-        let own = Ipv4Addr::new(192, 168, 1, 1);
-        let machines = [("dut", a, ADDRESS), ("second", b, own)].map(|(name, end, address)| {
-            let mut setup = setup(&lab, name, system(), vec![end]);
-            setup.address = address;
-            start(setup)
-        });
-        let [dut, second] = match machines {
-            [Err(LabError::Preflight(reason)), _] => return skipped(test, &reason),
-            machines => machines.map(Result::unwrap),
-        };
-        // both boot, and are reached by console and by SSH
-        std::thread::scope(|scope| {
-            for (machine, address) in [(&dut, 1), (&second, 2)] {
-                scope.spawn(move || {
-                    log_in(machine, "");
-                    let up = format!(
-                        "ip addr add 198.18.0.{address}/24 dev eth1 && ip link set eth1 up"
-                    );
-                    command(machine, &up);
-                });
-            }
-        });
-        command(&dut, "test $(hostname) = current");
-        let output = ssh(&dut, &of_test.key, "cat /sys/class/net/eth0/address");
-        assert_eq!(output.trim(), mac(&dut, 0));
-        // an address that a system configures itself, and the one that it is given
-        second
-            .type_line("udhcpc -n -q -i eth0 -s /usr/bin/true")
-            .unwrap();
-        second
-            .wait_for("lease of 192.168.1.1 obtained", BOOT)
-            .unwrap();
-        command(&second, "ip addr add 192.168.1.1/24 dev eth0");
-        assert_eq!(ssh(&second, &of_test.key, "echo reached"), "reached\n");
-
-        are_linked(&dut, &second);
-        let mut other = setup(&lab, "third", system(), Vec::new());
-        other.devices = Devices::Classic;
-        let third = start(other).unwrap();
-        match std::env::var(IMAGE).is_ok() {
-            true => has_classic_devices(&third, &of_test.key),
-            // Debian's kernel for clouds lacks the drivers
-            false => third.wait_for("boot:", BOOT).unwrap(),
-        }
-        drop(third);
-        is_upgraded_and_restored(&dut, &of_test.key);
-
-        // the emulator dies of another cause
-        dut.reset().unwrap();
-        dut.wait_for("boot:", BOOT).unwrap();
-        kill(&lab.path().join("dut/qmp"));
-        let reason = dut.wait_for("login:", BOOT).unwrap_err().to_string();
-        assert!(reason.contains("no memory left"), "{reason}");
-        assert!(matches!(dut.state(), State::Ended(_)));
-        drop(dut);
-        assert_eq!(sum(&of_test.disk), before);
-    }
-
-    fn mac(computer: &Computer, port: usize) -> String {
-        let bytes = computer.macs()[port].map(|byte| format!("{byte:02x}"));
-        bytes.join(":")
-    }
-
-    /// They reach each other and nothing else, until the second one loses power.
-    fn are_linked(first: &Computer, second: &Computer) {
-        command(first, "ping -c 3 -w 30 198.18.0.2");
-        let known = format!("ip neigh show 198.18.0.2 | grep -q {}", mac(second, 1));
-        command(first, &known);
-        // QEMU's user network maps this host's loopback to 10.0.2.253
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        command(first, &format!("! nc -w 3 10.0.2.253 {port} < /dev/null"));
-        listener.set_nonblocking(true).unwrap();
-        assert!(listener.accept().is_err());
-        second.power_button().unwrap();
-        second.wait_until_off(BOOT).unwrap();
-        assert_eq!(second.state(), State::Off);
-        let reason = second.check().unwrap_err().to_string();
-        assert!(reason.contains("it is off"), "{reason}");
-        second.power_on(&|| false).unwrap();
-        second.wait_for("boot:", BOOT).unwrap();
-        // a cable whose other end has no power
-        second.pull();
-        command(first, "! ping -c 2 -w 3 198.18.0.2");
-        first.check().unwrap();
-    }
-
-    /// An upgrade that does not boot, a fallback to the old system, a panic, and a restore of the
-    /// user's disk.
-    fn is_upgraded_and_restored(dut: &Computer, key: &Path) {
-        let port = dut.management().unwrap();
-        // the running system installs and boots it
-        let upgrade = "sed -i 's/DEFAULT current/DEFAULT new/' /boot/syslinux.cfg && \
-            printf 'LABEL new\\n  KERNEL vmlinuz\\n  APPEND console=ttyS0 quiet tsc=reliable\\n' >> /boot/syslinux.cfg && sync";
-        ssh(dut, key, upgrade);
-        dut.type_line("reboot -f").unwrap();
-        assert_eq!(dut.wait_for_restart(BOOT).unwrap(), Restart::Guest);
-        // it does not boot
-        let reason = dut.wait_for("login:", BOOT).unwrap_err().to_string();
-        assert!(reason.contains("its kernel panicked"), "{reason}");
-        assert!(reason.contains("VFS: Unable to mount root fs"), "{reason}");
-        assert_eq!(dut.state(), State::Panicked);
-
-        // the old system still boots, and the upgraded disk is unchanged
-        dut.power_cycle(&|| false).unwrap();
-        assert_eq!(dut.state(), State::Runs);
-        log_in(dut, "old");
-        command(
-            dut,
-            "test $(hostname) = old && grep -q 'DEFAULT new' /boot/syslinux.cfg",
-        );
-        assert_eq!(dut.management().unwrap(), port, "the same as before");
-
-        dut.nmi().unwrap();
-        dut.wait_for("NMI received", BOOT).unwrap();
-
-        // a panic of a running system
-        dut.type_line("echo c > /proc/sysrq-trigger").unwrap();
-        let reason = dut.wait_until_off(BOOT).unwrap_err().to_string();
-        assert!(reason.contains("sysrq triggered crash"), "{reason}");
-        assert!(dut.check().unwrap_err().to_string().contains("panicked"));
-
-        // the boot loader of the restored disk has no new system
-        dut.restore(&|| false).unwrap();
-        dut.wait_for("boot:", BOOT).unwrap();
-        dut.type_line("new").unwrap();
-        dut.wait_for("Loading new... failed", BOOT).unwrap();
-    }
-
-    /// Checks its disk, its NIC, and a watchdog that is not served.
-    fn has_classic_devices(computer: &Computer, key: &Path) {
-        log_in(computer, "");
-        let driver = ssh(computer, key, "readlink /sys/class/net/eth0/device/driver");
-        assert!(driver.trim().ends_with("/e1000"), "{driver}");
-        ssh(computer, key, "grep -q '^/dev/sda1 /boot' /proc/mounts");
-        computer.type_line("echo > /dev/watchdog").unwrap();
-        assert_eq!(computer.wait_for_restart(BOOT).unwrap(), Restart::Watchdog);
-        computer.wait_for("boot:", BOOT).unwrap();
-    }
-
-    /// Kills the emulator that uses this file.
-    fn kill(file: &Path) {
-        let file = file.to_str().unwrap();
-        for process in fs::read_dir("/proc").unwrap().flatten() {
-            let line = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
-            if line.starts_with("qemu") && line.contains(file) {
-                let pid = process.file_name().to_str().unwrap().parse().unwrap();
-                let pid = rustix::process::Pid::from_raw(pid).unwrap();
-                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-            }
-        }
-    }
-
     /// Boots as far as its boot loader. `exact` tests it as an image whose instructions are
     /// counted.
     #[test]
     fn a_disk_is_booted_by_hand() {
-        let test = "a_disk_is_booted_by_hand";
         let lab = Lab::new();
         let of_test = match TestDisk::get() {
             Ok(disk) => disk,
-            Err(reason) => return skipped(test, &reason),
+            Err(reason) => return skipped(&reason),
         };
         let disk = of_test.disk.to_str().unwrap();
         let boot = ["image", "boot", disk];
         let by_hand = lab.run(&[&boot[..], &["--wait", "boot:", "--json"]].concat());
         if by_hand.err.contains("there is no such program") {
-            return skipped(test, &by_hand.err);
+            return skipped(&by_hand.err);
         }
-        let document: serde_json::Value = serde_json::from_str(&by_hand.code(0).out).unwrap();
+        let document = by_hand.code(0).document();
         assert_eq!(document["state"], "runs");
         lab.run(&[&boot[..], &["--wait", "nonsense", "--for", "1s"]].concat())
             .code(4)
             .says(&["waited 1 s for `nonsense`"]);
-        lab.run(&["image", "boot", "/etc/hostname"])
+        lab.run("image boot /etc/hostname")
             .code(3)
             .says(&["cannot be used as an image"]);
     }
@@ -387,14 +50,10 @@ mod in_guests {
     /// with an emulated machine: 40 s of CPU.
     #[test]
     fn a_disk_needs_only_its_name() {
-        let test = "a_disk_needs_only_its_name";
-        if !root(test) {
-            return;
-        }
-        let lab = Lab::new();
+        let Some(lab) = Lab::root() else { return };
         let of_test = match TestDisk::get() {
             Ok(disk) => disk,
-            Err(reason) => return skipped(test, &reason),
+            Err(reason) => return skipped(&reason),
         };
         let disk = lab.path().join("router.raw");
         fs::copy(&of_test.disk, &disk).unwrap();
@@ -405,34 +64,29 @@ mod in_guests {
             .status();
         assert!(marked.unwrap().success());
         let before = sum(&disk);
-        fs::create_dir(lab.path().join("beds")).unwrap();
         let bed = format!(
             "bed = 'router'\n[dut]\nhost = 'vm:{}'\nmachine = {{ memory-mib = 512 }}\n",
             disk.display()
         );
-        fs::write(lab.path().join("beds/router.toml"), bed).unwrap();
+        lab.write("beds/router.toml", &bed);
         let campaign = "campaign = 'c'\nbed = 'router'\norder = 'grouped'\nreboot = true\niterations = 1\n\
              [configuration]\nhalf = \"nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
              nft add rule ip t f numgen inc mod 2 0 drop\"\n[matrix]\nconfiguration = 'half'\nflows = 10\n\
              [procedure]\nid = 'trial'\nload = '200pps'\nfor = '1s'\n";
-        fs::write(lab.path().join("c.toml"), campaign).unwrap();
-        let say = |words: &[&str]| {
-            let mut command = lab.program(words);
-            command.current_dir(lab.path());
-            lab.start_command(command).wait(2 * PATIENCE)
-        };
-        say(&["doctor", "router"])
+        lab.write("c.toml", campaign);
+        let say = |line: &str| lab.start(line).wait(2 * PATIENCE);
+        say("doctor router")
             .code(0)
             .prints(&["router.raw can be started"]);
-        let ended = say(&["run", "c.toml", "--json"]);
+        let ended = say("run c.toml --json");
         let (out, err) = (&ended.out, &ended.err);
         if err.contains("qemu") && err.contains("no such program") {
-            return skipped(test, "no QEMU");
+            return skipped("no QEMU");
         }
         let found: serde_json::Value = serde_json::from_str(out).unwrap_or_default();
         let stalled = "the generator did not reach the load";
         if ended.code == 5 && out.contains(stalled) {
-            return skipped(test, &format!("the host is busy: {stalled}"));
+            return skipped(&format!("the host is busy: {stalled}"));
         }
         ended.code(0);
         for trial in found["trials"].as_array().unwrap() {
@@ -449,7 +103,7 @@ mod in_guests {
         assert!(machine.contains("router.raw in "), "{facts:#}");
         // the disk is unchanged, and nothing else is left
         assert_eq!(sum(&disk), before);
-        let shown = say(&["bed", "show"]);
+        let shown = say("bed show");
         assert!(!shown.out.contains("-gen"), "{shown:?}");
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    Lab, PATIENCE, bed_of, count, dropped, json_lines, list, meter, number, passed, root, skipped,
+    Lab, PATIENCE, bed_of, count, dropped, json_lines, list, meter, number, passed, skipped,
     try_tool,
 };
 
@@ -85,12 +85,9 @@ fn counter(links: &Links, interface: &str, side: &str, name: &str) -> u64 {
 
 #[test]
 fn counters_read_from_outside_agree_to_the_frame() {
-    if !root("counters_read_from_outside_agree_to_the_frame") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let line = "quick --size 64 --flows 2000 -n 2 --trial 600ms --load max --engine xdp-live";
-    let mut quick = lab.start(&line.split(' ').collect::<Vec<_>>());
+    let mut quick = lab.start(line);
 
     // one bed per iteration; each is held as soon as it exists
     let mut beds: Vec<(String, HeldNamespace, HeldNamespace)> = Vec::new();
@@ -236,6 +233,13 @@ pub fn conserved(record: &Value) {
     }
 }
 
+/// Returns the number of judged windows of a trial, over all strata.
+fn windows_judged(trial: &Value) -> u64 {
+    let apart = trial["apart"].as_array().into_iter().flatten();
+    let strata = apart.chain([&trial["quiet"], &trial["contended"]]);
+    strata.map(|stratum| count(&stratum["windows"])).sum()
+}
+
 /// Checks the rate: it comes from the stored windows, whose frames are part of the port's count,
 /// and whose time is part of the trial.
 fn rate_is_frames_over_time(run: &Path, record: &Value) {
@@ -260,6 +264,15 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
             columns.map(|at| cells[at].parse().unwrap())
         })
         .collect();
+    let probes = [
+        "probe_before_per_ns",
+        "probe_after_per_ns",
+        "distance_before_ns",
+        "distance_after_ns",
+    ];
+    assert_eq!(head[head.len() - 4..], probes);
+    let judged = windows_judged(record) + count(&record["windows_not_offered"]);
+    assert_eq!(judged, windows.len() as u64, "every window has one stratum");
     let [seconds, received_s, received] =
         [0, 1, 2].map(|at| windows.iter().map(|window| window[at]).sum::<f64>());
     let differ = (received_s / seconds - 1.0).abs();
@@ -302,21 +315,44 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
 }
 
 /// A rule drops one frame in ten: a trial of a procedure reports it exactly, like `quick`; in both
-/// directions, with delays and samples.
+/// directions, with delays and samples; one frame in a hundred of a second series is a broadcast.
+/// Every trial has the readings of the probes at both ends.
 #[test]
 fn procedures_report_why_the_dut_drops() {
-    let test = "procedures_report_why_the_dut_drops";
-    if !root(test) {
-        return;
-    }
-    let lab = Lab::new();
-    let set = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
+    let Some(lab) = Lab::root() else { return };
+    let set = "nft add table ip t; nft add chain ip t f { type filter hook forward priority 0\\; }; \
         nft add rule ip t f numgen random mod 10 0 drop";
-    let line = "trial --load 20kpps --for 300ms --flows 10 --both-directions --delays --sample 100ms --set";
-    let document = lab.json(&line.split(' ').chain([set]).collect::<Vec<_>>());
-    let mut named = 0;
+    let line = "trial --load 5kpps --max 20kpps --for 300ms --flows 10 --both-directions --modifier broadcast --delays --sample 100ms";
+    let document = lab.json(&format!("{line} --set '{set}'"));
+    let (mut named, mut modified) = (0, 0);
     for record in list(&document["trials"]) {
+        let directions = list(&record["directions"]).iter();
+        let received = directions.map(|one| count(&one["frames_received"]));
+        let received: Vec<u64> = received.collect();
+        assert!(received.len() == 2 && received.iter().all(|n| *n > 0));
+        let total: u64 = received.iter().sum();
+        assert_eq!(total, count(&record["frames_received"]), "{record}");
+        assert_eq!(list(&record["probes"]).len(), 2, "{record}");
+        assert_eq!(windows_judged(record), 1, "{record}");
+        if record["variant"]["modifiers"].is_array() {
+            let beside = count(&record["frames_beside"]);
+            let all = count(&record["frames_sent"]) + beside;
+            // even if the sender stalled and few frames left
+            assert!(beside.abs_diff(all / 100) <= 2 + all / 2000, "{record}");
+            for stage in ["generator_port", "dut_input"] {
+                assert_eq!(passed(record, stage), all, "{record}");
+            }
+            // the offered load of the worse direction includes them
+            let offered = number(&record["offered_load_pps"]) * number(&record["duration_s"]);
+            let is_of =
+                |one: &Value| (offered * 0.99 / number(&one["frames_sent"]) - 1.0).abs() < 3e-3;
+            let directions = list(&record["directions"]);
+            assert!(directions.iter().any(is_of), "{record}");
+            modified += 1;
+            continue;
+        }
         conserved(record);
+        assert!(record["frames_beside"].is_null(), "{record}");
         let losses = list(&record["losses"]);
         let Some(inside) = losses.iter().find(|loss| loss["place"] == "dut") else {
             continue;
@@ -326,7 +362,10 @@ fn procedures_report_why_the_dut_drops() {
         assert_eq!(reasons[0]["frames"], inside["frames"], "{inside}");
         named += 1;
     }
-    assert!(named > 0, "{document}");
+    assert!(named > 0 && modified > 0, "{document}");
+    let facts = &document["info"]["facts"];
+    assert!(facts["placement"]["distance"].is_string(), "{facts}");
+    assert_eq!(facts["states"], document["noise"]["states"], "{document}");
 }
 
 mod alone {
@@ -337,21 +376,15 @@ mod alone {
     /// is an overload.
     #[test]
     fn the_automatic_load_overloads_the_dut() {
-        let this = "the_automatic_load_overloads_the_dut";
-        if !root(this) {
-            return;
-        }
-        let lab = Lab::alone();
-        let document = lab.json(&[
-            "quick", "--size", "64", "--flows", "2000", "-n", "1", "--trial", "500ms",
-        ]);
+        let Some(lab) = Lab::root_alone() else { return };
+        let document = lab.json("quick --size 64 --flows 2000 -n 1 --trial 500ms");
         let trials = list(&document["trials"]);
         assert!(!trials.is_empty(), "{document}");
         for trial in trials {
             conserved(trial);
             let offered = number(&trial["offered_load_pps"]);
             let Some(forwarded) = trial["forwarding_rate_ungated_pps"].as_f64() else {
-                return skipped(this, "the sender stalled in every window of a trial");
+                return skipped("the sender stalled in every window of a trial");
             };
             assert!(offered >= 1.1 * forwarded, "{offered} and {forwarded}");
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::support::{CommandResult, Lab, root};
+use crate::support::{CommandResult, Lab, command_result, root};
 use crate::tty::Tty;
 use crate::wire::{MAC_A, MAC_B, Wire};
 
@@ -14,13 +14,7 @@ use crate::wire::{MAC_A, MAC_B, Wire};
 fn console(lab: &Lab, wire: &Wire, more: &str, lines: &str) -> CommandResult {
     let words = format!("console --port pa --port pb --dst-mac {MAC_B},{MAC_A} {more}");
     let mut command = assert_cmd::Command::from_std(lab.program(&wire.arguments(&words)));
-    let output = command.write_stdin(lines).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    CommandResult {
-        code: output.status.code().unwrap_or(-1),
-        out: text(&output.stdout),
-        err: text(&output.stderr),
-    }
+    command_result(command.write_stdin(lines).output().unwrap())
 }
 
 /// Returns the numbers of the `stats` line with this name.
@@ -35,10 +29,7 @@ fn row(text: &str, name: &str) -> Vec<u64> {
 
 #[test]
 fn sent_frames_of_a_console_equal_the_kernel_counters() {
-    if !root("sent_frames_of_a_console_equal_the_kernel_counters") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let wire = Wire::new();
     let ended = console(
         &lab,
@@ -77,10 +68,7 @@ fn sent_frames_of_a_console_equal_the_kernel_counters() {
 
 #[test]
 fn a_wrong_command_ends_a_script_and_its_traffic() {
-    if !root("a_wrong_command_ends_a_script_and_its_traffic") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let wire = Wire::new();
     for (lines, code, reason) in [
         (
@@ -124,10 +112,7 @@ const UP: &str = "\x1b[A";
 
 #[test]
 fn lines_are_completed_and_remembered() {
-    if !root("lines_are_completed_and_remembered") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let wire = Wire::new();
     let mut tty = on_terminal(&lab, &wire, (100, 60));
     // completes the common prefix, then lists the candidates; several lines arrive at once, as if
@@ -179,10 +164,7 @@ fn lines_are_completed_and_remembered() {
 
 #[test]
 fn traffic_is_watched_from_the_prompt_and_back() {
-    if !root("traffic_is_watched_from_the_prompt_and_back") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let wire = Wire::new();
     let mut tty = on_terminal(&lab, &wire, (80, 24));
     tty.keys("start -m 200pps -p 0\r")
@@ -243,10 +225,7 @@ fn traffic_is_watched_from_the_prompt_and_back() {
 
 #[test]
 fn a_console_that_ends_restores_the_terminal() {
-    if !root("a_console_that_ends_restores_the_terminal") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let wire = Wire::new();
     let foot = "q back to the prompt  c clear counters";
     for (started, last, signal, code) in [
@@ -273,7 +252,7 @@ fn a_console_that_ends_restores_the_terminal() {
 /// Types every command in the manual's table, in that order; none is refused.
 #[test]
 fn commands_of_the_manual_are_typed() {
-    if !root("commands_of_the_manual_are_typed") {
+    if !root() {
         return;
     }
     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/terminal.md");

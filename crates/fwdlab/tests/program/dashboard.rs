@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Lab, Started, making, root, skipped, try_tool};
+use crate::support::{Lab, Started, ended, making, skipped, try_tool};
 use crate::tty::Tty;
 
 const TOKEN: &str = "0123456789abcdef";
@@ -43,35 +43,22 @@ fn node() -> Result<(), String> {
 #[test]
 fn embedded_files_match_their_sources() {
     if let Err(reason) = node() {
-        return skipped("embedded_files_match_their_sources", &reason);
+        return skipped(&reason);
     }
     for words in [
         ["build.mjs", "--check"],
         ["node_modules/typescript/bin/tsc", "--noEmit"],
     ] {
-        let output = Command::new("node")
-            .args(words)
-            .current_dir(web())
-            .output()
-            .unwrap();
-        let reported =
-            String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{reported}");
+        let mut command = Command::new("node");
+        command.args(words).current_dir(web());
+        ended(command).code(0);
     }
 }
 
 /// Starts a server for a lab's runs. Returns its address.
 fn serve(lab: &Lab, listen: &str, more: &[&str]) -> (Started, String) {
-    let file = lab.path().join("token");
-    fs::write(&file, TOKEN).unwrap();
-    let line = [
-        "serve",
-        "--json",
-        "--listen",
-        listen,
-        "--token-file",
-        file.to_str().unwrap(),
-    ];
+    let file = lab.write("token", TOKEN);
+    let line = ["serve", "--json", "--listen", listen, "--token-file", &file];
     let mut server = lab.start(&[&line[..], more].concat());
     let mut url = String::new();
     server.wait_until("an address", |this| {
@@ -84,18 +71,16 @@ fn serve(lab: &Lab, listen: &str, more: &[&str]) -> (Started, String) {
     (server, url.trim_end_matches('/').to_owned())
 }
 
-fn simulated(lab: &Lab, line: &[&str]) -> String {
-    let document = lab.json(&[line, &["--engine", "sim", "--max", "3Mpps"]].concat());
+fn simulated(lab: &Lab, line: &str) -> String {
+    let document = lab.json(&format!("{line} --engine sim --max 3Mpps"));
     document["info"]["id"].as_str().unwrap().to_owned()
 }
 
 /// Writes a campaign of many short trials on this machine's test bed, so that there is always a
 /// next one.
 fn short_trials(lab: &Lab) -> String {
-    let path = lab.path().join("short-trials.toml");
     let text = "campaign = 'short-trials'\niterations = 1000\n[procedure]\nid = 'trial'\nload = '2kpps'\nfor = '200ms'\n";
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
+    lab.write("short-trials.toml", text)
 }
 
 /// Executes the requests of the browser's script.
@@ -137,24 +122,23 @@ mod slow {
 
     #[test]
     fn pages_are_rendered_in_a_browser() {
-        let this = "pages_are_rendered_in_a_browser";
         let lab = Lab::new();
         if let Err(reason) = node() {
-            return skipped(this, &reason);
+            return skipped(&reason);
         }
         let browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser"];
         let Some(browser) = browsers.into_iter().find(|path| Path::new(path).exists()) else {
-            return skipped(this, "chromium is not installed");
+            return skipped("chromium is not installed");
         };
         let mut runs: Vec<String> = ["1", "2"]
             .iter()
-            .map(|seed| simulated(&lab, &["ndr", "--goals", "ndr", "--seed", seed]))
+            .map(|seed| simulated(&lab, &format!("ndr --goals ndr --seed {seed}")))
             .collect();
         // names are words; notes may be any text
         lab.run(&["runs", "note", &runs[0], HOSTILE]).code(0);
         lab.run(&["runs", "tag", &runs[0], "baseline"]).code(0);
-        let rfc = ["rfc2544", "--size", "64", "--tests", "throughput,latency"];
-        runs.push(simulated(&lab, &rfc));
+        let rfc = "rfc2544 --size 64 --tests throughput,latency";
+        runs.push(simulated(&lab, rfc));
         let (mut server, url) = serve(&lab, "127.0.0.1:0", &[]);
         let port = url.rsplit(':').next().unwrap().to_owned();
         // a live run needs a test bed on this machine; it sends frames, so it starts when the page
@@ -210,14 +194,19 @@ mod slow {
     }
 }
 
+/// Through TLS, with our certificate and with the user's own, and with the token only; runs of
+/// different kinds are refused with a message.
 #[test]
 fn curl_reads_through_tls_with_the_token_only() {
-    let this = "curl_reads_through_tls_with_the_token_only";
     let lab = Lab::new();
-    if try_tool(&["curl", "--version"]).is_err() {
-        return skipped(this, "curl is not installed");
+    for (tool, version) in [("curl", "--version"), ("openssl", "version")] {
+        if try_tool(&[tool, version]).is_err() {
+            return skipped(&format!("{tool} is not installed"));
+        }
     }
-    let run = simulated(&lab, &["ndr", "--goals", "ndr"]);
+    let [other, run] =
+        ["1", "2"].map(|seed| simulated(&lab, &format!("ndr --goals ndr --seed {seed}")));
+    let ramp = simulated(&lab, "ramp");
     let (_server, url) = serve(&lab, "0.0.0.0:0", &[]);
     let at = url.replace("0.0.0.0", "127.0.0.1");
     assert!(url.starts_with("https://"), "{url}");
@@ -253,41 +242,25 @@ fn curl_reads_through_tls_with_the_token_only() {
         let answer = curl(&[&requested[..], &by].concat(), &steer);
         assert_eq!(answer.0, code, "{answer:?}");
     }
-}
 
-/// The server presents the user's own certificate, and refuses runs of different kinds with a
-/// message.
-#[test]
-fn a_certificate_of_ones_own_is_shown() {
-    let this = "a_certificate_of_ones_own_is_shown";
-    let lab = Lab::new();
-    for (tool, version) in [("curl", "--version"), ("openssl", "version")] {
-        if try_tool(&[tool, version]).is_err() {
-            return skipped(this, &format!("{tool} is not installed"));
-        }
-    }
     let [cert, key] =
         ["cert.pem", "key.pem"].map(|name| lab.path().join(name).display().to_string());
     let made = format!(
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
-         -keyout {key} -out {cert}"
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+         -addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {cert}"
     );
     try_tool(&made.split(' ').collect::<Vec<_>>()).unwrap();
-    let ndr = ["1", "2"].map(|seed| simulated(&lab, &["ndr", "--goals", "ndr", "--seed", seed]));
-    let ramp = simulated(&lab, &["ramp"]);
     let (_server, url) = serve(&lab, "127.0.0.1:0", &["--cert", &cert, "--key", &key]);
-    let compared = |with: &str| format!("{url}/api/compare?run={}&run={with}", ndr[0]);
+    let compared = |with: &str| format!("{url}/api/compare?run={run}&run={with}");
     let trusted = |path: &str| try_tool(&["curl", "-s", "--cacert", &cert, path]).unwrap();
     let refused = trusted(&compared(&ramp));
     assert!(
-        refused.contains("no figure in common") && refused.contains(&ndr[0]),
+        refused.contains("no figure in common") && refused.contains(&run),
         "{refused}"
     );
-    assert!(
-        try_tool(&["curl", "-s", &compared(&ramp)]).is_err(),
-        "nobody vouches for it"
-    );
-    let both = trusted(&compared(&ndr[1]));
+    let by_others = try_tool(&["curl", "-s", &compared(&ramp)]);
+    assert!(by_others.is_err(), "nobody vouches for it");
+    let both = trusted(&compared(&other));
     assert!(both.contains("\"outcome\""), "{both}");
 }
 
@@ -295,15 +268,11 @@ fn a_certificate_of_ones_own_is_shown() {
 /// the server.
 #[test]
 fn the_terminal_shows_a_run_of_a_dashboard() {
-    let this = "the_terminal_shows_a_run_of_a_dashboard";
-    if !root(this) {
-        return;
-    }
     if try_tool(&["curl", "--version"]).is_err() {
-        return skipped(this, "curl is not installed");
+        return skipped("curl is not installed");
     }
-    let lab = Lab::new();
-    let old = simulated(&lab, &["ndr", "--goals", "ndr"]);
+    let Some(lab) = Lab::root() else { return };
+    let old = simulated(&lab, "ndr --goals ndr");
     let campaign = short_trials(&lab);
     let mut going = lab.start(&["run", &campaign, "--json-stream"]);
     going.event("progress");

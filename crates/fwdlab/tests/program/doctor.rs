@@ -9,10 +9,10 @@ use crate::support::{Lab, ended, list};
 fn every_failure_comes_with_its_fix() {
     let lab = Lab::new();
     // a host without any program
-    let mut command = lab.program(&["doctor", "--json"]);
+    let mut command = lab.program("doctor --json");
     command.env("PATH", "/nonexistent");
     let bare = ended(command);
-    let checks: Value = serde_json::from_str(&bare.out).unwrap();
+    let checks = bare.document();
     for check in list(&checks) {
         for field in ["name", "finding"] {
             assert!(!check[field].as_str().unwrap().is_empty(), "{check}");
@@ -32,7 +32,7 @@ fn every_failure_comes_with_its_fix() {
     let fails = list(&checks).iter().any(|check| check["status"] == "fail");
     assert_eq!(bare.code, if fails { 3 } else { 0 }, "{bare:?}");
 
-    let human = lab.run(&["doctor"]);
+    let human = lab.run("doctor");
     let fails = human.out.lines().any(|line| line.starts_with("FAIL"));
     assert_eq!(human.code, if fails { 3 } else { 0 }, "{human:?}");
     let first = human.out.lines().next().unwrap();

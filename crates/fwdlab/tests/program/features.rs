@@ -33,8 +33,6 @@ use fwdlab_model::units::FrameSize;
 
 use crate::support::{Lab, PROGRAM, skipped};
 
-const NAME: &str = "features_of_stock_kernels_are_in_the_path";
-
 /// Configurations, and functions that every frame then passes. Features that do not affect each
 /// other share a bed.
 const FEATURES: &[(&str, &[&str])] = &[
@@ -272,7 +270,7 @@ mod in_guests {
     #[test]
     fn features_of_stock_kernels_are_in_the_path() {
         let lab = Lab::new();
-        let skipped = |reason: &str| skipped(NAME, reason);
+        let skipped = |reason: &str| skipped(reason);
         // kept between test runs, like the images of the lab's tests
         let own = std::env::current_exe().unwrap();
         let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();

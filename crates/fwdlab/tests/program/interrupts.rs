@@ -5,99 +5,47 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::support::{Lab, PATIENCE, PROGRAM, TINY, beds, count, list, namespaces, tool, words};
 use rustix::process::Signal;
-use serde_json::Value;
-
-use crate::support::{
-    Lab, PATIENCE, PROGRAM, TINY, beds, count, list, namespaces, root, tool, words,
-};
 
 /// A run of some three seconds, with several beds.
-const SHORT: &[&str] = &[
-    "quick", "--size", "64", "--flows", "10", "-n", "3", "--trial", "200ms", "--load", "max",
-];
+const SHORT: &str = "quick --size 64 --flows 10 -n 3 --trial 200ms --load max";
 
-/// Returns times between start and end from a seed (xorshift), the same in every test run.
-fn moments(mut seed: u64, count: usize, longest: Duration) -> Vec<Duration> {
-    (0..count)
-        .map(|_| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            longest.mul_f64((seed % 1000) as f64 / 1000.0)
-        })
-        .collect()
-}
-
+/// `lab` stops scripted runs at every command.
 #[test]
 fn signals_undo_everything_and_keep_what_was_measured() {
-    if !root("signals_undo_everything_and_keep_what_was_measured") {
-        return;
-    }
-    let lab = Lab::new();
-    let signals = [(Signal::INT, 130), (Signal::TERM, 143)];
-    let mut interrupted = 0;
-    for (number, moment) in moments(0x5eed, 4, Duration::from_secs(3))
-        .into_iter()
-        .enumerate()
-    {
-        let (signal, code) = signals[number % 2];
-        let quick = lab.start(SHORT);
-        std::thread::sleep(moment);
-        quick.signal(signal);
-        let ended = quick.wait(Duration::from_secs(10));
-        let what = format!("{signal:?} after {moment:?}");
-        // before the program handles signals, the kernel ends it; after its end there is nothing to
-        // interrupt
-        let allowed = [0, 5, code];
-        assert!(allowed.contains(&ended.code), "{what}: {ended:?}");
-        assert!(!ended.err.contains("panicked"), "{what}: {}", ended.err);
-        lab.assert_clean(&what);
-        interrupted += usize::from(ended.code == code);
-
-        let shown = lab.run(&["runs", "show", "@1", "--json"]);
-        if shown.code == 0 {
-            let run: Value = serde_json::from_str(&shown.out).unwrap();
-            let state = run["info"]["state"].as_str().unwrap();
-            let expect = if ended.code == code {
-                "interrupted"
-            } else {
-                "finished"
-            };
-            assert_eq!(state, expect, "{what}");
-            if state == "interrupted" && run.get("noise").is_some() {
-                // the interruption is the only cause
-                assert_eq!(run["noise"]["too_noisy"], false, "{what}");
-                let text = lab.run(&["runs", "show", "@1"]).out;
-                assert!(text.starts_with("Interrupted"), "{what}: {text}");
-                assert!(!text.contains("oo noisy"), "{what}: {text}");
-            }
-        } else {
-            assert!(
-                moment < Duration::from_millis(200),
-                "{what}: no run is kept: {shown:?}"
-            );
+    let Some(lab) = Lab::root() else { return };
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut quick = lab.start(&format!("{SHORT} --json-stream"));
+        match signal {
+            Signal::INT => drop(quick.event("trial_finished")),
+            _ => drop(quick.bed()),
         }
-        lab.run(&["runs", "rm", "@1"]);
+        quick.signal(signal);
+        let ended = quick.wait(PATIENCE);
+        ended.code(code);
+        assert!(!ended.err.contains("panicked"), "{}", ended.err);
+        lab.assert_clean("a signal");
+        let run = lab.run("runs show @1 --json").code(0).document();
+        assert_eq!(run["info"]["state"], "interrupted", "{signal:?}");
+        if signal == Signal::INT {
+            // the interruption is the only cause
+            assert_eq!(run["noise"]["too_noisy"], false, "{run}");
+            let text = lab.run("runs show @1").out;
+            assert!(text.starts_with("Interrupted"), "{text}");
+            assert!(!text.contains("oo noisy"), "{text}");
+        }
     }
-    assert!(
-        interrupted >= 3,
-        "only {interrupted} of 4 signals came in time"
-    );
 }
 
 /// Two labs in parallel do not interfere; killed runs leave theirs intact.
 #[test]
 fn a_killed_run_is_reported_and_swept_by_the_next() {
-    if !root("a_killed_run_is_reported_and_swept_by_the_next") {
-        return;
-    }
-    let lab = Lab::new();
-    let arguments = [TINY, &["--json"]].concat();
-    let both = [lab.start(&arguments), lab.start(&arguments)];
+    let Some(lab) = Lab::root() else { return };
+    let line = format!("{TINY} --json");
+    let both = [lab.start(&line), lab.start(&line)];
     let wholes = both.map(|quick| {
-        let ended = quick.wait(PATIENCE);
-        let document: Value = serde_json::from_str(&ended.measured().out).unwrap();
+        let document = quick.wait(PATIENCE).measured().document();
         for trial in list(&document["trials"]) {
             assert_eq!(trial["frames_unexplained"], 0);
             assert!(count(&trial["frames_received"]) > 0);
@@ -107,15 +55,15 @@ fn a_killed_run_is_reported_and_swept_by_the_next() {
     });
     lab.assert_clean("two labs");
 
+    // one dies while its bed is built, the other with a bed
     let mut standing = Vec::new();
-    for moment in moments(0xdead, 3, Duration::from_secs(2)) {
-        let mut quick = lab.start(SHORT);
+    for has_begun in [false, true] {
+        let mut quick = lab.start(&format!("{SHORT} --json-stream"));
         let pid = quick.pid();
-        // one dies before its bed exists or while it is built, the others with a bed
-        if moment > Duration::from_millis(500) {
-            quick.bed();
+        match has_begun {
+            true => drop(quick.event("progress")),
+            false => drop(quick.event("run_started")),
         }
-        std::thread::sleep(moment);
         quick.signal(Signal::KILL);
         quick.wait(PATIENCE);
         // its children die with it; grandchildren a little later
@@ -123,7 +71,7 @@ fn a_killed_run_is_reported_and_swept_by_the_next() {
         while !lab.processes().is_empty() && died.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(lab.processes(), Vec::<String>::new(), "after {moment:?}");
+        assert_eq!(lab.processes(), Vec::<String>::new(), "{has_begun}");
         for bed in beds().iter().filter(|bed| bed["pid"] == pid) {
             assert_eq!(bed["in_use"], false, "{bed}");
             let human = tool(&[PROGRAM, "bed", "show"]);
@@ -131,7 +79,7 @@ fn a_killed_run_is_reported_and_swept_by_the_next() {
             standing.extend(words(&bed["namespaces"]));
         }
     }
-    assert!(!standing.is_empty(), "no moment hit a standing bed");
+    assert!(!standing.is_empty(), "no bed was left");
 
     // the next start removes what is left
     lab.run(TINY).measured();
@@ -146,7 +94,7 @@ fn a_killed_run_is_reported_and_swept_by_the_next() {
     for (whole, summary) in wholes {
         assert_eq!(fs::read(summary).unwrap(), whole);
     }
-    let listed = lab.run(&["runs", "ls"]);
+    let listed = lab.run("runs ls");
     // neither the header nor results on a line of their own
     let runs = || listed.out.lines().filter(|line| !line.starts_with("     "));
     let lines = |word: &str| runs().filter(|line| line.contains(word)).count();
@@ -167,10 +115,7 @@ fn a_killed_run_is_reported_and_swept_by_the_next() {
 /// host.
 #[test]
 fn beds_by_hand_exist_until_they_are_removed() {
-    if !root("beds_by_hand_exist_until_they_are_removed") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let script = format!(
         r#"set -eu
         mount -t tmpfs tmpfs /run

@@ -4,14 +4,12 @@
 use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
-
 use crate::support::{Lab, PROGRAM, directories, ended, skipped, tool};
 
 /// Makes a simulated run. Returns its id.
 fn run(lab: &Lab) -> String {
     let line = "trial --load 1Mpps --for 1s --engine sim --max 3Mpps";
-    let document = lab.json(&line.split(' ').collect::<Vec<_>>());
+    let document = lab.json(line);
     document["info"]["id"].as_str().unwrap().to_owned()
 }
 
@@ -24,10 +22,10 @@ fn runs_are_labelled_shown_and_pruned() {
         .prints(&["baseline, v1"]);
     lab.run(&["runs", "note", "baseline", "before the\nnew firmware"])
         .code(0);
-    let listed = lab.run(&["runs", "ls", "--tag", "v1"]);
+    let listed = lab.run("runs ls --tag v1");
     listed.code(0).prints(&["tags", "baseline v1", &ids[0]]);
     assert!(!listed.out.contains(&ids[1]), "{listed:?}");
-    lab.run(&["runs", "show", "baseline"]).code(0).prints(&[
+    lab.run("runs show baseline").code(0).prints(&[
         "tags      baseline v1",
         "note      before the",
         "          new firmware",
@@ -37,18 +35,15 @@ fn runs_are_labelled_shown_and_pruned() {
         let report = lab.run(&["report", "baseline", "--format", format, "-o", "-"]);
         report.code(0).prints(&["before the", "new firmware"]);
     }
-    lab.run(&["compare", "baseline", "@1"])
+    lab.run("compare baseline @1")
         .prints(&[&ids[0], &ids[2], "cannot tell"]);
-    lab.run(&["runs", "tag", "baseline", "--remove", "nope"])
+    lab.run("runs tag baseline --remove nope")
         .says(&["no tag `nope`", "baseline, v1"]);
     lab.run(&["runs", "tag", "@1", "two words"])
         .says(&["`two words`", "begins with a letter"]);
 
     // nothing is removed without a rule or without consent; tagged runs are kept
-    let prune = |options: &str| {
-        let line = format!("runs prune {options}");
-        lab.run(&line.split_whitespace().collect::<Vec<_>>())
-    };
+    let prune = |options: &str| lab.run(&format!("runs prune {options}"));
     prune("").code(2);
     prune("--keep 1")
         .code(0)
@@ -95,7 +90,7 @@ fn files_contain_the_options_of_the_command_line() {
     )
     .unwrap();
     let both = inside(text, &["trial"]);
-    let document: Value = serde_json::from_str(&both.code(0).out).unwrap();
+    let document = both.code(0).document();
     assert_eq!(
         document["trials"][0]["intended_load_pps"], 1e6,
         "{document}"
@@ -124,8 +119,21 @@ fn shells_complete_commands_and_options() {
     assert_eq!(completed(&["runs", "ta"]).trim(), "tag");
     assert_eq!(completed(&["quick", "--iter"]).trim(), "--iterations");
     let lab = Lab::new();
-    for (shell, mark) in [("zsh", "#compdef fwdlab"), ("fish", "complete -c fwdlab")] {
-        lab.run(&["completions", shell]).code(0).prints(&[mark]);
+    for (shell, mark) in [
+        ("bash", "_fwdlab"),
+        ("zsh", "#compdef fwdlab"),
+        ("fish", "complete -c fwdlab"),
+    ] {
+        let script = lab.run(&["completions", shell]);
+        script.code(0).prints(&[mark, "traffic", "pkt-gen"]);
+        // not the older names
+        for older in [
+            "fwdlab__send",
+            "fwdlab__subcmd__send",
+            "_fwdlab__send_commands",
+        ] {
+            assert!(!script.out.contains(older), "{shell}: {older}");
+        }
     }
 }
 
@@ -134,12 +142,19 @@ fn manual_pages_are_read_by_groff() {
     let lab = Lab::new();
     let dir = lab.path().join("man1");
     lab.run(&["man", "--dir", dir.to_str().unwrap()]).code(0);
-    lab.run(&["man"]).code(0).prints(&[".TH fwdlab 1"]);
-    for page in ["fwdlab.1", "fwdlab-quick.1", "fwdlab-runs-tag.1"] {
-        assert!(dir.join(page).is_file(), "{page}");
+    lab.run("man").code(0).prints(&[".TH fwdlab 1"]);
+    for (page, exists) in [
+        ("fwdlab.1", true),
+        ("fwdlab-runs-tag.1", true),
+        ("fwdlab-traffic-send.1", true),
+        ("fwdlab-new-man.1", true),
+        ("fwdlab-send.1", false),
+        ("fwdlab-man.1", false),
+    ] {
+        assert_eq!(dir.join(page).is_file(), exists, "{page}");
     }
     if Command::new("groff").arg("--version").output().is_err() {
-        return skipped("manual_pages_are_read_by_groff", "groff is not installed");
+        return skipped("groff is not installed");
     }
     for page in ["fwdlab.1", "fwdlab-quick.1"] {
         let output = Command::new("groff")

@@ -119,7 +119,7 @@ fn archive() -> Option<PathBuf> {
 fn run(lab: &Lab, example: &Example) -> bool {
     let Example { at, shown, .. } = example;
     let not_run = |reason: &str| {
-        skipped(&format!("manual, {at}"), reason);
+        skipped(&format!("{at}: {reason}"));
         false
     };
     if let Some(reason) = example.says("not run") {
@@ -144,7 +144,7 @@ fn run(lab: &Lab, example: &Example) -> bool {
         value.clone_into(&mut words[place + 1]);
     }
     let wire = match example.says("on a wire") {
-        Some(_) if !root(&format!("manual, {at}")) => return false,
+        Some(_) if !root() => return false,
         Some(_) => Some(Wire::new()),
         None => None,
     };
@@ -253,16 +253,15 @@ fn examples_of_help_run() {
     symlink(PROGRAM, bin.join("fwdlab")).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let run = |lab: &Lab, line: &str| {
-        let mut command = lab.with(&["sh", "-c", line], &[]);
-        command.current_dir(lab.path()).env("PATH", &path);
+        let mut command = lab.with(&["sh", "-c"], &[line]);
+        command.env("PATH", &path);
         ended(command)
     };
     // the files that the examples name
     let campaign = "campaign = 'c'\niterations = 5\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6'\n[procedure]\nid = 'mrr'\n";
-    fs::write(lab.path().join("CAMPAIGN.toml"), campaign).unwrap();
-    fs::create_dir_all(lab.path().join("DIR/set")).unwrap();
+    lab.write("CAMPAIGN.toml", campaign);
     for file in ["a.pps", "b.pps", "DIR/set/1.pps"] {
-        fs::write(lab.path().join(file), "1\n2\n3\n").unwrap();
+        lab.write(file, "1\n2\n3\n");
     }
     let ramp = "fwdlab ramp --engine sim --ramp 20s --warm-up 1s --hold 1s";
     let made = format!(
@@ -341,9 +340,7 @@ fn examples_of_the_manual_are_true() {
                 lab = Lab::new();
                 symlink(root.join("examples"), lab.path().join("examples")).unwrap();
                 for (file, text) in &files {
-                    let file = lab.path().join(file);
-                    fs::create_dir_all(file.parent().unwrap()).unwrap();
-                    fs::write(file, text).unwrap();
+                    lab.write(file, text);
                 }
             }
             run_here += usize::from(run(&lab, &example));

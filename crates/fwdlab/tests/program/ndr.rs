@@ -3,19 +3,13 @@
 //! `measure`, against the reference implementation of MLRsearch. Start with
 //! [`ndr_and_pdr_of_a_million_frames_are_the_published_ones`].
 
-use std::fs;
-
 use serde_json::Value;
 
 use crate::conservation::conserved;
 use crate::formats::follows;
-use crate::support::{Lab, all_outcomes, count, json_lines, list, number, root, unsealed};
+use crate::support::{Lab, all_outcomes, count, json_lines, list, number, read_json, unsealed};
 
-const SIM: &[&str] = &["ndr", "--engine", "sim", "--max", "14880952"];
-
-fn on(lab: &Lab, dut: &str, more: &[&str]) -> Value {
-    lab.json(&[SIM, &["--dut", dut], more].concat())
-}
+const SIM: &str = "ndr --engine sim --max 14880952";
 
 fn goals(document: &Value) -> &[Value] {
     list(&found(document)["goals"])
@@ -29,11 +23,8 @@ fn found(document: &Value) -> &Value {
 #[test]
 fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
     let lab = Lab::new();
-    let document = on(
-        &lab,
-        "capacity=1e6",
-        &["--goals", "ndr,pdr", "--min", "9001", "--warm-up", "1s"],
-    );
+    let line = "--dut capacity=1e6 --goals ndr,pdr --min 9001 --warm-up 1s";
+    let document = lab.json(&format!("{SIM} {line}"));
     let trials = list(&document["trials"]);
     assert_eq!(trials.len(), 36, "with the warm-up");
     assert_eq!(found(&document)["max_load_index"], 1479);
@@ -55,12 +46,9 @@ fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
     assert_eq!(progress.len(), 35);
     assert_eq!(count(&progress[0]["load_index"]), 1479);
     for (step, trial) in progress.iter().zip(&trials[1..]) {
-        let (intended, lost) = (
-            count(&trial["frames_intended"]),
-            count(&trial["frames_lost"]),
-        );
-        assert_eq!(intended, number(&step["load_pps"]).round() as u64);
-        assert_eq!(number(&step["loss_ratio"]), lost as f64 / intended as f64);
+        let [intended, lost] = ["frames_intended", "frames_lost"].map(|of| number(&trial[of]));
+        assert_eq!(intended, number(&step["load_pps"]).round());
+        assert_eq!(number(&step["loss_ratio"]), lost / intended);
         conserved(trial);
         let requested = &trial["asked"]["question"];
         assert_eq!(number(&requested["stretches"][0]["duration_ns"]), 1e9);
@@ -70,24 +58,8 @@ fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
     let run = lab.only_run();
     assert_eq!(json_lines(&run.join("trials.jsonl")), trials);
     trials[..8].iter().for_each(|trial| follows("trial", trial));
-    let summary = fs::read_to_string(run.join("summary.json")).unwrap();
-    follows(
-        "summary",
-        &unsealed(serde_json::from_str(&summary).unwrap()),
-    );
-}
-
-/// One flow uses one core, many flows use all.
-#[test]
-fn the_number_of_flows_reaches_the_dut() {
-    let lab = Lab::new();
-    let of_flows = |flows: &str| {
-        let arguments = ["--goals", "pdr", "--flows", flows];
-        let document = on(&lab, "capacity=1e6,cores=4", &arguments);
-        number(&goals(&document)[0]["conditional_throughput_pps"])
-    };
-    assert!((of_flows("1") / 1e6 - 1.0).abs() < 0.01);
-    assert!(of_flows("20000") > 3e6);
+    let summary = unsealed(read_json(&run.join("summary.json")));
+    follows("summary", &summary);
 }
 
 #[test]
@@ -101,65 +73,24 @@ fn duts_at_the_ends_end_with_the_right_words() {
             "the tester is the limit",
         ),
     ] {
-        let ended = lab.run(&[SIM, &["--dut", dut, "--goals", "ndr"]].concat());
+        let ended = lab.run(&format!("{SIM} --dut {dut} --goals ndr"));
         ended.code(code).prints(&[words]);
     }
     // a load that the generator did not offer never passes; 0.5 % of its frames may be missing
-    let shown = lab.run(&["runs", "show", "@1", "--json"]);
-    let document: Value = serde_json::from_str(&shown.out).unwrap();
+    let document = lab.run("runs show @1 --json").document();
     assert!(number(&goals(&document)[0]["relevant_lower_bound_pps"]) <= 2e6 / 0.995);
     assert_eq!(goals(&document)[0]["tester_bound"], true);
-}
-
-/// Ending a trial early when it fails all goals does not change the search.
-#[test]
-fn an_early_end_saves_time_and_changes_nothing_else() {
-    let lab = Lab::new();
-    let searched = |early: &str| {
-        let goals = "ndr;loss=2%,final=5s,sum=30s";
-        let more = ["--goals", goals, "--early-end", early, "--time-limit", "9h"];
-        let dut = "capacity=3e6,buffer=5000,noise=0.02,loss=1e-7,seed=3";
-        on(&lab, dut, &more)
-    };
-    let (whole, early) = (searched("no"), searched("yes"));
-    let progress = |document: &Value| -> Vec<(u64, u64)> {
-        let steps = list(&found(document)["course"]).iter();
-        steps
-            .map(|step| (count(&step["load_index"]), count(&step["duration_ns"])))
-            .collect()
-    };
-    assert_eq!(progress(&whole), progress(&early));
-    assert_eq!(goals(&whole), goals(&early));
-    let saved = number(&found(&whole)["traffic_s"]) - number(&found(&early)["traffic_s"]);
-    assert!(saved > 1.0, "{saved} s");
-    let ended = |document: &Value| -> Vec<Value> {
-        let trials = list(&document["trials"]).iter();
-        let ended = trials.filter(|trial| trial["asked"]["answer"]["ended_early"] == true);
-        ended.cloned().collect()
-    };
-    assert!(ended(&whole).is_empty() && !ended(&early).is_empty());
-    for trial in ended(&early) {
-        let requested = &trial["asked"]["question"]["stretches"][0];
-        let intended = number(&requested["duration_ns"]) / 1e9;
-        assert!(number(&trial["duration_s"]) < intended, "{trial}");
-        conserved(&trial);
-    }
 }
 
 #[test]
 fn every_trial_is_explained_and_shortcuts_are_reported() {
     let lab = Lab::new();
-    let more = ["--goals", "rfc2544", "--early-end", "yes", "--explain"];
-    let text = lab.run(&[SIM, &more].concat());
-    let words: Vec<&str> = text.code(0).out.split_whitespace().collect();
-    let words = words.join(" ");
-    for reported in [
+    let line = "--goals rfc2544 --early-end yes --explain";
+    lab.run(&format!("{SIM} {line}")).code(0).prints(&[
         "First look: the output at the largest load",
         "Ended early: its verdict could no longer change",
         "RFC 2544 §26.1 throughput procedure, shortened:",
-    ] {
-        assert!(words.contains(reported), "{reported}: {}", text.out);
-    }
+    ]);
 }
 
 mod alone {
@@ -169,13 +100,10 @@ mod alone {
     /// frames.
     #[test]
     fn this_kernel_is_searched_and_every_frame_has_a_fate() {
-        if !root("this_kernel_is_searched_and_every_frame_has_a_fate") {
-            return;
-        }
-        let lab = Lab::alone();
+        let Some(lab) = Lab::root_alone() else { return };
         let line = "ndr --goal loss=50%,exceed=0.5,initial=100ms,final=100ms,sum=300ms,width=20% --flows 10 --warm-up 100ms \
                     --max 400kpps --min 20kpps --time-limit 20s";
-        let document = lab.json(&line.split_whitespace().collect::<Vec<_>>());
+        let document = lab.json(line);
         let trials = list(&document["trials"]);
         assert!(trials.len() >= 2, "{trials:?}");
         for trial in trials {

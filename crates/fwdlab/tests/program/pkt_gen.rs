@@ -1,7 +1,6 @@
-//! `pkt-gen`: its output as lab scripts and our importer read it, its frames as tshark reads them,
-//! its counts as the kernel's. Start with [`a_labs_script_and_our_importer_read_its_logs`].
+//! `pkt-gen`: its output as lab scripts and our importer read it, its counts as the kernel's. Start with [`a_labs_script_and_our_importer_read_its_logs`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,8 +9,8 @@ use std::time::Duration;
 use fwdlab_netbenches::log::Log;
 use rustix::process::Signal;
 
-use crate::support::{CommandResult, Lab, PATIENCE, PROGRAM, Started, root, skipped, tool};
-use crate::wire::{Wire, tshark};
+use crate::support::{CommandResult, Lab, PATIENCE, PROGRAM, Started, skipped, tool};
+use crate::wire::Wire;
 
 /// Starts pkt-gen in the namespace of the ports, with both streams in one log, as in a lab's
 /// scripts.
@@ -69,17 +68,14 @@ fn lab_script(log: &Path) -> Vec<f64> {
 /// per second.
 #[test]
 fn a_labs_script_and_our_importer_read_its_logs() {
-    if !root("a_labs_script_and_our_importer_read_its_logs") {
-        return;
-    }
-    const FRAMES: u64 = 25_000;
+    const FRAMES: u64 = 10_000;
     const RATE: f64 = 5000.0;
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let wire = Wire::new();
-    let receiver_line = "-N -f rx -i pb -w 0 -W -T 80";
+    let receiver_line = "-N -f rx -i pb -w 0 -W -T 40";
     let sender_line = format!(
         "-f tx -N -i pa -n {FRAMES} -l 60 -4 -d 198.19.10.1:2001-198.19.10.100 -D 00:0d:b9:41:ca:3d \
-         -s 198.18.10.1:2001-198.18.10.20 -S 0c:c4:7a:ab:29:35 -w 1 -R {RATE} -T 80"
+         -s 198.18.10.1:2001-198.18.10.20 -S 0c:c4:7a:ab:29:35 -w 0 -R {RATE} -T 40"
     );
     let before = counted(&wire);
     let receiver = receiving(&lab, &wire, receiver_line);
@@ -127,15 +123,6 @@ fn a_labs_script_and_our_importer_read_its_logs() {
             (0.0..=RATE * 0.02 + 1.0).contains(&left_out),
             "intervals leave out {left_out}"
         );
-        for sample in &log.samples {
-            let (frames, us) = (sample.frames.unwrap(), sample.interval_us.unwrap() as f64);
-            assert_eq!(
-                sample.pps,
-                ((frames * 1e6 + (us / 2.0).floor()) / us).floor()
-            );
-            assert!(sample.end_us.is_some());
-        }
-
         let rates = lab_script(&file);
         // the script skips 25 lines, and a busy host prints fewer
         assert!(!rates.is_empty(), "{}", log.counts.lines);
@@ -147,130 +134,14 @@ fn a_labs_script_and_our_importer_read_its_logs() {
             .filter_map(|picked| picked.value)
             .collect();
         assert_eq!(rates, picked);
-        // intervals vary on a busy host, where frames that had to wait leave later; from the first
-        // frame to the last, the rate can only be too low. The other intervals are empty
-        let intervals = log.samples.iter();
-        let intervals: Vec<(f64, f64)> = intervals
-            .map(|s| (s.frames.unwrap(), s.interval_us.unwrap() as f64))
-            .collect();
-        let is_empty = |(frames, _): &&(f64, f64)| *frames == 0.0;
-        let before = intervals.iter().take_while(is_empty).count();
-        let after = intervals.iter().rev().take_while(is_empty).count();
-        let flow = &intervals[before..intervals.len() - after];
-        let (frames, us) = flow
-            .iter()
-            .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let mean = frames * 1e6 / us;
-        assert!(mean < RATE * 1.1, "{mean}: {rates:?}");
-        // a sender that gets too little of a CPU takes longer, and says so
-        let reached = FRAMES as f64 / seconds;
-        if !sender.out.contains("could not be sent") {
-            assert!(mean > reached.min(RATE) * 0.9, "{mean}: {rates:?}");
-        }
     }
     // frame n is due n / RATE after the first, which may leave late on a busy host
     assert!(seconds >= (FRAMES as f64 - 1.0) / RATE - 0.5, "{seconds} s");
 }
 
-/// tshark reads the frames on the wire: flows in the original's order, each equally often, with
-/// correct checksums.
-#[test]
-fn frames_are_right_and_flows_are_equal() {
-    let name = "frames_are_right_and_flows_are_equal";
-    if !root(name) {
-        return;
-    }
-    let lab = Lab::new();
-    let wire = Wire::new();
-    let file = lab.path().join("sent.pcapng");
-    let words = format!("capture --port pb -c 480 --for 60s -o {}", file.display());
-    let mut capture = wire.start(&lab, &words);
-    capture.wait_until("its begin", |this| this.err().contains("capture   pb"));
-    for line in [
-        "-s 198.18.10.1:2000-198.18.10.3:2001 -d 198.19.10.1:53-198.19.10.4 -S 02:00:00:00:00:07 -D 02:00:00:00:00:09",
-        "-6 -l 62 -s [2001:2:0:10::1]-[2001:2:0:10::4] -d [2001:2:0:8010::1]-[2001:2:0:8010::6]",
-    ] {
-        let line = format!("-f tx -N -i pa -w 0 -n 240 -R 2000 {line}");
-        run(&lab, &wire, &line).code(0);
-    }
-    capture.wait(PATIENCE).code(0);
-    let fields = "frame.len eth.src eth.dst ip.src ipv6.src udp.srcport ip.dst ipv6.dst udp.dstport ip.checksum.status \
-        udp.checksum.status";
-    let Some(lines) = tshark(&file, fields, "") else {
-        return skipped(name, "no tshark");
-    };
-    let rows: Vec<Vec<&str>> = lines
-        .iter()
-        .map(|line| line.split('\t').collect())
-        .collect();
-    assert_eq!(rows.len(), 480);
-    // IPv6 has no header checksum
-    for (rows, size, ip_checksum) in [(&rows[..240], "60", "1"), (&rows[240..], "62", "")] {
-        let mut counts: BTreeMap<&[&str], u32> = BTreeMap::new();
-        for row in rows {
-            assert_eq!(
-                (row[0], row[9], row[10]),
-                (size, ip_checksum, "1"),
-                "{row:?}"
-            );
-            *counts.entry(&row[3..9]).or_default() += 1;
-        }
-        assert_eq!(counts.len(), 24);
-        assert!(counts.values().all(|n| *n == 10), "{counts:?}");
-    }
-    assert_eq!(rows[0][1..3], ["02:00:00:00:00:07", "02:00:00:00:00:09"]);
-    let seen = [0, 1, 2, 6].map(|at: usize| (rows[at][3], rows[at][5], rows[at][6]));
-    assert_eq!(
-        seen,
-        [
-            ("198.18.10.1", "2000", "198.19.10.1"),
-            ("198.18.10.1", "2001", "198.19.10.1"),
-            ("198.18.10.2", "2000", "198.19.10.1"),
-            ("198.18.10.1", "2000", "198.19.10.2"),
-        ]
-    );
-}
-
-#[test]
-fn signals_end_it_with_its_last_lines() {
-    if !root("signals_end_it_with_its_last_lines") {
-        return;
-    }
-    let lab = Lab::new();
-    let wire = Wire::new();
-    for (signal, code) in [(Signal::INT, 0), (Signal::TERM, 143)] {
-        let before = counted(&wire);
-        let mut receiver = receiving(&lab, &wire, "-i pb -w 0");
-        let mut sender = pkt_gen(&lab, &wire, "-f tx -i pa -w 0 -R 1k -n 0");
-        sender.wait_until("frames", |_| counted(&wire).0 > before.0 + 100);
-        sender.signal(signal);
-        let sender = sender.wait(PATIENCE);
-        receiver.wait_until("the last frames", |_| counted(&wire).0 == counted(&wire).1);
-        std::thread::sleep(Duration::from_millis(50));
-        receiver.signal(signal);
-        let receiver = receiver.wait(PATIENCE);
-        let sent = counted(&wire).0 - before.0;
-        for (ended, what) in [(&sender, "Sent"), (&receiver, "Received")] {
-            ended.code(code);
-            assert_eq!(totals(&ended.out, what).0, sent, "{}", ended.out);
-            assert!(
-                ended.out.contains("Kpps (") || ended.out.contains(" pps ("),
-                "{}",
-                ended.out
-            );
-            assert!(ended.out.contains("\nSpeed: "), "{}", ended.out);
-        }
-        assert_eq!(wire.attached(), "");
-    }
-    lab.assert_clean("signals");
-}
-
 #[test]
 fn ping_is_answered_by_pong() {
-    if !root("ping_is_answered_by_pong") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let wire = Wire::new();
     let pong = receiving(&lab, &wire, "-f pong -i pb -w 0");
     let ping = run(&lab, &wire, "-f ping -i pa -w 0 -N -n 1500 -R 1k");
@@ -292,21 +163,8 @@ fn ping_is_answered_by_pong() {
         least > 0 && least <= mean && mean < 1_000_000_000,
         "{total}"
     );
-    // 1.5 s include one printed second, with its buckets, which add up
-    let lines: Vec<&str> = ping.out.lines().collect();
-    let reported: Vec<usize> = (0..lines.len())
-        .filter(|at| lines[*at].contains("] count "))
-        .collect();
-    assert!(!reported.is_empty(), "{}", ping.out);
-    for at in reported {
-        let count: u64 = lines[at].split(' ').nth(4).unwrap().parse().unwrap();
-        assert!(lines[at + 1].contains("] k: "), "{}", lines[at + 1]);
-        let buckets = lines[at + 2].split_whitespace();
-        assert_eq!(
-            buckets.map(|n| n.parse::<u64>().unwrap()).sum::<u64>(),
-            count
-        );
-    }
+    // 1.5 s include one printed second
+    ping.prints(&["] count ", "] k: "]);
     // every request left and every reply arrived, by the kernel's counters
     assert_eq!(
         ["tx", "rx"].map(|way| wire.counter("pa", way, "packets")),
@@ -315,26 +173,25 @@ fn ping_is_answered_by_pong() {
     assert_eq!(wire.attached(), "");
 }
 
+/// One sender after another, each ended by another signal, with its last lines.
 #[test]
 fn rxseq_sees_what_txseq_left_out() {
-    if !root("rxseq_sees_what_txseq_left_out") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let wire = Wire::new();
     let mut receiver = receiving(&lab, &wire, "-f rxseq -i pb -N -w 0");
     let mut sent = 0;
-    for _ in 0..2 {
+    for (signal, code) in [(Signal::INT, 0), (Signal::TERM, 143)] {
         let before = counted(&wire);
         let mut sender = pkt_gen(&lab, &wire, "-f txseq -i pa -N -w 0 -R 2k -n 7");
         sender.wait_until("frames", |_| counted(&wire).1 > before.1 + 200);
-        sender.signal(Signal::INT);
+        sender.signal(signal);
         let sender = sender.wait(PATIENCE);
         sender
-            .code(0)
-            .prints(&["ignored: -n: txseq sends without end"]);
+            .code(code)
+            .prints(&["ignored: -n: txseq sends without end", "\nSpeed: "]);
         sent += totals(&sender.out, "Sent").0;
     }
+    assert_eq!(counted(&wire).0, sent, "the kernel's counter");
     receiver.wait_until("the last frames", |_| counted(&wire).1 == sent);
     std::thread::sleep(Duration::from_millis(100));
     receiver.signal(Signal::INT);
@@ -346,20 +203,18 @@ fn rxseq_sees_what_txseq_left_out() {
         "0 gaps with 0 frames missing, 1 frames out of order",
     ]);
     assert_eq!(totals(&receiver.out, "Received").0, sent);
+    assert_eq!(wire.attached(), "");
+    lab.assert_clean("signals");
 }
 
 /// Every command line in the logs of the archive is understood: it fails only because its interface
 /// does not exist here.
 #[test]
 fn the_archives_command_lines_are_understood() {
-    let name = "the_archives_command_lines_are_understood";
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/netbenches");
     let archive = std::env::var_os("FWDLAB_NETBENCHES").map_or(beside, PathBuf::from);
     if !archive.is_dir() {
-        return skipped(
-            name,
-            "the sample of the netbenches archive is not here (FWDLAB_NETBENCHES)",
-        );
+        return skipped("the sample of the netbenches archive is not here (FWDLAB_NETBENCHES)");
     }
     let find = r#"find "$1" -type f \( -name '*.sender' -o -name '*.receiver' -o -name '*.sender_*' \) -exec head -qn 1 {} + \
         | grep -a '^CMD.*pkt-gen' | sed 's/^CMD[^:]*: *//'"#;
@@ -413,10 +268,7 @@ fn wrong_use_is_answered_as_the_original_does() {
 
 #[test]
 fn ports_are_safe_and_sizes_fit() {
-    if !root("ports_are_safe_and_sizes_fit") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let wire = Wire::new();
     for (line, code, reason) in [
         ("-f tx -i pa -d 8.8.8.8", 3, "--to-any-address"),

@@ -1,25 +1,12 @@
 //! `fwdlab rate`: its JSON, and usage errors. `manual` compares its text with the manual's
 //! examples; `model` tests the arithmetic. Start with [`keys_carry_units`].
 
-use std::process::Command;
-
 use serde_json::Value;
 
-use crate::support::{PROGRAM, ended, list, number, tool};
+use crate::support::{Lab, list, number};
 
 fn json(line: &str) -> Value {
-    let program = [PROGRAM, "rate", "--json"];
-    let words: Vec<&str> = program.into_iter().chain(line.split_whitespace()).collect();
-    serde_json::from_str(&tool(&words)).unwrap()
-}
-
-#[track_caller]
-fn near(value: &Value, expect: f64, relative: f64) {
-    let value = number(value);
-    assert!(
-        (value / expect - 1.0).abs() <= relative,
-        "{value}, not {expect}"
-    );
+    Lab::new().json(&format!("rate {line}"))
 }
 
 #[test]
@@ -28,20 +15,23 @@ fn one_rate_in_every_way() {
     let [output] = list(&document["rates"]) else {
         panic!("{document}");
     };
-    assert_eq!(output["rate_pps"], 14_880_000.0);
-    assert_eq!(output["l1_bps"], 14_880_000.0 * 84.0 * 8.0);
-    assert_eq!(output["l2_bps"], 14_880_000.0 * 64.0 * 8.0);
-    assert_eq!(output["l3_bps"], 14_880_000.0 * 46.0 * 8.0);
+    for (figure, bytes) in [("l1_bps", 84.0), ("l2_bps", 64.0), ("l3_bps", 46.0)] {
+        assert_eq!(output[figure], 14_880_000.0 * bytes * 8.0, "{figure}");
+    }
     assert_eq!(output["buffer_bytes"], 60);
-    near(&output["line_rate_pps"], 1e10 / 672.0, 1e-12);
-    near(&output["line_share_percent"], 99.9936, 1e-9);
-    near(&output["line_interval_ns"], 67.2, 1e-9);
+    for (figure, expect) in [
+        ("line_rate_pps", 1e10 / 672.0),
+        ("line_share_percent", 99.9936),
+        ("line_interval_ns", 67.2),
+        ("joules_per_frame", 19.0 / 14.88e6),
+        ("effective_clock_hz", 14.88e6 * 438.0),
+        ("cores", 14.88e6 * 438.0 / 2.2e9),
+        ("core_cycles_per_frame_at_line_rate", 2.2 * 67.2),
+    ] {
+        let value = number(&output[figure]);
+        assert!((value / expect - 1.0).abs() <= 1e-9, "{figure}: {value}");
+    }
     assert_eq!(output["imix_estimate"]["line_limited"], true);
-    near(&output["joules_per_frame"], 19.0 / 14.88e6, 1e-9);
-    near(&output["effective_clock_hz"], 14.88e6 * 438.0, 1e-9);
-    near(&output["cores"], 14.88e6 * 438.0 / 2.2e9, 1e-9);
-    let at_line_rate = &output["core_cycles_per_frame_at_line_rate"];
-    near(at_line_rate, 2.2 * 67.2, 1e-9);
     assert_eq!(list(&output["warnings"]).len(), 0);
 
     // padded, and above line rate: the warnings are next to the figures
@@ -95,9 +85,7 @@ fn wrong_values_are_code_2_and_list_valid_ones() {
         ),
         ("--watts 19", "RATE"),
     ] {
-        let mut command = Command::new(PROGRAM);
-        command.arg("rate").args(line.split(' '));
-        let ended = ended(command);
+        let ended = Lab::new().run(&format!("rate {line}"));
         ended.code(2).says(&[words]);
         assert_eq!(ended.out, "");
     }

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Lab, directories, skipped, try_tool};
+use crate::support::{Lab, directories, read_json, skipped, try_tool};
 
 /// A fast campaign with two sizes and a threshold.
 const CAMPAIGN: &str = r#"
@@ -30,20 +30,20 @@ at-least = "50kpps"
 
 /// Runs a ramp on a DUT with this capacity. Returns the run.
 fn ramp(lab: &Lab, capacity: &str) -> String {
-    let line = format!(
+    let document = lab.json(&format!(
         "ramp --engine sim --target 1.4Mpps --ramp 40s --warm-up 2s --hold 5s --dut capacity={capacity},link=1Gbps"
-    );
-    let document = lab.json(&line.split(' ').collect::<Vec<_>>());
+    ));
     document["info"]["id"].as_str().unwrap().to_owned()
 }
 
 /// Reports runs in these formats, to a new directory.
 fn report(lab: &Lab, runs: &[&str], formats: &str, name: &str) -> PathBuf {
-    let dir = lab.path().join(name);
-    let out = format!("{}/", dir.display());
-    let options = ["--format", formats, "--model", "debian", "-o", &out];
-    lab.run(&[&["report"][..], runs, &options].concat()).code(0);
-    dir
+    let runs = runs.join(" ");
+    lab.run(&format!(
+        "report {runs} --format {formats} --model debian -o {name}/"
+    ))
+    .code(0);
+    lab.path().join(name)
 }
 
 /// Returns the files in a directory with this extension, by name.
@@ -57,16 +57,10 @@ fn names(paths: &[PathBuf]) -> Vec<&str> {
     paths.iter().map(|path| path.to_str().unwrap()).collect()
 }
 
-fn json(path: &Path) -> Value {
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
-}
-
 #[test]
 fn every_format_is_written_and_read() {
     let lab = Lab::new();
-    let file = lab.path().join("campaign.toml");
-    fs::write(&file, CAMPAIGN).unwrap();
-    lab.run(&["run", file.to_str().unwrap()]).measured();
+    lab.campaign(CAMPAIGN).measured();
     ramp(&lab, "1e6");
     let formats =
         "html,text,markdown,ministat,gnuplot,csv,json,junit,svg,loadtest,github,prometheus";
@@ -101,7 +95,7 @@ fn every_format_is_written_and_read() {
     );
 
     // the same figure in all formats
-    let runs = json(&dir.join("report.json"));
+    let runs = read_json(&dir.join("report.json"));
     let median = runs[0]["test_cases"][0]["figures"][0]["median"]
         .as_f64()
         .unwrap();
@@ -125,10 +119,7 @@ fn every_format_is_written_and_read() {
 /// Every script runs without output and draws its chart.
 fn gnuplot_draws(dir: &Path) {
     if try_tool(&["gnuplot", "--version"]).is_err() {
-        skipped(
-            "report::gnuplot_draws",
-            "gnuplot is not installed; apt-get install gnuplot-nox",
-        );
+        skipped("gnuplot is not installed; apt-get install gnuplot-nox");
         return;
     }
     for script in ending(dir, "plt") {
@@ -149,10 +140,7 @@ fn gnuplot_draws(dir: &Path) {
 fn ministat_agrees(text: &str, dir: &Path) {
     assert!(text.contains("$ ministat -w 74 "), "{text}");
     if try_tool(&["ministat", "-h"]).is_err_and(|reason| reason.contains("No such file")) {
-        skipped(
-            "report::ministat_agrees",
-            "ministat is not installed; apt-get install ministat",
-        );
+        skipped("ministat is not installed; apt-get install ministat");
         return;
     }
     for block in text.split("# ").skip(1) {
@@ -177,7 +165,7 @@ fn ramps_leave_as_load_tests_and_come_back_with_the_same_figures() {
     let files = ending(&files, "json");
     assert_eq!(files.len(), 2);
     for file in &files {
-        for second in json(file)["stats"].as_object().unwrap().values() {
+        for second in read_json(file)["stats"].as_object().unwrap().values() {
             // the viewer divides by what each port sent, and cannot show values that are not
             // numbers
             let mut ports = second.as_object().unwrap().values();
@@ -189,7 +177,7 @@ fn ramps_leave_as_load_tests_and_come_back_with_the_same_figures() {
     }
     let options = ["import", "loadtest", "--title", "two", "--json"];
     let imported = lab.run(&[&options, &names(&files)[..]].concat());
-    let imported: Value = serde_json::from_str(&imported.code(0).out).unwrap();
+    let imported = imported.code(0).document();
     let id = imported["run"].as_str().unwrap();
     assert!(id.contains("two"), "{id}");
     let shown = |id: &str| -> Value {
@@ -214,7 +202,7 @@ fn ramps_leave_as_load_tests_and_come_back_with_the_same_figures() {
     // the export equals the imported file
     let again = ending(&report(&lab, &[id], "loadtest", "again"), "json");
     assert_eq!(again.len(), 2);
-    let seconds = |path: &Path| json(path)["stats"].as_object().unwrap().len();
+    let seconds = |path: &Path| read_json(path)["stats"].as_object().unwrap().len();
     assert_eq!(seconds(&again[0]), seconds(&files[0]));
     // both in one graph, under the names of the tags
     let page = lab.run(&["report", &fast, &slow, "-o", "-"]);
@@ -232,12 +220,10 @@ fn a_ramp_in_both_directions_is_a_load_test_of_two_channels() {
     let lab = Lab::new();
     let line = "ramp --engine sim --target 1.4Mpps --ramp 20s --warm-up 2s --hold 2s --both-directions \
                 --dut capacity=1e6,loss=1e-4,seed=3";
-    let document = lab.json(&line.split_whitespace().collect::<Vec<_>>());
-    lab.run(&["runs", "verify", "@1"])
-        .code(0)
-        .prints(&["intact"]);
+    let document = lab.json(line);
+    lab.run("runs verify @1").code(0).prints(&["intact"]);
     let files = ending(&report(&lab, &["@1"], "loadtest", "tests"), "json");
-    let test = json(&files[0]);
+    let test = read_json(&files[0]);
     let sum = |port: &str, counter: &str| -> f64 {
         let seconds = test["stats"].as_object().unwrap().values();
         seconds.map(|s| s[port][counter].as_f64().unwrap()).sum()

@@ -26,8 +26,8 @@ fn lines(listed: &str) -> Vec<(&str, &str)> {
 
 /// Runs a command on a simulated DUT, with the same seed each time.
 fn sim(lab: &Lab, line: &str) {
-    let line = format!("{line} --engine sim --max 3Mpps --seed 7");
-    lab.run(&line.split(' ').collect::<Vec<_>>()).code(0);
+    lab.run(&format!("{line} --engine sim --max 3Mpps --seed 7"))
+        .code(0);
 }
 
 const TRIAL: &str = "trial --load 1Mpps --for 1s";
@@ -52,10 +52,10 @@ fn every_kind_of_run_is_listed_with_its_figure() {
     let lab = Lab::new();
     KINDS.iter().for_each(|(line, _)| sim(&lab, line));
     // the results follow again from the trials
-    let verified = lab.run(&["runs", "verify"]);
+    let verified = lab.run("runs verify");
     verified.code(0).says(&["5 runs: 5 intact"]);
     assert!(!verified.out.contains("not derived"), "{}", verified.out);
-    let listed = lab.run(&["runs", "ls"]);
+    let listed = lab.run("runs ls");
     // latest first
     let joined = listed.code(0).out.replace("\n     ", "  ");
     let output: Vec<&str> = joined.lines().skip(1).collect();
@@ -79,7 +79,7 @@ fn every_kind_of_run_is_listed_with_its_figure() {
         let shown = shown.filter(|line| !line.starts_with("     ")).count();
         assert_eq!(shown, count, "{option} {value}: {}", some.out);
     }
-    lab.run(&["runs", "ls", "--since", "yesterday"])
+    lab.run("runs ls --since yesterday")
         .code(2)
         .says(&["2026-11-21"]);
     let of = |kind: &str| {
@@ -105,12 +105,12 @@ fn verify_shows_changes_and_rebuild_uses_intact_files() {
     let write = |name: &str, text: &str| fs::write(run.join(name), text).unwrap();
     let (page, trials) = (kept("report.html"), kept("trials.jsonl"));
     fs::remove_file(run.join("report.html")).unwrap();
-    lab.run(&["runs", "verify", "@1"]).code(5);
-    lab.run(&["runs", "rebuild", "@1"])
+    lab.run("runs verify @1").code(5);
+    lab.run("runs rebuild @1")
         .code(0)
         .prints(&["the result is the same", "report.html is new"]);
     assert_eq!(kept("report.html"), page);
-    lab.run(&["runs", "verify"])
+    lab.run("runs verify")
         .code(0)
         .says(&["1 run: 1 intact, 0 incomplete, 0 damaged"])
         .prints(&["intact", "test_cases"]);
@@ -118,25 +118,22 @@ fn verify_shows_changes_and_rebuild_uses_intact_files() {
     // a missing trial, although every line is complete: a finished run that is damaged stays
     // damaged
     write("trials.jsonl", trials.split_once('\n').unwrap().1);
-    lab.run(&["runs", "rebuild", "@1"])
+    lab.run("runs rebuild @1")
         .says(&["cannot rebuild", "trials.jsonl"]);
     // an edited page, and an unknown input
     write("report.html", &page.replacen("NDR", "PDR", 1));
     write("inputs/more", "");
-    lab.run(&["runs", "verify", "@1"]).code(5).prints(&[
+    lab.run("runs verify @1").code(5).prints(&[
         "DAMAGED",
         "trials.jsonl has changed since the run ended",
         "report.html has changed since the run ended",
         "inputs/more did not exist",
         "trial ",
     ]);
-    let json = lab.run(&["runs", "verify", "--json"]);
-    let json: Value = serde_json::from_str(&json.code(5).out).unwrap();
+    let json = lab.run("runs verify --json").code(5).document();
     assert_eq!(json[0]["protected"], true);
-    assert!(
-        json[0]["differences"].as_array().unwrap().len() >= 4,
-        "{json}"
-    );
+    let differences = json[0]["differences"].as_array().unwrap();
+    assert!(differences.len() >= 4, "{json}");
 
     // an altered figure is not shown, in any format
     let summary = kept("summary.json");
@@ -144,11 +141,11 @@ fn verify_shows_changes_and_rebuild_uses_intact_files() {
     let mut flipped = summary.into_bytes();
     flipped[at] ^= 1;
     fs::write(run.join("summary.json"), flipped).unwrap();
-    let shown = lab.run(&["runs", "show", "@1"]);
+    let shown = lab.run("runs show @1");
     shown.code(0).says(&["summary.json is damaged"]);
     assert!(!shown.out.contains("NDR"), "{}", shown.out);
-    let shown = lab.run(&["runs", "show", "@1", "--json"]);
-    let document: Value = serde_json::from_str(&shown.out).unwrap();
+    let shown = lab.run("runs show @1 --json");
+    let document = shown.document();
     let problems = document["problems"].to_string();
     assert!(problems.contains("summary.json is damaged"), "{document}");
     assert_eq!(document["test_cases"], Value::Null);
@@ -158,7 +155,7 @@ fn verify_shows_changes_and_rebuild_uses_intact_files() {
 fn runs_are_named_removed_exported_and_imported() {
     let lab = Lab::new();
     (0..3).for_each(|_| sim(&lab, TRIAL));
-    let listed = lab.run(&["runs", "ls"]);
+    let listed = lab.run("runs ls");
     let (places, ids): (Vec<&str>, Vec<&str>) = lines(&listed.code(0).out).into_iter().unzip();
     assert_eq!(places, ["@1", "@2", "@3"]);
     // by its position, by its id, and by the last four characters
@@ -173,9 +170,9 @@ fn runs_are_named_removed_exported_and_imported() {
         .says(&[year, ids[0], ids[1], ids[2]]);
 
     // all names are resolved before anything is removed, so that @2 is still the second
-    lab.run(&["runs", "rm", "@1", "no-such-run"]).code(2);
+    lab.run("runs rm @1 no-such-run").code(2);
     assert_eq!(directories(&lab.runs()).len(), 3);
-    lab.run(&["runs", "rm", "@1", "@2"]).code(0);
+    lab.run("runs rm @1 @2").code(0);
     assert!(lab.only_run().ends_with(ids[2]));
 
     // exported to one file, and imported only once
@@ -185,17 +182,17 @@ fn runs_are_named_removed_exported_and_imported() {
     lab.run(&["runs", "import", &whole])
         .code(3)
         .says(&["exists already", ids[2]]);
-    let shown = lab.run(&["runs", "show", "@1", "--json"]).out;
-    lab.run(&["runs", "rm", "@1"]).code(0);
+    let shown = lab.run("runs show @1 --json").out;
+    lab.run("runs rm @1").code(0);
     lab.run(&["runs", "import", &whole]).code(0).says(&[ids[2]]);
-    assert_eq!(lab.run(&["runs", "show", "@1", "--json"]).out, shown);
-    lab.run(&["runs", "verify", "@1"]).code(0);
+    assert_eq!(lab.run("runs show @1 --json").out, shown);
+    lab.run("runs verify @1").code(0);
     // published: without facts that identify the host, but complete
     lab.run(&["runs", "export", "@1", "--facts", "brief", "-o", &brief])
         .code(0);
-    lab.run(&["runs", "rm", "@1"]).code(0);
+    lab.run("runs rm @1").code(0);
     lab.run(&["runs", "import", &brief]).code(0);
-    lab.run(&["runs", "verify", "@1"]).code(0);
+    lab.run("runs verify @1").code(0);
     let run = lab.only_run();
     let head = fs::read_to_string(run.join("run.json")).unwrap();
     assert!(
@@ -214,11 +211,9 @@ fn runs_are_named_removed_exported_and_imported() {
     let damaged = lab.runs().join("2020-01-01-quick-aaaa");
     fs::create_dir(&damaged).unwrap();
     fs::write(damaged.join("run.json"), "{").unwrap();
-    lab.run(&["runs", "ls"])
-        .code(0)
-        .prints(&["damaged", ids[2]]);
-    lab.run(&["runs", "rm", "aaaa", "@1"]).code(0);
-    let empty = lab.run(&["runs", "ls"]);
+    lab.run("runs ls").code(0).prints(&["damaged", ids[2]]);
+    lab.run("runs rm aaaa @1").code(0);
+    let empty = lab.run("runs ls");
     empty.code(0).says(&["no runs in", "fwdlab quick"]);
     assert_eq!(empty.out, "");
 }

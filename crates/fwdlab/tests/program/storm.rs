@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-
 use crate::support::{
-    Lab, NOT_REACHED, json_lines, list, number, reports_stall, root, skipped, tool, try_tool,
+    Lab, NOT_REACHED, Started, directories, json_lines, list, number, read_json, reports_stall,
+    root, skipped, tool, try_tool,
 };
+use crate::test_beds::state_of;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Duration in `make test`; slow restarts need a longer one.
 const SHORT: Duration = Duration::from_secs(10);
@@ -224,7 +224,7 @@ struct Storm {
 }
 
 impl Storm {
-    fn new(test: &str) -> Option<Storm> {
+    fn new() -> Option<Storm> {
         for tool in [
             &["ssh", "-V"][..],
             &["busybox", "true"],
@@ -232,7 +232,7 @@ impl Storm {
         ] {
             let printed = Command::new(tool[0]).args(&tool[1..]).output();
             if printed.is_err() {
-                skipped(test, &format!("{} is not installed", tool[0]));
+                skipped(&format!("{} is not installed", tool[0]));
                 return None;
             }
         }
@@ -244,9 +244,7 @@ impl Storm {
              link add ta netns {tester} type veth peer name da netns {dut}\n\
              link add tb netns {tester} type veth peer name db netns {dut}\n"
         );
-        let file = lab.path().join("batch");
-        fs::write(&file, batch).unwrap();
-        tool(&["ip", "-batch", file.to_str().unwrap()]);
+        tool(&["ip", "-batch", &lab.write("batch", &batch)]);
         for (name, port) in [(tester, "lo"), (dut, "lo"), (dut, "da"), (dut, "db")] {
             tool(&["ip", "-n", name, "link", "set", port, "up"]);
         }
@@ -266,10 +264,9 @@ impl Storm {
         let [tester, router] = servers.map(|(name, of)| Some(Server::start(&lab, name, of)));
         let bed = "bed = 'storm'\n[generator]\nhost = 'ssh://tester'\nengine = 'af-packet'\nports = { a = 'ta', b = 'tb' }\n\
              [dut]\nhost = 'ssh://router'\nports = { a = 'da', b = 'db' }\n";
-        fs::create_dir(lab.path().join("beds")).unwrap();
-        fs::write(lab.path().join("beds/rack.toml"), bed).unwrap();
-        fs::write(lab.path().join("storm.toml"), CAMPAIGN).unwrap();
-        fs::write(lab.path().join("half.nft"), HALF).unwrap();
+        lab.write("beds/rack.toml", bed);
+        lab.write("storm.toml", CAMPAIGN);
+        lab.write("half.nft", HALF);
         // a separate disk for runs, which can be filled
         fs::create_dir(lab.runs()).unwrap();
         let runs = lab.runs().to_str().unwrap().to_owned();
@@ -282,34 +279,23 @@ impl Storm {
         })
     }
 
-    fn start(&self, words: &[&str]) -> crate::support::Started {
+    fn start(&self, words: &str) -> Started {
         let mut command = self.lab.program(words);
         let path = std::env::var("PATH").unwrap_or_default();
         command.env(
             "PATH",
             format!("{}:{path}", self.lab.path().join("bin").display()),
         );
-        command.current_dir(self.lab.path());
         self.lab.start_command(command)
     }
 
     /// Returns the state that fwdlab changes on both hosts and must restore.
     fn state(&self) -> BTreeSet<String> {
-        let text = "cd /proc/sys/net; grep -r . ipv4/ip_forward ipv4/conf ipv6/conf 2>/dev/null | grep -v stable_secret
-            { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | grep -v fe80::
-            nft -s list ruleset";
-        let of = |name: &String| {
-            let output = tool(&["ip", "netns", "exec", name, "sh", "-c", text]);
-            output
-                .lines()
-                .map(|line| format!("{name}: {line}"))
-                .collect::<Vec<_>>()
-        };
-        self.names.iter().flat_map(of).collect()
+        self.names.iter().flat_map(|name| state_of(name)).collect()
     }
 
     /// Causes a fault.
-    fn strike(&mut self, fault: Fault, dice: &mut Dice, controller: &mut crate::support::Started) {
+    fn strike(&mut self, fault: Fault, dice: &mut Dice, controller: &mut Started) {
         let (tester, router) = (self.tester.as_mut().unwrap(), self.router.as_mut().unwrap());
         match fault {
             Fault::AgentKilled => {
@@ -350,9 +336,7 @@ impl Storm {
         dice: &mut Dice,
         struck: &mut BTreeMap<Fault, u32>,
     ) -> PathBuf {
-        let before: BTreeSet<PathBuf> = crate::support::directories(&self.lab.runs())
-            .into_iter()
-            .collect();
+        let before: BTreeSet<PathBuf> = directories(&self.lab.runs()).into_iter().collect();
         let mut run: Option<PathBuf> = None;
         let mut quiet_since = Instant::now();
         let mut output = String::new();
@@ -361,7 +345,7 @@ impl Storm {
                 Some(run) => format!("run --resume {}", run.file_name().unwrap().display()),
                 None => "run storm.toml".to_owned(),
             };
-            let mut controller = self.start(&words.split(' ').collect::<Vec<_>>());
+            let mut controller = self.start(&words);
             loop {
                 let calm = Instant::now() + Duration::from_millis(200 + dice.below(4000));
                 while Instant::now() < calm && !controller.has_ended() {
@@ -384,11 +368,11 @@ impl Storm {
             }
             let ended = controller.wait(PATIENCE);
             output = format!("{words} {ended:?}");
-            let now = crate::support::directories(&self.lab.runs());
+            let now = directories(&self.lab.runs());
             let now = now.into_iter().filter(|dir| dir.join("run.json").exists());
             run = run.or_else(|| now.into_iter().find(|dir| !before.contains(dir)));
             match &run {
-                Some(dir) if document(dir, "run.json")["state"] == "finished" => {
+                Some(dir) if read_json(&dir.join("run.json"))["state"] == "finished" => {
                     return dir.clone();
                 }
                 _ => {}
@@ -424,14 +408,9 @@ struct Outcome {
     others: Vec<String>,
 }
 
-/// Reads a file of a run.
-fn document(run: &Path, name: &str) -> Value {
-    serde_json::from_slice(&fs::read(run.join(name)).unwrap()).unwrap()
-}
-
 /// Asserts that every cell is correct or has a reason.
 fn check(run: &Path, outcome: &mut Outcome) {
-    let summary = document(run, "summary.json");
+    let summary = read_json(&run.join("summary.json"));
     let trials = json_lines(&run.join("trials.jsonl"));
     let cases = list(&summary["test_cases"]);
     assert_eq!(cases.len(), 2, "{summary}");
@@ -473,11 +452,10 @@ mod slow {
 
     #[test]
     fn failures_in_campaigns_over_ssh_cost_the_minimum() {
-        let test = "failures_in_campaigns_over_ssh_cost_the_minimum";
-        if !root(test) {
+        if !root() {
             return;
         }
-        let Some(mut storm) = Storm::new(test) else {
+        let Some(mut storm) = Storm::new() else {
             return;
         };
         let seconds = std::env::var("FWDLAB_STORM_S")
@@ -492,11 +470,11 @@ mod slow {
             let run = storm.campaign(until, &mut dice, &mut struck);
             check(&run, &mut outcome);
             runs += 1;
-            storm.lab.run(&["runs", "verify", "@1"]).code(0);
+            storm.lab.run("runs verify @1").code(0);
             fs::remove_dir_all(&run).unwrap();
         }
         // the next command that connects undoes what a killed controller has left
-        let mut looks = storm.start(&["doctor", "rack"]);
+        let mut looks = storm.start("doctor rack");
         looks.wait_until("an end", |this| this.has_ended());
         let looked = looks.wait(Duration::from_secs(1));
         let now = storm.state();
@@ -515,7 +493,7 @@ mod slow {
         println!("{reported}");
         assert!(!struck.is_empty(), "{reported}");
         if outcome.good == 0 && outcome.not_reached > 0 {
-            return skipped(test, NOT_REACHED);
+            return skipped(NOT_REACHED);
         }
         assert!(outcome.good > 0, "{reported}");
     }

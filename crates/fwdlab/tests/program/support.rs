@@ -10,9 +10,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -26,9 +25,7 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_fwdlab");
 
 /// The smallest run: one bed, one test case and its control, flat out, so that there is no load
 /// search.
-pub const TINY: &[&str] = &[
-    "quick", "--size", "64", "--flows", "10", "-n", "1", "--trial", "200ms", "--load", "max",
-];
+pub const TINY: &str = "quick --size 64 --flows 10 -n 1 --trial 200ms --load max";
 
 /// Longer than any command here takes; a program that hangs fails its test instead of blocking all.
 pub const PATIENCE: Duration = Duration::from_secs(300);
@@ -40,20 +37,8 @@ const MARK: &str = "FWDLAB_TEST_MARK";
 pub struct Lab {
     directory: TempDir,
     mark: String,
-    _place: Place,
-}
-
-/// A place for a parallel test or a test that runs alone, among the threads and the processes of
-/// the test program.
-struct Place {
-    _threads: Threads,
-    _processes: File,
-}
-
-#[expect(dead_code, reason = "guards are held, not read")]
-enum Threads {
-    Beside(RwLockReadGuard<'static, ()>),
-    Alone(RwLockWriteGuard<'static, ()>),
+    /// A lock, shared by tests that run in parallel.
+    _place: File,
 }
 
 /// The result of a command.
@@ -73,12 +58,47 @@ pub struct Started {
 }
 
 /// Returns `true` for root; otherwise reports that the test is skipped.
-pub fn root(test: &str) -> bool {
+pub fn root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        skipped(test, "not root");
+        skipped("not root");
     }
     root
+}
+
+/// A command line: a text, in which quotes keep blanks, or its words.
+pub trait CommandLine {
+    fn to_words(&self) -> Vec<String>;
+}
+
+impl CommandLine for str {
+    fn to_words(&self) -> Vec<String> {
+        shell_words(self)
+    }
+}
+
+impl CommandLine for String {
+    fn to_words(&self) -> Vec<String> {
+        shell_words(self)
+    }
+}
+
+impl<T: AsRef<str>> CommandLine for [T] {
+    fn to_words(&self) -> Vec<String> {
+        self.iter().map(|word| word.as_ref().to_owned()).collect()
+    }
+}
+
+impl<T: AsRef<str>, const N: usize> CommandLine for [T; N] {
+    fn to_words(&self) -> Vec<String> {
+        self[..].to_words()
+    }
+}
+
+impl<T: AsRef<str>> CommandLine for Vec<T> {
+    fn to_words(&self) -> Vec<String> {
+        self[..].to_words()
+    }
 }
 
 /// The reason for skipping a test whose sender got no CPU.
@@ -97,25 +117,40 @@ pub fn reports_stall(output: &str) -> bool {
     .any(|words| output.contains(words))
 }
 
-/// Reports, past the harness's capture, that a test or a part of it could not run.
-pub fn skipped(test: &str, reason: &str) {
-    let line = format!("SKIPPED: {test}: {reason}\n");
+/// Reports, past the harness's capture, that this test or a part of it could not run.
+pub fn skipped(reason: &str) {
+    let test = std::thread::current();
+    let line = format!("SKIPPED: {}: {reason}\n", test.name().unwrap_or("a test"));
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
 impl Lab {
     /// Creates a lab that runs in parallel with others, for tests that do not depend on time.
     pub fn new() -> Lab {
-        Lab::at(Place::beside())
+        let place = lock_file("");
+        place.lock_shared().unwrap();
+        Lab::at(place)
     }
 
     /// Creates a lab that runs alone among these tests, for tests that judge rates. They are in
     /// modules called `alone`, which `make test` runs when nothing else runs.
     pub fn alone() -> Lab {
-        Lab::at(Place::alone())
+        let place = lock_file("");
+        place.lock().unwrap();
+        Lab::at(place)
     }
 
-    fn at(place: Place) -> Lab {
+    /// Like [`new`](Lab::new), for tests that need root; otherwise reports that the test is skipped.
+    pub fn root() -> Option<Lab> {
+        root().then(Lab::new)
+    }
+
+    /// Like [`alone`](Lab::alone), for tests that need root.
+    pub fn root_alone() -> Option<Lab> {
+        root().then(Lab::alone)
+    }
+
+    fn at(place: File) -> Lab {
         own_run();
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -135,18 +170,27 @@ impl Lab {
         self.path().join("runs")
     }
 
-    /// Returns the program with these arguments and this lab's runs.
-    pub fn program(&self, arguments: &[&str]) -> Command {
+    /// Writes a file in the directory of the test. Returns its path.
+    pub fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Returns the program with these arguments and this lab's runs, in the directory of the test.
+    pub fn program(&self, arguments: &(impl CommandLine + ?Sized)) -> Command {
         self.with(&[PROGRAM], arguments)
     }
 
     /// Like [`program`](Lab::program), after other words: `taskset -c 0 fwdlab ...`; the last of
     /// them is the program itself.
-    pub fn with(&self, before: &[&str], arguments: &[&str]) -> Command {
+    pub fn with(&self, before: &[&str], arguments: &(impl CommandLine + ?Sized)) -> Command {
         let mut command = Command::new(before[0]);
         command
             .args(&before[1..])
-            .args(arguments)
+            .args(arguments.to_words())
+            .current_dir(self.path())
             .env("FWDLAB_RUNS", self.runs())
             // ignore the configuration file of the user who runs the tests
             .env("FWDLAB_CONFIG", "")
@@ -157,21 +201,27 @@ impl Lab {
     }
 
     /// Runs the program until it ends.
-    pub fn run(&self, arguments: &[&str]) -> CommandResult {
+    pub fn run(&self, arguments: &(impl CommandLine + ?Sized)) -> CommandResult {
         ended(self.program(arguments))
     }
 
     /// Runs the program, and returns its output as JSON; it must have measured.
-    pub fn json(&self, arguments: &[&str]) -> Value {
-        let ended = self.run(&[arguments, &["--json"]].concat());
-        ended.measured();
-        let document = serde_json::from_str(&ended.out).unwrap();
+    pub fn json(&self, arguments: &(impl CommandLine + ?Sized)) -> Value {
+        let mut words = arguments.to_words();
+        words.push("--json".to_owned());
+        let document = self.run(&words).measured().document();
         assert_no_row_forwards_more(&document);
         document
     }
 
+    /// Runs a campaign with this text. Its result is JSON.
+    pub fn campaign(&self, text: &str) -> CommandResult {
+        let path = self.write("campaign.toml", text);
+        self.run(&["run", &path, "--json"])
+    }
+
     /// Starts the program in the background.
-    pub fn start(&self, arguments: &[&str]) -> Started {
+    pub fn start(&self, arguments: &(impl CommandLine + ?Sized)) -> Started {
         self.start_command(self.program(arguments))
     }
 
@@ -242,31 +292,6 @@ pub fn own_run() {
     });
 }
 
-static PLACES: RwLock<()> = RwLock::new(());
-
-// ignores poison: a failed test must not fail the others
-impl Place {
-    fn beside() -> Place {
-        let threads = PLACES.read().unwrap_or_else(PoisonError::into_inner);
-        let processes = lock_file("");
-        processes.lock_shared().unwrap();
-        Place {
-            _threads: Threads::Beside(threads),
-            _processes: processes,
-        }
-    }
-
-    fn alone() -> Place {
-        let threads = PLACES.write().unwrap_or_else(PoisonError::into_inner);
-        let processes = lock_file("");
-        processes.lock().unwrap();
-        Place {
-            _threads: Threads::Alone(threads),
-            _processes: processes,
-        }
-    }
-}
-
 /// Lets one test at a time make something, in any process: others wait until this is dropped.
 pub fn making(what: &str) -> File {
     let file = lock_file(&format!("-{what}"));
@@ -334,11 +359,19 @@ impl CommandResult {
         self
     }
 
-    /// Asserts that standard output contains all of these.
+    /// Returns standard output as JSON.
+    #[track_caller]
+    pub fn document(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|reason| panic!("{reason}: {self:?}"))
+    }
+
+    /// Asserts that standard output contains all of these, wherever lines break.
     #[track_caller]
     pub fn prints(&self, words: &[&str]) -> &CommandResult {
+        let joined = self.out.split_whitespace().collect::<Vec<_>>().join(" ");
         for word in words {
-            assert!(self.out.contains(word), "`{word}` is not in:\n{}", self.out);
+            let is_in = self.out.contains(word) || joined.contains(word);
+            assert!(is_in, "`{word}` is not in:\n{}", self.out);
         }
         self
     }
@@ -393,18 +426,16 @@ impl Started {
             std::thread::sleep(Duration::from_millis(5));
         };
         CommandResult {
-            code: status
-                .code()
-                .unwrap_or_else(|| 128 + status.signal().unwrap()),
-            out: fs::read_to_string(&self.out).unwrap(),
+            code: exit_code(status),
+            out: self.out(),
             err: self.err(),
         }
     }
 
     /// Returns the events of `--json-stream` so far.
     pub fn events(&self) -> Vec<Value> {
-        let text = fs::read_to_string(&self.out).unwrap();
-        text.split_inclusive('\n')
+        self.out()
+            .split_inclusive('\n')
             .filter(|line| line.ends_with('\n'))
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()
@@ -461,18 +492,23 @@ impl Drop for Started {
 
 /// Runs a command until it ends, within [`PATIENCE`].
 pub fn ended(command: Command) -> CommandResult {
-    let output = assert_cmd::Command::from_std(command)
-        .timeout(PATIENCE)
-        .output()
-        .unwrap();
+    let mut command = assert_cmd::Command::from_std(command);
+    command_result(command.timeout(PATIENCE).output().unwrap())
+}
+
+pub fn command_result(output: Output) -> CommandResult {
     CommandResult {
-        code: output
-            .status
-            .code()
-            .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)),
+        code: exit_code(output.status),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
+}
+
+/// Returns an exit code; 128 + n if signal n ended the process.
+pub fn exit_code(status: ExitStatus) -> i32 {
+    status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap())
 }
 
 /// Returns the standard output of a tool that must succeed.
@@ -607,6 +643,13 @@ pub fn json_lines(path: &Path) -> Vec<Value> {
         .lines()
         .map(|line| unsealed(serde_json::from_str(line).unwrap()))
         .collect()
+}
+
+/// Returns a file with JSON.
+#[track_caller]
+pub fn read_json(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|reason| panic!("{}: {reason}", path.display()))
 }
 
 /// Returns a record of a run without its checksum.

@@ -99,7 +99,7 @@ fn without_colour_and_in_ascii_nothing_is_missing() {
 fn latencies_profiles_and_final_messages() {
     let lab = Lab::new();
     let line = "rfc2544 --size 64 --tests throughput,latency --engine sim --dut capacity=1e6,latency=20us --max 3Mpps";
-    lab.run(&line.split(' ').collect::<Vec<_>>()).code(0);
+    lab.run(line).code(0);
     let mut tty = replayed(&lab, (80, 24), &[]);
     tty.keys("l")
         .wait_for_text("p99.9")
@@ -135,34 +135,6 @@ fn latencies_profiles_and_final_messages() {
         .wait_for_text("trial 15");
 }
 
-/// Keys and columns in a file apply to the screen, its last line and the help of `?`.
-#[test]
-fn keys_and_columns_of_the_config_file() {
-    let lab = with_journal();
-    let file = lab.path().join("fwdlab.toml");
-    let text = "[screen]\ncolumns = ['smallest', 'largest', 'iterations']\n[screen.keys]\nquit = 'x'\nback = 'j'\non = 'k'\nhelp = ['ctrl-h', '?']\n";
-    fs::write(&file, text).unwrap();
-    let more = [("FWDLAB_CONFIG", file.to_str().unwrap())];
-    let mut tty = replayed(&lab, (80, 24), &more);
-    tty.wait_for_text("x quit")
-        .wait_for_text("ctrl-h help")
-        .wait_for_text("jk trial");
-    tty.wait_for_text("at 0 rules 995.5 kpps   at 0 rules 997.7 kpps");
-    assert!(!tty.text().contains("apart"), "{}", tty.text());
-    // q has no function any more, and the other old keys neither
-    tty.keys("q\x1b[D").settle(HELD);
-    assert!(tty.text().contains("REPLAY end"), "{}", tty.text());
-    tty.keys("j")
-        .wait_for_text("REPLAY held")
-        .wait_for_text("125 valid");
-    tty.keys("?")
-        .wait_for_text("ctrl-h")
-        .wait_for_text("j k")
-        .wait_for_text("one trial back or on");
-    tty.keys("\x1b").wait_for_text("x quit").keys("x");
-    assert_eq!(tty.end(), 0);
-}
-
 /// A terminal that cannot draw gets lines instead.
 #[test]
 fn a_dumb_terminal_has_lines() {
@@ -181,7 +153,7 @@ fn a_dumb_terminal_has_lines() {
         }
         assert_eq!(tty.escapes, 0, "{}", tty.text());
     }
-    if !root("a_dumb_terminal_has_lines, console") {
+    if !root() {
         return;
     }
     let wire = Wire::new();
@@ -218,18 +190,13 @@ fn the_terminal_is_restored() {
 
 /// Writes a campaign on this host's kernel that takes longer than any test.
 fn long(lab: &Lab) -> String {
-    let path = lab.path().join("long.toml");
     let text = "campaign = 'long'\niterations = 500\n[bed]\nmax = '100kpps'\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '200ms'";
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
+    lab.write("long.toml", text)
 }
 
 #[test]
 fn a_run_is_controlled_by_keys_detached_and_reattached() {
-    if !root("a_run_is_controlled_by_keys_detached_and_reattached") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let mut own = Tty::start(&lab, &["run", &long(&lab)], (80, 24), &[]);
     own.wait_for_text("running")
         .wait_for_text("forwarded")
@@ -257,28 +224,23 @@ fn a_run_is_controlled_by_keys_detached_and_reattached() {
     // on another terminal; leaving that screen does not affect the run
     let mut other = Tty::start(&lab, &["top"], (120, 40), &[]);
     other.wait_for_text("running").wait_for_text("test cases");
-    lab.run(&["runs", "steer", "@1", "pause"]).code(0);
+    lab.run("runs steer @1 pause").code(0);
     other.wait_for_text("PAUSED");
     other.signal(Signal::TERM);
     assert_eq!(other.end(), 0);
     assert!(other.is_restored());
-    lab.run(&["runs", "steer", "@1", "stop"]).code(0);
+    lab.run("runs steer @1 stop").code(0);
     while !lab.processes().is_empty() {
         std::thread::sleep(Duration::from_millis(50));
     }
-    lab.run(&["runs", "steer", "@1", "stop"])
-        .code(2)
-        .says(&["runs ls"]);
+    lab.run("runs steer @1 stop").code(2).says(&["runs ls"]);
     lab.assert_clean("a run that was left");
 }
 
 /// Ctrl-C on the screen of our own run stops it. The exit code is that of `run` without a screen.
 #[test]
 fn an_interrupt_stops_an_own_run() {
-    if !root("an_interrupt_stops_an_own_run") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let mut own = Tty::start(&lab, &["run", &long(&lab)], (80, 24), &[]);
     own.wait_for_text("trial 1").keys("\x03");
     assert_eq!(own.end(), 130, "{}", own.text());

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::support::{Lab, PATIENCE, PROGRAM};
+use crate::support::{CommandLine, Lab, PATIENCE, PROGRAM, exit_code};
 
 /// The program on a terminal of its own. Dropping it kills it.
 pub struct Tty {
@@ -37,7 +37,7 @@ impl Tty {
     /// its environment.
     pub fn start(
         lab: &Lab,
-        arguments: &[&str],
+        arguments: &(impl CommandLine + ?Sized),
         (columns, lines): (u16, u16),
         more: &[(&str, &str)],
     ) -> Tty {
@@ -150,15 +150,12 @@ impl Tty {
 
     /// Waits for the program to end. Returns its exit code; 128 + n if signal n ended it.
     pub fn end(&mut self) -> i32 {
-        use std::os::unix::process::ExitStatusExt;
         let started = Instant::now();
         loop {
             self.settle(Duration::from_millis(20));
             if let Some(status) = self.child.try_wait().unwrap() {
                 self.settle(Duration::from_millis(20));
-                return status
-                    .code()
-                    .unwrap_or_else(|| 128 + status.signal().unwrap());
+                return exit_code(status);
             }
             assert!(started.elapsed() < PATIENCE, "goes on:\n{}", self.text());
         }

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{CommandResult, Lab, PATIENCE, Started, list, passed, root, skipped};
+use crate::support::{
+    CommandLine, CommandResult, Lab, PATIENCE, Started, ended, list, passed, root, skipped,
+};
 
 #[path = "../../../fwdlab-lab/tests/vpp_build/mod.rs"]
 mod build;
@@ -21,16 +23,16 @@ mod build;
 const PROGRAM: &str = "FWDLAB_VPP";
 
 /// Returns a VPP, or reports why the test is skipped.
-fn vpp(test: &str) -> Option<PathBuf> {
-    if !root(test) {
+fn vpp() -> Option<PathBuf> {
+    if !root() {
         return None;
     }
     let found = build::unpacked();
-    found.map_err(|reason| skipped(test, &reason)).ok()
+    found.map_err(|reason| skipped(&reason)).ok()
 }
 
 /// Returns the program with a VPP, whose files are in the folder of the test.
-fn program(lab: &Lab, vpp: &Path, arguments: &[&str]) -> Command {
+fn program(lab: &Lab, vpp: &Path, arguments: &(impl CommandLine + ?Sized)) -> Command {
     let mut command = lab.program(arguments);
     command.env(PROGRAM, vpp).env("TMPDIR", lab.path());
     command
@@ -41,16 +43,9 @@ fn of_vpp(more: &str) -> String {
     format!("campaign = 'c'\niterations = 1\n[dut]\nkind = 'vpp'\n{more}")
 }
 
-/// Writes a campaign to a file.
-fn file(lab: &Lab, text: &str) -> String {
-    let path = lab.path().join("campaign.toml");
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
 fn run(lab: &Lab, vpp: &Path, text: &str) -> CommandResult {
-    let path = file(lab, text);
-    crate::support::ended(program(lab, vpp, &["run", &path, "--json"]))
+    let path = lab.write("campaign.toml", text);
+    ended(program(lab, vpp, &["run", &path, "--json"]))
 }
 
 fn document(ended: &CommandResult) -> Value {
@@ -96,8 +91,7 @@ fn dropped(trial: &Value, reason: &str) -> u64 {
 /// frames that came out.
 #[test]
 fn nodes_count_every_frame_at_every_load() {
-    let test = "nodes_count_every_frame_at_every_load";
-    let Some(vpp) = vpp(test) else { return };
+    let Some(vpp) = vpp() else { return };
     let mut whole = Vec::new();
     for (load, time) in [("1kpps", "300ms"), ("3Mpps", "200ms")] {
         let lab = Lab::new();
@@ -143,10 +137,9 @@ fn nodes_count_every_frame_at_every_load() {
         "300 frames in 300 ms were lost: {whole:?}"
     );
     if !slowly.contains(&300) {
-        skipped(
-            test,
-            &format!("the sender stalled: it sent {slowly:?} of 300 frames"),
-        );
+        skipped(&format!(
+            "the sender stalled: it sent {slowly:?} of 300 frames"
+        ));
     }
 }
 
@@ -154,8 +147,7 @@ fn nodes_count_every_frame_at_every_load() {
 /// Commands that VPP rejects are reported.
 #[test]
 fn a_planted_drop_and_a_line_that_vpp_rejects_are_reported() {
-    let test = "a_planted_drop_and_a_line_that_vpp_rejects_are_reported";
-    let Some(vpp) = vpp(test) else { return };
+    let Some(vpp) = vpp() else { return };
     let lab = Lab::new();
     fs::write(
         lab.path().join("deny.vpp"),
@@ -167,7 +159,7 @@ fn a_planted_drop_and_a_line_that_vpp_rejects_are_reported() {
     let ended = run(&lab, &vpp, &of_vpp(text));
     // one of its test cases has no result
     ended.code(7);
-    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let document = ended.document();
     let case = |name: &str| {
         let cases = list(&document["test_cases"]).iter();
         let mut own = cases.filter(|case| case["configuration"] == name);
@@ -211,8 +203,7 @@ fn a_planted_drop_and_a_line_that_vpp_rejects_are_reported() {
 /// computed again from stored data.
 #[test]
 fn linux_and_vpp_are_compared_with_the_cost_of_a_frame() {
-    let test = "linux_and_vpp_are_compared_with_the_cost_of_a_frame";
-    let Some(vpp) = vpp(test) else { return };
+    let Some(vpp) = vpp() else { return };
     let lab = Lab::new();
     let example =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/campaigns/linux-vpp.toml");
@@ -230,14 +221,14 @@ fn linux_and_vpp_are_compared_with_the_cost_of_a_frame() {
     );
     let failed = |case: &Value| case["iterations"][0].get("failure").is_some();
     if cases.iter().any(failed) {
-        return skipped(test, "no trial of a kind was valid: the host is busy");
+        return skipped("no trial of a kind was valid: the host is busy");
     }
     let [linux, of_vpp] = [&cases[0]["work"], &cases[1]["work"]];
     assert!(linux["cpu_ns"].as_u64().unwrap() > 0 && linux.get("nodes").is_none());
     assert!(of_vpp.get("cpu_ns").is_none() && list(&of_vpp["nodes"]).len() >= 6);
     assert!(of_vpp["frames"].as_u64().unwrap() > 0);
 
-    lab.run(&["runs", "show", "@1"]).prints(&[
+    lab.run("runs show @1").prints(&[
         "efficiency",
         "64 B, Linux",
         "64 B, VPP",
@@ -246,7 +237,7 @@ fn linux_and_vpp_are_compared_with_the_cost_of_a_frame() {
         "af-packet-input (input)",
         "effective clock",
     ]);
-    lab.run(&["runs", "show", "@1", "--format", "markdown"])
+    lab.run("runs show @1 --format markdown")
         .prints(&["| ip4-lookup |"]);
     let page = fs::read_to_string(lab.only_run().join("report.html")).unwrap();
     assert!(page.contains("Efficiency") && page.contains("ip4-lookup"));
@@ -257,49 +248,14 @@ fn linux_and_vpp_are_compared_with_the_cost_of_a_frame() {
         facts.starts_with("vpp v") && facts.contains("main thread forwards"),
         "{facts}"
     );
-    lab.run(&["runs", "verify", "@1"]).code(0);
-    lab.assert_clean(test);
-}
-
-/// One VPP has its memory in huge pages, the other does not: both are measured, and the host has as
-/// many huge pages as before.
-#[test]
-fn huge_pages_are_reserved_for_vpp_and_put_back() {
-    let test = "huge_pages_are_reserved_for_vpp_and_put_back";
-    let Some(vpp) = vpp(test) else { return };
-    let kept = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-    let Ok(before) = fs::read_to_string(kept) else {
-        return skipped(test, "this kernel has no huge pages of 2 MiB");
-    };
-    let lab = Lab::new();
-    let text = "campaign = 'c'\niterations = 1\norder = 'grouped'\n[matrix]\ndut = ['vpp', 'vpp-huge-pages']\nflows = 10\n\
-        [procedure]\nid = 'trial'\nload = '1kpps'\nfor = '300ms'";
-    let ended = run(&lab, &vpp, text);
-    if ended.err.contains("the kernel has made") {
-        return skipped(test, "the kernel does not make as many huge pages");
-    }
-    let document = document(&ended);
-    let both = [
-        "plain/64B-10flows-ipv4@vpp",
-        "plain/64B-10flows-ipv4@vpp-huge-pages",
-    ];
-    assert_eq!(names(list(&document["test_cases"])), both);
-    for name in both {
-        let of_case = |trial: &&Value| trial["test_case"] == name;
-        let trials = list(&document["trials"]).iter().filter(of_case);
-        let received = trials.map(|trial| trial["frames_received"].as_u64().unwrap());
-        assert!(received.sum::<u64>() > 0, "{name}: {ended:?}");
-    }
-    assert_eq!(fs::read_to_string(kept).unwrap(), before);
-    lab.run(&["plan", &file(&lab, text)])
-        .prints(&["vm.nr_hugepages"]);
-    lab.assert_clean(test);
+    lab.run("runs verify @1").code(0);
+    lab.assert_clean("VPP");
 }
 
 /// Starts a campaign, and waits until it is in a trial.
 fn sending(lab: &Lab, vpp: &Path) -> Started {
     let text = "[matrix]\nflows = 10\n[procedure]\nid = 'trial'\nload = '10kpps'\nfor = '2s'";
-    let path = file(lab, &of_vpp(text));
+    let path = lab.write("campaign.toml", &of_vpp(text));
     let mut run = lab.start_command(program(lab, vpp, &["run", &path, "--json-stream"]));
     run.event("progress");
     run
@@ -309,8 +265,7 @@ fn sending(lab: &Lab, vpp: &Path) -> Started {
 /// replaces it, and nothing waits.
 #[test]
 fn a_vpp_that_dies_costs_one_trial_and_its_last_output_is_shown() {
-    let test = "a_vpp_that_dies_costs_one_trial_and_its_last_output_is_shown";
-    let Some(vpp) = vpp(test) else { return };
+    let Some(vpp) = vpp() else { return };
     let lab = Lab::new();
     let mut run = sending(&lab, &vpp);
     std::thread::sleep(Duration::from_millis(500));
@@ -321,7 +276,7 @@ fn a_vpp_that_dies_costs_one_trial_and_its_last_output_is_shown() {
         assert!(reasons.contains(words), "{reasons}");
     }
     run.wait(PATIENCE).measured();
-    lab.assert_clean(test);
+    lab.assert_clean("VPP");
     assert_eq!(folders(&lab), Vec::<PathBuf>::new());
 }
 
@@ -348,8 +303,7 @@ fn folders(lab: &Lab) -> Vec<PathBuf> {
 /// A killed program cannot clean up: VPP dies with it, and the next start removes its folder.
 #[test]
 fn a_killed_run_leaves_no_vpp() {
-    let test = "a_killed_run_leaves_no_vpp";
-    let Some(vpp) = vpp(test) else { return };
+    let Some(vpp) = vpp() else { return };
     let lab = Lab::new();
     let run = sending(&lab, &vpp);
     assert_eq!(folders(&lab).len(), 1);
@@ -361,200 +315,29 @@ fn a_killed_run_leaves_no_vpp() {
     }
     assert_eq!(lab.processes(), Vec::<String>::new());
     assert_eq!(folders(&lab).len(), 1, "nobody was there to remove it");
-    lab.run(&["bed", "down"]).code(0);
-    lab.assert_clean(test);
+    lab.run("bed down").code(0);
+    lab.assert_clean("VPP");
     assert_eq!(folders(&lab), Vec::<PathBuf>::new());
-}
-
-/// Rules of sweeps and filters of modifiers process every frame. The lab tests that they are in
-/// VPP's own tables.
-#[test]
-fn rules_and_filters_are_set_on_vpp() {
-    let test = "rules_and_filters_are_set_on_vpp";
-    let Some(vpp) = vpp(test) else { return };
-    let of = |more: &str| {
-        let lab = Lab::new();
-        let ended = run(&lab, &vpp, &of_vpp(more));
-        let document: Value = serde_json::from_str(&ended.out).unwrap();
-        lab.assert_clean(more);
-        (document, ended)
-    };
-    let (document, ended) = of(
-        "[matrix]\nip = 'ipv6'\n[bed]\nmax = '20kpps'\n[procedure]\nid = 'mrr'\ntrials = 1\nfor = '100ms'\n\
-         [procedure.sweep]\nparameter = 'rules'\nvalues = [0, 300]\nruns = 1",
-    );
-    let is_set =
-        |trial: &&Value| trial["asked"]["question"]["setting"] == 300 && trial["frames_sent"] != 0;
-    let set: Vec<&Value> = list(&document["trials"]).iter().filter(is_set).collect();
-    assert!(!set.is_empty(), "{ended:?}");
-    for trial in set {
-        let (_, frames) = node(trial, "acl-plugin-in-ip6-fa");
-        assert!(frames > 0, "{trial}");
-        assert_eq!(
-            frames,
-            node(trial, "ip6-lookup").1,
-            "none is denied: {trial}"
-        );
-    }
-    let (document, ended) = of(
-        "[matrix]\nmodifier = ['filters=25']\n[bed]\nmax = '20kpps'\n[procedure]\nid = 'mrr'\ntrials = 1\nfor = '100ms'",
-    );
-    let trials = list(&document["trials"]);
-    assert!(!trials.is_empty(), "{ended:?}");
-    for trial in trials.iter().filter(|trial| trial["frames_sent"] != 0) {
-        assert!(node(trial, "acl-plugin-in-ip4-fa").1 > 0, "{trial}");
-        assert_eq!(dropped(trial, "ACL deny"), 0, "{trial}");
-    }
 }
 
 /// In random order, it would be missed in the middle of a campaign.
 #[test]
 fn a_campaign_without_its_vpp_ends_before_any_traffic() {
-    let test = "a_campaign_without_its_vpp_ends_before_any_traffic";
-    if !root(test) {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let text = "campaign = 'c'\n[matrix]\ndut = ['linux', 'vpp']\n[procedure]\nid = 'mrr'";
-    let path = file(&lab, text);
+    let path = lab.write("campaign.toml", text);
     let mut command = lab.program(&["run", &path]);
     command.env(PROGRAM, "/no/such/vpp");
-    crate::support::ended(command)
+    ended(command)
         .code(3)
         .says(&["there is no program `/no/such/vpp`, which $FWDLAB_VPP names"]);
     let mut command = lab.program(&["run", &path]);
     command.env_remove(PROGRAM).env("PATH", lab.path());
-    crate::support::ended(command).code(3).says(&[
+    ended(command).code(3).says(&[
         "there is no program `vpp` in PATH",
         "program = ",
         "FWDLAB_VPP=",
     ]);
     assert!(!lab.runs().exists(), "nothing was begun");
-    lab.assert_clean(test);
-}
-
-/// Test cases of one configuration share a bed, but not with another kind of DUT.
-#[test]
-fn quick_measures_both_kinds_each_on_its_own_bed() {
-    let test = "quick_measures_both_kinds_each_on_its_own_bed";
-    let Some(vpp) = vpp(test) else { return };
-    let lab = Lab::new();
-    let words =
-        "quick --dut-kind linux,vpp --size 64 --flows 10 -n 1 --trial 200ms --load 100kpps --json";
-    let words: Vec<&str> = words.split(' ').collect();
-    let document = document(&crate::support::ended(program(&lab, &vpp, &words)));
-    let trials = list(&document["trials"]);
-    let of = |name: &str| -> Vec<&Value> {
-        let own = trials.iter().filter(|trial| trial["test_case"] == name);
-        own.filter(|trial| trial["frames_sent"] != 0).collect()
-    };
-    let (linux, of_vpp) = (
-        of("plain/64B-10flows-ipv4"),
-        of("plain/64B-10flows-ipv4@vpp"),
-    );
-    assert!(!linux.is_empty() && !of_vpp.is_empty(), "{document}");
-    assert!(
-        linux
-            .iter()
-            .all(|trial| trial["work"].get("nodes").is_none())
-    );
-    for trial in of_vpp {
-        assert!(node(trial, "ip4-lookup").1 > 0, "{trial}");
-    }
-    let shown = lab.run(&["runs", "show", "@1"]).out;
-    // the cost per frame is printed only if windows were quiet
-    assert!(
-        shown.contains(" Linux  64 B") && shown.contains(" VPP    64 B"),
-        "{shown}"
-    );
-    lab.run(&["quick", "--dut-kind", "vpp,vpp"])
-        .code(2)
-        .says(&["a kind is listed twice"]);
-    lab.run(&["quick", "--dut-kind", "bsd"])
-        .code(2)
-        .says(&["known are linux, vpp"]);
-    lab.assert_clean(test);
-}
-
-/// A test bed measures a user's VPP, started as its manual says, and restores its state.
-#[test]
-fn an_external_vpp_is_the_dut_of_a_test_bed() {
-    let test = "an_external_vpp_is_the_dut_of_a_test_bed";
-    let Some(vpp) = vpp(test) else {
-        return;
-    };
-    let lab = Lab::new();
-    let number = std::process::id();
-    let [tester, dut] = ["gen", "dut"].map(|end| format!("vpp-{end}-{number}"));
-    let sh = |text: &str| {
-        let output = Command::new("sh").args(["-ec", text]).output().unwrap();
-        assert!(output.status.success(), "{text}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    sh(&format!(
-        "ip netns add {tester}; ip netns add {dut}
-         for e in a b; do ip link add t$e netns {tester} type veth peer name d$e netns {dut}; ip -n {dut} link set d$e up; done"
-    ));
-    let folder = lab.path().join("vpp");
-    fs::create_dir(&folder).unwrap();
-    let at = folder.display();
-    let plugins = vpp.parent().unwrap().join("../lib/vpp_plugins");
-    let text = format!(
-        "unix {{ nodaemon cli-listen {at}/cli.sock runtime-dir {at} log {at}/log }}\n\
-         api-segment {{ prefix standing{number} }}\nmemory {{ main-heap-size 256M main-heap-page-size 4k }}\n\
-         buffers {{ buffers-per-numa 16384 page-size 4k }}\nstatseg {{ size 32M page-size 4k }}\n\
-         plugins {{ path {} plugin default {{ disable }} plugin af_packet_plugin.so {{ enable }} plugin acl_plugin.so {{ enable }} }}\n",
-        plugins.display()
-    );
-    fs::write(folder.join("startup.conf"), text).unwrap();
-    let quiet = std::process::Stdio::null;
-    let mut running = Command::new("ip")
-        .args(["netns", "exec", &dut])
-        .arg(&vpp)
-        .arg("-c")
-        .arg(folder.join("startup.conf"))
-        .stdin(quiet())
-        .stdout(quiet())
-        .stderr(quiet())
-        .spawn()
-        .unwrap();
-    let vppctl = vpp.with_file_name("vppctl");
-    let ask = |line: &str| {
-        let mut command = Command::new(&vppctl);
-        command.arg("-s").arg(folder.join("cli.sock")).arg(line);
-        String::from_utf8(command.output().unwrap().stdout).unwrap()
-    };
-    let started = Instant::now();
-    while !ask("show version").contains("vpp v") {
-        assert!(started.elapsed() < PATIENCE, "VPP does not answer");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    for port in ["da", "db"] {
-        ask(&format!("create host-interface name {port}"));
-    }
-    let tables = [
-        "show ip fib summary",
-        "show interface address",
-        "show ip neighbors",
-    ];
-    let state = || tables.map(ask);
-    let before = state();
-    fs::create_dir(lab.path().join("beds")).unwrap();
-    let bed = format!(
-        "bed = 'vpp-{number}'\n[generator]\nhost = 'netns:{tester}'\nengine = 'af-packet'\nports = {{ a = 'ta', b = 'tb' }}\n\
-         [dut]\nhost = 'netns:{dut}'\nkind = 'vpp'\nports = {{ a = 'host-da', b = 'host-db' }}\nsocket = '{at}/cli.sock'\nvppctl = '{}'\n",
-        vppctl.display()
-    );
-    fs::write(lab.path().join("beds/vpp.toml"), bed).unwrap();
-    let mut command = lab.program(&["doctor", "vpp"]);
-    command.current_dir(lab.path());
-    let looked = crate::support::ended(command);
-    let after = state();
-    let _ = running.kill();
-    let _ = running.wait();
-    sh(&format!("ip netns del {tester}; ip netns del {dut}"));
-    let printed = format!("{}{}", looked.out, looked.err);
-    assert!(printed.contains("100 of 100 frames came back"), "{printed}");
-    looked.code(0);
-    assert_eq!(before, after);
+    lab.assert_clean("VPP");
 }

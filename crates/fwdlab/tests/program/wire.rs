@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use etherparse::PacketBuilder;
 use fwdlab_packet::pcap::{self, Format, Frame, Writer};
 use serde_json::Value;
 
@@ -163,23 +164,10 @@ pub fn capture_file(lab: &Lab, name: &str, frames: &[(u64, Vec<u8>)]) -> PathBuf
 /// Returns a UDP frame over IPv4 from 198.18.0.2, as another program would build it: without a
 /// signature.
 pub fn frame(destination: [u8; 4], number: u8, payload: usize) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 0xb, 2, 0, 0, 0, 0, 0xa, 8, 0];
-    let total = (28 + payload) as u16;
-    let mut ip = vec![0x45, 0];
-    ip.extend(total.to_be_bytes());
-    ip.extend([0, number, 0, 0, 64, 17, 0, 0, 198, 18, 0, 2]);
-    ip.extend(destination);
-    let sum: u32 = ip
-        .chunks(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-        .sum();
-    let sum = !(((sum >> 16) + (sum & 0xffff)) as u16);
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    frame.extend(ip);
-    frame.extend([7, 208, 7, 208]);
-    frame.extend((8 + payload as u16).to_be_bytes());
-    // no UDP checksum
-    frame.extend([0, 0]);
-    frame.extend(std::iter::repeat_n(number, payload));
+    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 0xa], [2, 0, 0, 0, 0, 0xb])
+        .ipv4([198, 18, 0, 2], destination, 64)
+        .udp(2000, 2000);
+    let mut frame = Vec::new();
+    builder.write(&mut frame, &vec![number; payload]).unwrap();
     frame
 }

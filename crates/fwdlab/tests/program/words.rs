@@ -1,12 +1,10 @@
 //! `--help` of every command, and the response to usage errors. Start with
-//! [`the_list_of_commands_fits_a_page`].
+//! [`help_of_every_command`].
 
 use std::fs::File;
 use std::process::Stdio;
 
-use serde_json::Value;
-
-use crate::support::{Lab, PROGRAM, ended, tool, try_tool};
+use crate::support::{Lab, PROGRAM, ended, skipped, tool, try_tool};
 
 const COMMANDS: &str = ", quick, trial, bisect, ndr, throughput, ramp, rfc2544, soak, run, plan, check, doctor, compare, report, \
     runs, runs ls, runs show, runs rm, bed, bed up, bed down, bed show, image, import, import netbenches, import loadtest, ministat, \
@@ -33,23 +31,6 @@ fn help_of_every_command() {
     }
 }
 
-/// The list of commands fits a small window, and has no command twice.
-#[test]
-fn the_list_of_commands_fits_a_page() {
-    for option in ["-h", "--help"] {
-        let help = tool(&["env", "COLUMNS=200", PROGRAM, option]);
-        assert!(help.lines().count() <= 40, "{help}");
-        for line in help.lines() {
-            assert!(line.chars().count() <= 80, "{line}");
-        }
-        for (_, names) in MOVED {
-            for name in names.split(", ") {
-                assert!(!help.contains(&format!("\n  {name} ")), "{name}: {help}");
-            }
-        }
-    }
-}
-
 /// Scripts and pages from before `traffic` and `new` keep working.
 #[test]
 fn older_names_of_commands_mean_the_same() {
@@ -63,91 +44,19 @@ fn older_names_of_commands_mean_the_same() {
             assert_eq!(help(name), help(&format!("{above} {name}")));
         }
     }
-    let run = |line: &str| tool(&[&[PROGRAM], &line.split(' ').collect::<Vec<_>>()[..]].concat());
-    for line in [
-        "rate 1Mpps --json",
-        "profile frames imix -n 3",
-        "schema run",
+    let lab = Lab::new();
+    let run = |line: &str| lab.run(line).code(0).out.clone();
+    for (above, line) in [
+        ("traffic", "rate 1Mpps --json"),
+        ("traffic", "profile frames imix -n 3"),
+        ("new", "schema run"),
     ] {
-        let above = if line.starts_with("schema") {
-            "new"
-        } else {
-            "traffic"
-        };
         assert_eq!(run(line), run(&format!("{above} {line}")));
     }
-    // prefixes, too
+    // global options are accepted everywhere, and prefixes mean commands
+    run("rate 1Mpps -q --json-stream --runs x");
     assert_eq!(run("rat 1Mpps"), run("tra ra 1Mpps"));
     assert_eq!(run("tr --help"), run("trial --help"));
-}
-
-/// Shells complete the commands in the list, and every manual page has the name in the list.
-#[test]
-fn shells_complete_commands_by_their_new_names() {
-    for shell in ["bash", "zsh", "fish"] {
-        let script = tool(&[PROGRAM, "new", "completions", shell]);
-        assert!(
-            script.contains("traffic") && script.contains("pkt-gen"),
-            "{shell}"
-        );
-        for older in [
-            "fwdlab__send",
-            "fwdlab__subcmd__send",
-            "_fwdlab__send_commands",
-        ] {
-            assert!(!script.contains(older), "{shell}: {older}");
-        }
-    }
-    let folder = tempfile::tempdir().unwrap();
-    tool(&[
-        PROGRAM,
-        "new",
-        "man",
-        "--dir",
-        folder.path().to_str().unwrap(),
-    ]);
-    let has = |page: &str| folder.path().join(page).exists();
-    assert!(has("fwdlab-traffic-send.1") && has("fwdlab-new-man.1"));
-    assert!(!has("fwdlab-send.1") && !has("fwdlab-man.1"));
-}
-
-/// Global options are shown in the help of commands that use them, and accepted everywhere.
-#[test]
-fn help_shows_an_option_only_where_it_applies() {
-    let all = ["--json", "--json-stream", "--quiet", "--verbose", "--runs"];
-    for (command, shown) in [
-        ("", ""),
-        ("quick", "--json --json-stream --quiet --verbose --runs"),
-        ("compare", "--json --verbose --runs"),
-        ("runs ls", "--json --runs"),
-        ("traffic send", "--json --json-stream --quiet"),
-        ("send", "--json --json-stream --quiet"),
-        ("traffic rate", "--json"),
-        ("new schema", ""),
-    ] {
-        let words: Vec<&str> = command.split_whitespace().collect();
-        let help = tool(&[&[PROGRAM], &words[..], &["--help"]].concat());
-        let options = help.split("\nOptions:\n").nth(1).unwrap_or_default();
-        let options = options.split("\nExamples:").next().unwrap_or_default();
-        let words: Vec<&str> = options.split_whitespace().collect();
-        for option in all {
-            let is_shown = shown.split(' ').any(|one| one == option);
-            assert_eq!(
-                words.contains(&option),
-                is_shown,
-                "{command} {option}: {help}"
-            );
-        }
-    }
-    tool(&[
-        PROGRAM,
-        "rate",
-        "1Mpps",
-        "-q",
-        "--json-stream",
-        "--runs",
-        "x",
-    ]);
 }
 
 /// Standard error names what is wrong; `--json` prints one document with the exit code and its
@@ -169,15 +78,13 @@ fn wrong_use_is_code_2_and_names_the_argument() {
         ("ministat no-file", "no-file"),
         ("no-such-command", "no-such-command"),
     ] {
-        let line: Vec<&str> = line.split(' ').collect();
-        let ended = lab.run(&line);
+        let ended = lab.run(&line.split(' ').collect::<Vec<_>>());
         ended.code(2).says(&[words]);
         assert_eq!(ended.out, "", "{line:?}");
-        let ended = lab.run(&[&["--json"], &line[..]].concat());
-        ended.code(2);
+        let line = format!("--json {line}");
+        let ended = lab.run(&line.split(' ').collect::<Vec<_>>());
         assert!(!ended.err.is_empty(), "people are told as well");
-        let document: Value = serde_json::from_str(&ended.out).unwrap();
-        let error = &document["error"];
+        let error = &ended.code(2).document()["error"];
         assert_eq!(
             (&error["code"], &error["kind"]),
             (&2.into(), &"usage".into())
@@ -186,7 +93,7 @@ fn wrong_use_is_code_2_and_names_the_argument() {
         assert!(message.contains(words), "{line:?}: {message}");
     }
     // both select the output
-    lab.run(&["quick", "--json", "--json-stream"])
+    lab.run("quick --json --json-stream")
         .code(2)
         .prints(&["\"usage\"", "--json-stream"]);
 }
@@ -225,20 +132,19 @@ fn output_that_cannot_be_written() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let closed = || std::io::pipe().unwrap().1;
     let with = |line: &str, out: Stdio, err: Stdio| {
-        let mut command = lab.program(&line.split(' ').collect::<Vec<_>>());
+        let mut command = lab.program(line);
         let output = command.stdout(out).stderr(err).output().unwrap();
         let printed = String::from_utf8(output.stderr).unwrap();
         (output.status.code().unwrap(), printed)
     };
     let trial = "trial --engine sim --load 10kpps --for 1s";
-    lab.run(&trial.split(' ').collect::<Vec<_>>()).code(0);
-    std::fs::write(lab.path().join("1.pps"), "1\n2\n3\n").unwrap();
-    let ministat = format!("ministat {}/1.pps", lab.path().display());
+    lab.run(trial).code(0);
+    lab.write("1.pps", "1\n2\n3\n");
     for (line, code) in [
         (trial, 0),
         (&format!("{trial} --json"), 0),
         (&format!("{trial} --json-stream"), 0),
-        (&ministat, 0),
+        ("ministat 1.pps", 0),
         ("runs export @1 -o -", 0),
         ("report @1 -o -", 0),
         ("compare @1 @1 --metric forwarding-rate --json", 0),
@@ -273,28 +179,18 @@ fn output_that_cannot_be_written() {
 #[test]
 fn json_is_one_document_and_one_mistake_has_one_code() {
     let lab = Lab::new();
-    let at = |name: &str| lab.path().join(name).to_str().unwrap().to_owned();
     let json = |line: &str| {
-        let mut command = lab.program(&line.split(' ').collect::<Vec<_>>());
-        command.current_dir(lab.path()).arg("--json");
-        let ended = ended(command);
-        let read = serde_json::from_str::<Value>(&ended.out);
-        let document = read.unwrap_or_else(|reason| panic!("{line}: {reason}: {ended:?}"));
-        (ended.code, document)
+        let ended = lab.run(&format!("{line} --json"));
+        (ended.code, ended.document())
     };
     let trial = "trial --engine sim --load 10kpps --for 1s";
     let run = json(trial).1["info"]["id"].as_str().unwrap().to_owned();
-    let archive = lab.path().join("archive/a-result-set");
-    std::fs::create_dir_all(&archive).unwrap();
-    std::fs::write(archive.join("a.pps"), "1\n2\n").unwrap();
-    std::fs::write(archive.join("b.pps"), "3\n4\n").unwrap();
-    let lines = format!(
-        "new campaign c, completions bash, man, man --dir {}, import netbenches {} --audit, report @1 -o page.html, \
+    for (name, text) in [("a.pps", "1\n2\n"), ("b.pps", "3\n4\n")] {
+        lab.write(&format!("archive/a-result-set/{name}"), text);
+    }
+    let lines = "new campaign c, completions bash, man, man --dir man, import netbenches archive --audit, report @1 -o page.html, \
          report @1 -o all/ --format csv,markdown, report @1, runs tag @1 first, runs note @1 words, runs verify, \
-         runs rebuild @1, runs export @1, runs prune --keep 1, profile ls, run --list, schema run",
-        at("man"),
-        at("archive")
-    );
+         runs rebuild @1, runs export @1, runs prune --keep 1, profile ls, run --list, schema run";
     for line in lines.split(", ") {
         assert_eq!(json(line).0, 0, "{line}");
     }
@@ -308,16 +204,16 @@ fn json_is_one_document_and_one_mistake_has_one_code() {
         let (code, document) = json(&line.replace("RUN", "no-such-one"));
         assert_eq!(code, 2, "{line}: {document}");
     }
-    let output = lab.run(&["runs", "show", "no-such-one"]);
+    let output = lab.run("runs show no-such-one");
     assert!(output.err.starts_with("fwdlab: ") && output.err.contains(&run));
-    let output = lab.run(&["runs", "no-such-one"]);
+    let output = lab.run("runs no-such-one");
     assert!(output.err.starts_with("fwdlab: "), "{}", output.err);
 }
 
 #[test]
 fn an_empty_variable_counts_as_unset() {
     let lab = Lab::new();
-    let mut command = lab.program(&["runs", "ls"]);
+    let mut command = lab.program("runs ls");
     command
         .env("FWDLAB_RUNS", "")
         .env("XDG_DATA_HOME", lab.path())
@@ -329,24 +225,21 @@ fn an_empty_variable_counts_as_unset() {
 #[test]
 fn make_quick_ends_well_on_a_noisy_machine() {
     use std::os::unix::fs::PermissionsExt;
-    let directory = tempfile::tempdir().unwrap();
-    let program = directory.path().join("fwdlab");
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let lab = Lab::new();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    if try_tool(&["make", "--version"]).is_err() {
+        return skipped("no make");
+    }
     for (code, ends_well) in [(0, true), (5, true), (4, false), (130, false)] {
-        std::fs::write(&program, format!("#!/bin/sh\necho page\nexit {code}\n")).unwrap();
+        let program = lab.write("fwdlab", &format!("#!/bin/sh\necho page\nexit {code}\n"));
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let made = std::process::Command::new("make")
-            .args(["--no-print-directory", "quick", "CARGO=true"])
-            .arg(format!("FWDLAB={}", program.display()))
-            .current_dir(&root)
-            .env_remove("MAKEFLAGS")
-            .output();
-        let Ok(made) = made else {
-            println!("SKIPPED: make_quick_ends_well_on_a_noisy_machine: no make");
-            return;
-        };
-        assert_eq!(made.status.success(), ends_well, "{code}: {made:?}");
-        assert_eq!(made.stdout, b"page\n");
+        let mut make = std::process::Command::new("make");
+        make.args(["--no-print-directory", "quick", "CARGO=true", "-C", root])
+            .arg(format!("FWDLAB={program}"))
+            .env_remove("MAKEFLAGS");
+        let made = ended(make);
+        assert_eq!(made.code == 0, ends_well, "{code}: {made:?}");
+        assert_eq!(made.out, "page\n");
     }
 }
 
@@ -354,8 +247,7 @@ fn make_quick_ends_well_on_a_noisy_machine() {
 #[test]
 fn a_terminal_has_colours_and_its_width() {
     if try_tool(&["script", "--version"]).is_err() {
-        println!("SKIPPED: a_terminal_has_colours_and_its_width: script(1) is not installed");
-        return;
+        return skipped("script(1) is not installed");
     }
     let lab = Lab::new();
     let on_a_terminal = |columns: u16, variable: &str| {

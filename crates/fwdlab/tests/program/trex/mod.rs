@@ -17,7 +17,7 @@ use crate::support::{Lab, PATIENCE, Started, list, root, skipped};
 use crate::wire::{MAC_A, MAC_B, Wire};
 
 /// Returns a Python that has the client; otherwise reports what is missing.
-fn python(test: &str) -> Option<&'static str> {
+fn python() -> Option<&'static str> {
     let venv = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python3");
     // importing all of it takes a second
     let look = "import sys, lbr_trex_client, importlib.util\n\
@@ -28,19 +28,16 @@ fn python(test: &str) -> Option<&'static str> {
     };
     let found = [venv, "python3"].into_iter().find(has_client);
     if found.is_none() {
-        skipped(
-            test,
-            "no Python that has lbr-trex-client (it needs 3.11 or older)",
-        );
+        skipped("no Python that has lbr-trex-client (it needs 3.11 or older)");
     }
     found
 }
 
 /// Returns true if `tcpdump` is installed, which compiles the filters of captures.
-fn has_tcpdump(test: &str) -> bool {
+fn has_tcpdump() -> bool {
     let has = Command::new("tcpdump").arg("--version").output().is_ok();
     if !has {
-        skipped(test, "no tcpdump");
+        skipped("no tcpdump");
     }
     has
 }
@@ -110,12 +107,11 @@ fn refused(found: &Value, requested: &[(&str, &str)]) {
 /// byte for byte.
 #[test]
 fn clients_acquire_ports_push_and_capture_packets_and_release() {
-    let name = "clients_acquire_ports_push_and_capture_packets_and_release";
-    if !root(name) {
+    if !root() {
         return;
     }
-    let Some(python) = python(name) else { return };
-    if !has_tcpdump(name) {
+    let Some(python) = python() else { return };
+    if !has_tcpdump() {
         return;
     }
     let lab = Lab::new();
@@ -176,7 +172,7 @@ fn clients_acquire_ports_push_and_capture_packets_and_release() {
     // another client package
     let requested = Command::new(python).args(["-c", "import pytrex"]).output();
     match requested.is_ok_and(|output| output.status.success()) {
-        false => skipped(name, "no pytrex"),
+        false => skipped("no pytrex"),
         true => assert_eq!(
             found(python, "others.py", &[&ports[0], &ports[1]]),
             json!({
@@ -192,10 +188,7 @@ fn clients_acquire_ports_push_and_capture_packets_and_release() {
 /// A client that is not on the list is disconnected before any reply.
 #[test]
 fn unauthorised_clients_are_rejected() {
-    if !root("unauthorised_clients_are_rejected") {
-        return;
-    }
-    let lab = Lab::new();
+    let Some(lab) = Lab::root() else { return };
     let wire = Wire::new();
     let options = wire.arguments("--ports pa --allow 10.0.0.0/8,::1");
     let (server, ports) = serve(&lab, &options);
@@ -206,7 +199,7 @@ fn unauthorised_clients_are_rejected() {
         assert!(stream.read_exact(&mut [0; 10]).is_err());
     }
     end(server);
-    lab.run(&["serve", "--trex", "--allow", "10.0.0.0/99"])
+    lab.run("serve --trex --allow 10.0.0.0/99")
         .code(2)
         .says(&["no network such as"]);
 }
@@ -215,11 +208,10 @@ fn unauthorised_clients_are_rejected() {
 /// the frames that leave the port with TRex's documentation, as computed by the Python file.
 #[test]
 fn frames_are_those_of_trexs_documentation() {
-    let name = "frames_are_those_of_trexs_documentation";
-    if !root(name) {
+    if !root() {
         return;
     }
-    let Some(python) = python(name) else { return };
+    let Some(python) = python() else { return };
     let lab = Lab::new();
     let wire = Wire::new();
     let file = lab.path().join("sent.pcap");
@@ -279,44 +271,35 @@ fn frames_are_those_of_trexs_documentation() {
 /// cannot.
 #[test]
 fn a_profile_of_trexs_is_measured() {
-    let name = "a_profile_of_trexs_is_measured";
     let lab = Lab::new();
     // the path is relative to the current directory
-    let profile = "tests/program/trex/mix.py";
-    let trial = |more: &[&str]| {
-        let mut words = vec!["trial", "--for", "300ms", "--load", "10kpps"];
-        words.extend(["--trex-profile", profile]);
-        words.extend(more);
-        lab.run(&words)
+    std::fs::copy(sibling_path("mix.py"), lab.path().join("mix.py")).unwrap();
+    let trial = |more: &str| {
+        lab.run(&format!(
+            "trial --for 300ms --load 10kpps --trex-profile mix.py {more}"
+        ))
     };
-    trial(&["--trex-python", "/nonexistent/python"])
-        .code(2)
-        .says(&[
-            "cannot run /nonexistent/python",
-            "--trex-python names another",
-        ]);
-    trial(&["--tunable", "size"])
+    trial("--trex-python /nonexistent/python").code(2).says(&[
+        "cannot run /nonexistent/python",
+        "--trex-python names another",
+    ]);
+    trial("--tunable size")
         .code(2)
         .says(&["expected NAME=VALUE"]);
-    let Some(python) = python(name) else { return };
-    trial(&["--trex-python", python, "-t", "sise=64"])
+    let Some(python) = python() else { return };
+    trial(&format!("--trex-python {python} -t sise=64"))
         .code(2)
         .says(&["does not take these tunables: sise"]);
-    if !root(name) {
+    if !root() {
         return;
     }
-    let ended = trial(&[
-        "--trex-python",
-        python,
-        "-t",
-        "scale=100",
-        "--both-directions",
-        "--json",
-    ]);
+    let ended = trial(&format!(
+        "--trex-python {python} -t scale=100 --both-directions --json"
+    ));
     // the fastest engine does not support a delayed start, and is excluded before anything is
     // measured
     ended.measured().says(&["not possible here: xdp-live"]);
-    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let document = ended.document();
     let trial = &list(&document["trials"])[0];
     assert_eq!(trial["variant"]["profile"], "mix", "{trial}");
     let kept = lab.only_run().join("inputs/profiles/mix.json");
@@ -333,17 +316,10 @@ fn console_does_what_is_typed(lab: &Lab, python: &str, ports: &[String; 2]) {
         ping -p 0 -d 198.19.0.1 -n 2\nstats -g\nstats -x\nstats --ps\n";
     std::fs::write(&batch, typed).unwrap();
     let file = lab.path().join("arp.pcap");
-    let there = [
-        "-s",
-        "127.0.0.1",
-        "-p",
-        &ports[0],
-        "--async_port",
-        &ports[1],
-    ];
+    let there = format!("-s 127.0.0.1 -p {} --async_port {}", ports[0], ports[1]);
     let mut console = Command::new(python)
         .arg(sibling_path("console.py"))
-        .args(there)
+        .args(there.split(' '))
         .arg("--batch")
         .arg(&batch)
         .stdin(Stdio::piped())
@@ -387,11 +363,10 @@ mod alone {
     /// is as requested.
     #[test]
     fn traffic_goes_through_a_dut_and_is_steered() {
-        let name = "traffic_goes_through_a_dut_and_is_steered";
-        if !root(name) {
+        if !root() {
             return;
         }
-        let Some(python) = python(name) else { return };
+        let Some(python) = python() else { return };
         let lab = Lab::alone();
         let (server, ports) = serve(&lab, &[]);
         let found = found(python, "forwards.py", &[&ports[0], &ports[1]]);
@@ -407,7 +382,7 @@ mod alone {
                 packets[0],
                 again[0] + again[1]
             );
-            return skipped(name, &reason);
+            return skipped(&reason);
         }
         let there_bytes = 2000 * 64 + 600 * 204 + 300 * 1004;
         has(
@@ -439,7 +414,7 @@ mod alone {
                     "the sender stalled: {:.0} % of {what} left",
                     100.0 * shares[0]
                 );
-                return skipped(name, &reason);
+                return skipped(&reason);
             }
             for (at, requested) in [plain, timed].into_iter().enumerate() {
                 let is = found[what][at].as_f64().unwrap();
@@ -461,12 +436,11 @@ mod slow {
     /// client that resolves its next hops, and finally clients that call everything.
     #[test]
     fn trexs_console_works_and_any_calls_leave_nothing() {
-        let name = "trexs_console_works_and_any_calls_leave_nothing";
-        if !root(name) {
+        if !root() {
             return;
         }
-        let Some(python) = python(name) else { return };
-        if !has_tcpdump(name) {
+        let Some(python) = python() else { return };
+        if !has_tcpdump() {
             return;
         }
         let lab = Lab::new();

@@ -4,6 +4,11 @@
 //! `disk.sh` makes it, once per kernel and set of programs; it is stored next to the images of the
 //! tests. Start with [`TestDisk::get`].
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a panic is how a test fails, and helpers of tests are tests too"
+)]
+
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -12,8 +17,6 @@ use std::process::Command;
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::{Image, ImageKind};
 use fwdlab_lab::vm::initramfs::{self, Recipe};
-
-use crate::support::making;
 
 const RECIPE: &str = include_str!("disk.sh");
 
@@ -55,7 +58,9 @@ impl TestDisk {
         // kept between test runs, like the images of other tests
         let own = std::env::current_exe().unwrap();
         let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();
-        let _making = making("disk");
+        // one test at a time makes it
+        let lock = fs::File::create(cache.folder().join("test-disk.lock")).unwrap();
+        lock.lock().unwrap();
         let mut tell = |_: &str| {};
         let image = std::env::var(IMAGE).unwrap_or("debian:linux-image-cloud-amd64".into());
         let image = Image::find(&image, &cache, &mut tell).map_err(|e| e.to_string())?;
