@@ -104,7 +104,7 @@ impl FromStr for Stacks {
             }
             let (path, count) = line
                 .rsplit_once(' ')
-                .ok_or(wrong("no count behind a blank at its end"))?;
+                .ok_or(wrong("it does not end with a blank and a count"))?;
             let digits = !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit());
             let count = (count.parse().ok().filter(|_| digits))
                 .ok_or(wrong("its count is no whole number below 2^64"))?;

@@ -17,7 +17,7 @@ use super::*;
 use crate::analysis::{AnalysisPlan, Expected, ReceiveCounts, StreamPlan};
 use crate::generator::{Schedule, SendCounts};
 use crate::load::LoadPlan;
-use crate::pacer::HoldUps;
+use crate::pacer::StallPolicy;
 use crate::signature::SignaturePlace;
 use crate::traffic::player::{Room, Slot};
 use crate::traffic::{Emission, Frames, Kind, Stream, TestFrames, Timing, Traffic, TrafficFrames};
@@ -125,7 +125,7 @@ pub(super) fn flat_out(frames: u64) -> Schedule {
         load: LoadPlan::FlatOut,
         frames: Some(frames),
         at_most: DEADLINE,
-        hold_ups: HoldUps::Forgive,
+        stall_policy: StallPolicy::Skip,
         path: 0,
     }
 }
@@ -214,7 +214,7 @@ fn streams_are_counted_and_keep_their_frames() {
         receiver.expect(&expected(NONCE, false)).expect("no plan");
         let schedule = Schedule {
             load: LoadPlan::Constant(60_000.0),
-            hold_ups: HoldUps::MakeUp { most_pps: None },
+            stall_policy: StallPolicy::CatchUp { most_pps: None },
             ..flat_out(3000)
         };
         let counts = send(&mut sender, &cached_frames(), schedule);

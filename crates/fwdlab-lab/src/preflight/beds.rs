@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fwdlab_engine::{Choice, HoldUps, LoadPlan, Mode, Proof, Schedule};
+use fwdlab_engine::{Choice, LoadPlan, Mode, Proof, Schedule, StallPolicy};
 use fwdlab_model::campaign::{self, Engine};
 use fwdlab_model::test_bed::{Place, System, TestBed};
 use fwdlab_model::trial::{IpVersion, Stream};
@@ -69,7 +69,7 @@ pub fn machine(disk: Result<&Path, String>) -> Vec<HostChecks> {
         Err(reason) => Check::fail(
             "disk",
             reason,
-            "say host = \"vm:DISK\" with a disk that a machine starts from: raw, qcow2, vmdk, vdi",
+            "set host = \"vm:DISK\" with a disk that a machine starts from: raw, qcow2, vmdk, vdi",
         ),
     });
     vec![HostChecks {
@@ -77,6 +77,9 @@ pub fn machine(disk: Result<&Path, String>) -> Vec<HostChecks> {
         checks,
     }]
 }
+
+/// The fix for an error whose message contains what to do.
+const RESOLVE: &str = "resolve this error, then run fwdlab doctor again";
 
 /// A role in a test bed: its name, its host if that can be logged into, and its ports there with
 /// their names in checks.
@@ -168,7 +171,7 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
             Err(error) => Check::fail(
                 "reference",
                 error.to_string(),
-                "look at the reference of the bed's file, and whether it is plugged in where the DUT is",
+                "check [reference] in the bed's file, and that it is connected in place of the DUT",
             ),
         });
     }
@@ -187,7 +190,7 @@ fn same_mtu(bed: &TestBed) -> Check {
     all.sort_unstable();
     all.dedup();
     match &all[..] {
-        [] => Check::skip("same MTU", "no port says what it takes"),
+        [] => Check::skip("same MTU", "no port reports its MTU"),
         [mtu] => Check::ok(
             "same MTU",
             format!("{mtu} at all {} ports whose MTU can be read", mtus.len()),
@@ -230,7 +233,7 @@ fn bed_capacity(bed: &TestBed, program: &Path, control: &Control) -> Result<Stri
         load: LoadPlan::FlatOut,
         frames: None,
         at_most: CARRIED * 3,
-        hold_ups: HoldUps::Forgive,
+        stall_policy: StallPolicy::Skip,
         path: 0,
     })?;
     rig.wait(CARRIED / 4);
@@ -242,7 +245,7 @@ fn bed_capacity(bed: &TestBed, program: &Path, control: &Control) -> Result<Stri
     let span_s = (to.received_at_ns - from.received_at_ns) as f64 / 1e9;
     let carried = (to.received[0] - from.received[0]) as f64 / span_s;
     Ok(format!(
-        "{} carries {:.0} kpps of 64 B frames, of {:.0} kpps that are offered ({}): a DUT that is faster cannot be seen here",
+        "{} carries {:.0} kpps of 64 B frames, of {:.0} kpps that are offered ({}): the speed of a faster DUT cannot be measured here",
         match bed.dut.host {
             Some(_) => "a plain Linux router in place of the DUT",
             None => "a loop in place of the DUT",
@@ -336,7 +339,7 @@ fn check_port(
                 fix,
             );
         }
-        Err(error) => return Check::fail(key, error.to_string(), "see what it says there"),
+        Err(error) => return Check::fail(key, error.to_string(), RESOLVE),
     }
     let mut words = vec![port.to_owned()];
     words.extend(link.mtu.map(|mtu| format!("MTU {mtu}")));
@@ -350,7 +353,7 @@ fn check_port(
         (true, false) => Check::warn(
             key,
             format!("{words}, no link"),
-            "look at the cable and at the other end, which may be down",
+            "check the cable and the other end, which may be down",
         ),
         (false, _) => Check::ok(key, format!("{words}, down: brought up for each run")),
     }
@@ -418,11 +421,7 @@ fn check_machine(host: &dyn Host) -> Vec<Check> {
 fn check_path(bed: &TestBed, site: &Site, control: &Control) -> Vec<Check> {
     match try_path(bed, site, control) {
         Ok(checks) => checks,
-        Err(error) => vec![Check::fail(
-            "forwarding",
-            error.to_string(),
-            "follow the message, or the checks of the hosts above",
-        )],
+        Err(error) => vec![Check::fail("forwarding", error.to_string(), RESOLVE)],
     }
 }
 
@@ -435,7 +434,7 @@ fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
         return match file.dut.macs {
             Some(_) => Check::warn(
                 name,
-                "a black box cannot be asked, and the tester answers no ARP",
+                "a black box cannot be queried, and the tester answers no ARP",
                 format!(
                     "give it static entries: {} is at {}, {} at {}",
                     input.ipv4.next_hop,
@@ -444,13 +443,13 @@ fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
                     mac(output.tester_mac)
                 ),
             ),
-            None => Check::skip(name, "a loop asks nobody"),
+            None => Check::skip(name, "a loop resolves no addresses"),
         };
     };
     if file.dut.kind != System::Linux {
         return Check::skip(
             name,
-            "it is looked at on Linux only; frames are seen to go through below",
+            "checked on Linux only; whether frames pass is checked below",
         );
     }
     let Ok(host) = existing::reach(place) else {
@@ -474,8 +473,8 @@ fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
             Ok(_) => {
                 return Check::fail(
                     name,
-                    format!("the DUT does not know {hop} at {port} for good"),
-                    "see what takes permanent neighbours away there: ip monitor neigh",
+                    format!("the DUT has no permanent neighbour entry of {hop} at {port}"),
+                    "find out what removes permanent neighbours there: ip monitor neigh",
                 );
             }
             Err(error) => return Check::skip(name, error.to_string()),
@@ -527,14 +526,16 @@ fn forwards(name: &'static str, proof: &Proof, through: Option<(u64, u64)>, fix:
             format!(
                 "{words}, but not all of them through the DUT: its ports counted {input} in and {output} out"
             ),
-            "look at the cables and at the switch: frames get from the tester's port a to its port b without the DUT, or another \
+            "check the cables and the switch: frames get from the tester's port a to its port b without the DUT, or another \
              device has the DUT's address",
         ),
-        _ if received < sent => Check::warn(name, words, "look where they are lost: fwdlab trial"),
+        _ if received < sent => Check::warn(name, words, "find where they are lost: fwdlab trial"),
         Some(_) => Check::ok(name, words),
         None => Check::ok(
             name,
-            format!("{words}; whether through the DUT is not known: its counters cannot be read"),
+            format!(
+                "{words}; it is not known whether they passed the DUT: its counters cannot be read"
+            ),
         ),
     }
 }
@@ -578,7 +579,7 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
                 "switch it off at the switch's port; the lines for one: fwdlab bed switch-config --vendor cisco {}",
                 file.name
             ),
-            false => format!("see who it is: fwdlab capture {port}"),
+            false => format!("find the sender: fwdlab traffic capture --port {port}"),
         };
         let words = format!(
             "{action} at {port}: {frames} {} in three idle seconds",
@@ -622,7 +623,7 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
             None => None,
         };
         let fix = format!(
-            "look at the DUT: ip route get {}, nft list ruleset, and at the cables: is a joined with a?",
+            "check the DUT (ip route get {}, nft list ruleset) and the cables: port a must be connected to port a",
             bed.networks().output.ipv4.first
         );
         checks.push(forwards(name, &proof, through, fix));

@@ -402,7 +402,7 @@ impl ExistingHosts {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Lock(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(LabError::Preflight(format!(
-                "another fwdlab measures on the test bed {}. Wait for it, or end it (who: fuser {})",
+                "another fwdlab measures on the test bed {}. Wait until it ends, or stop it (fuser {} prints its process)",
                 self.bed.name,
                 path.display()
             ))),
@@ -588,7 +588,7 @@ impl Builder for ExistingHosts {
         if requested.dut.kind != Kind::Linux {
             return refuse(
                 &format!(
-                    "says itself what its DUT is, and not {}",
+                    "defines its DUT itself, and it is not {}",
                     requested.dut.kind
                 ),
                 "Omit dut in the matrix, or measure on the embedded bed",

@@ -224,7 +224,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use fwdlab_engine::analysis::StreamPlan;
-    use fwdlab_engine::{HoldUps, LoadPlan, PathSpec, PortSpec};
+    use fwdlab_engine::{LoadPlan, PathSpec, PortSpec, StallPolicy};
     use fwdlab_model::trial::IpVersion;
     use fwdlab_model::units::FrameSize;
 
@@ -304,7 +304,7 @@ mod tests {
                 load: LoadPlan::Constant(4000.0),
                 frames: Some(FRAMES),
                 at_most: Duration::from_secs(10),
-                hold_ups: HoldUps::MakeUp { most_pps: None },
+                stall_policy: StallPolicy::CatchUp { most_pps: None },
                 path: 0,
             };
             rig.start(schedule).unwrap();
@@ -382,7 +382,7 @@ mod tests {
                 load: LoadPlan::Constant(4000.0),
                 frames: Some(100),
                 at_most: Duration::from_secs(10),
-                hold_ups: HoldUps::MakeUp { most_pps: None },
+                stall_policy: StallPolicy::CatchUp { most_pps: None },
                 path: 0,
             })
             .unwrap();
@@ -453,7 +453,7 @@ mod tests {
                 load: LoadPlan::Constant(2000.0),
                 frames: None,
                 at_most: Duration::from_secs(600),
-                hold_ups: HoldUps::Forgive,
+                stall_policy: StallPolicy::Skip,
                 path: 0,
             };
             rig.start(schedule).unwrap();

@@ -342,22 +342,21 @@ impl Campaign {
         if self.is_simulated() {
             if when == When::During {
                 let reason =
-                    "a simulated DUT is sent no frames with which this could be started: omit this";
+                    "a simulated DUT gets no frames with which this could start: omit this";
                 return Err(wrong(None, reason));
             }
             if on != On::Controller {
-                let reason = "a simulated DUT has no host: say on = \"controller\"";
+                let reason = "a simulated DUT has no host: set on = \"controller\"";
                 return Err(wrong(None, reason));
             }
         }
         if every != Every::Campaign {
             let reason = match self.procedure.counting() {
                 Counting::Slices => {
-                    "slices are of DUTs in turns, and what runs on their host falls on whose turn it is: say every = \"campaign\", or measure by \
-                     another procedure"
+                    "DUTs take turns in slices, and a command on their host would disturb only one of them: set every = \"campaign\", or use another procedure"
                 }
                 Counting::Instructions => {
-                    "where instructions are counted, those of a hook would count, too: say every = \"campaign\""
+                    "the instructions of a hook would be counted, too: set every = \"campaign\""
                 }
                 Counting::Trials | Counting::Windows => "",
             };

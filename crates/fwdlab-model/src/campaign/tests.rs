@@ -102,6 +102,31 @@ fn every_procedure_has_its_defaults() {
 }
 
 #[test]
+fn former_keys_are_read() {
+    for (now, former) in [
+        (
+            "id = 'trial'\nlatency = true",
+            "id = 'trial'\ndelays = true",
+        ),
+        (
+            "id = 'management'\nrequests = ['ssh']\ntimeout = '1s'",
+            "id = 'management'\nask = ['ssh']\npatience = '1s'",
+        ),
+        (
+            "id = 'churn'\nevent = 'true'\ntimeout = '60s'",
+            "id = 'churn'\nevent = 'true'\nlongest = '60s'",
+        ),
+    ] {
+        let read = |keys: &str| {
+            let text = format!("campaign = 'c'\niterations = 1\n[procedure]\n{keys}\n");
+            parse(&text).unwrap().procedure
+        };
+        assert_eq!(read(former), read(now));
+        assert_ne!(read(now), read(now.split('\n').next().unwrap()));
+    }
+}
+
+#[test]
 fn numbers_and_texts_are_equivalent() {
     let of = |keys: &str| {
         parse(&format!("campaign = 'c'\n[procedure]\n{keys}"))
@@ -260,7 +285,7 @@ fn errors_have_a_position() {
         ),
         (
             "bed = 'apu2'\ncampaign = 'c'\n[dut]\nhost = 'vm:x'\n[procedure]\nid = 'mrr'",
-            "which DUT this is says the test bed",
+            "the test bed defines the DUT",
         ),
         (
             "bed = 7\ncampaign = 'c'\n[procedure]\nid = 'mrr'",
@@ -479,7 +504,7 @@ fn kinds_of_duts_are_set_in_the_matrix_or_in_the_dut() {
         ),
         (
             "[dut]\nworkers = 2",
-            "3:11: this is of VPP: say kind = \"vpp\"",
+            "3:11: this is for VPP: set kind = \"vpp\"",
         ),
         (
             "[dut]\nkind = 'vpp'\n[matrix]\ndut = 'linux'",
@@ -603,7 +628,7 @@ fn iterations_until_an_interval_is_narrow() {
         ),
         (
             "iterations = { until = '±1%', max = 5000 }",
-            "2:37: at most 1000 iterations are made",
+            "2:37: at most 1000 iterations are possible",
         ),
         (
             "iterations = { until = '±0%' }",
@@ -646,7 +671,7 @@ fn restarts_are_of_machines() {
         ("reboot = true", "2:10: the DUT is a part of this machine"),
         (
             &bed("{ retries = 11 }"),
-            "3:22: it is tried again 10 times at most",
+            "3:22: at most 10 retries are possible",
         ),
         (
             &bed("{ retry = 1 }"),
@@ -818,7 +843,7 @@ fn thresholds_as_they_are_asked_for() {
         ("not-slower-than = { run = '@1' }", "3:19: missing key `by`"),
         (
             "not-slower-than = { by = '3%' }",
-            "3:1: say either run or configuration",
+            "3:1: set either run or configuration",
         ),
         (
             "not-slower-than = { run = ' ', by = '3%' }",

@@ -31,7 +31,7 @@ pub fn set_l3(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let address = |name| -> Result<Ipv4Addr, Fault> {
         let text = params.text(name)?;
         text.parse()
-            .map_err(|_| Fault::params(format!("field '{name}': '{text}' is no IPv4 address")))
+            .map_err(|_| Fault::params(format!("field '{name}': '{text}' is not an IPv4 address")))
     };
     let ipv4 = Ipv4 {
         source: address("src_addr")?,
@@ -111,8 +111,11 @@ pub fn mac(address: [u8; 6]) -> String {
 
 fn mac_of(params: &Params<'_>, name: &str) -> Result<[u8; 6], Fault> {
     let text = params.text(name)?;
-    address(text)
-        .ok_or_else(|| Fault::params(format!("field '{name}': '{text}' is no Ethernet address")))
+    address(text).ok_or_else(|| {
+        Fault::params(format!(
+            "field '{name}': '{text}' is not an Ethernet address"
+        ))
+    })
 }
 
 fn address(text: &str) -> Option<[u8; 6]> {

@@ -869,8 +869,8 @@ at = []
 for = '6s'
 after = '1s'
 every = '50ms'
-patience = '3s'
-ask = ['echo', 'command: sleep 0.05', 'command: true', '''command:
+timeout = '3s'
+requests = ['echo', 'command: sleep 0.05', 'command: true', '''command:
 r() { sed -n 's/ *eth0: *[0-9]* *\([0-9]*\).*/\1/p' /proc/net/dev; }
 a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
 "#;
@@ -992,13 +992,13 @@ fn a_killed_campaign_is_resumed() {
     lab.run(&["runs", "verify", "@1"]).code(0);
     lab.run(&["run", "--resume", &id])
         .code(2)
-        .says(&["is finished", "--failed-of"]);
+        .says(&["is finished", "--retry"]);
 
     // the error is fixed, and only that test case is measured again
     fs::write(&path, CUT.replace("false", "true")).unwrap();
     let ended = lab.run(&[
         "run",
-        "--failed-of",
+        "--retry",
         &id,
         "--only",
         "configuration:wr*",
@@ -1009,7 +1009,7 @@ fn a_killed_campaign_is_resumed() {
     assert_eq!(cases.len(), 1, "{document}");
     let name = cases[0]["test_case"].as_str().unwrap();
     assert!(name.starts_with("wrong/"), "{name}");
-    assert_eq!(document["info"]["parameters"]["failed_of"], *id);
+    assert_eq!(document["info"]["parameters"]["retry_of"], *id);
     lab.run(&["plan", &path, "--only", "size:65"])
         .code(2)
         .says(&[

@@ -128,10 +128,10 @@ fn a_broken_limit_is_code_6() {
     limited(close, "forwarding-rate < -0.1%", &[])
         .code(5)
         .prints(&["only a difference of 3.1 % or", "NOT PASSED"]);
-    limited(close, "forwarding-rate < -0.1%", &["--accept-blind"])
+    limited(close, "forwarding-rate < -0.1%", &["--accept-inconclusive"])
         .code(0)
         .prints(&["-0.1%: kept"]);
-    desk.compare(&[&close[..], &["--accept-blind"]].concat())
+    desk.compare(&[&close[..], &["--accept-inconclusive"]].concat())
         .code(2)
         .says(&["--fail-if"]);
     limited(loss, "forwarding-rate = 2%", &[])

@@ -38,7 +38,7 @@ fn disk(lab: &Lab, path: &Path) -> Disk {
     let found = Image::find(path.to_str().unwrap(), &cache, &mut |_| {}).unwrap();
     match found.kind {
         ImageKind::Disk(disk) => disk,
-        ImageKind::Kernel(_) => panic!("{} is no disk", path.display()),
+        ImageKind::Kernel(_) => panic!("{} is not a disk", path.display()),
     }
 }
 
@@ -167,7 +167,7 @@ fn machines_that_cannot_start_have_a_reason() {
     let cache = Cache::at(&lab.path().join("cache")).unwrap();
     let reason = Image::find(used.to_str().unwrap(), &cache, &mut |_| {}).unwrap_err();
     assert!(
-        reason.to_string().contains("Another emulator uses it"),
+        reason.to_string().contains("Another emulator is using it"),
         "{reason}"
     );
     drop(computer);

@@ -312,7 +312,7 @@ fn procedures_report_why_the_dut_drops() {
     let lab = Lab::new();
     let set = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
         nft add rule ip t f numgen random mod 10 0 drop";
-    let line = "trial --load 20kpps --for 300ms --flows 10 --both-directions --delays --sample 100ms --set";
+    let line = "trial --load 20kpps --for 300ms --flows 10 --both-directions --latency --sample 100ms --set";
     let document = lab.json(&line.split(' ').chain([set]).collect::<Vec<_>>());
     let mut named = 0;
     for record in list(&document["trials"]) {

@@ -31,7 +31,7 @@ fn forget(value: &mut Value) {
 #[test]
 fn the_printed_campaign_gives_the_same_results() {
     for line in [
-        "trial --load 1.1Mpps --for 2s --sample 500ms --delays",
+        "trial --load 1.1Mpps --for 2s --sample 500ms --latency",
         "ndr --goals pdr --goal loss=1%,final=2s,sum=4s --min 10kpps --seed 7",
         "throughput --sizes 64,512 --trial 2s --max 50%",
         "ramp --ramp 20s --up-down --size 128 --flows 7",

@@ -11,7 +11,7 @@ const NO_DISTANCE: &str = "no distance could be read: one CPU, or the other one 
 
 /// Returns the number of windows of a trial, over all strata.
 fn judged(trial: &Value) -> u64 {
-    let apart = trial["apart"].as_array();
+    let apart = trial["other_states"].as_array();
     count(&trial["quiet"]["windows"])
         + count(&trial["contended"]["windows"])
         + apart.map_or(0, |all| all.iter().map(|s| count(&s["windows"])).sum())

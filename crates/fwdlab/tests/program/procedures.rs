@@ -143,7 +143,7 @@ fn a_stored_run_shows_the_same_again() {
             "/goals/1/relevant_lower_bound_pps",
         ),
         (
-            "trial --load 1Mpps --delays --sample 1s",
+            "trial --load 1Mpps --latency --sample 1s",
             "/forwarding_rate_pps",
         ),
     ] {
@@ -184,7 +184,7 @@ fn a_stored_run_shows_the_same_again() {
             assert!(markdown.starts_with("**") && markdown.contains("| ---:"));
         }
         // delays are stored as a histogram, whose figures agree with the record
-        if line.contains("--delays") {
+        if line.contains("--latency") {
             let requested = &document["trials"][0]["asked"];
             let log = requested["latency_log"].as_str().unwrap();
             assert!(log.starts_with("raw/") && log.ends_with("/latency.hlog"));
@@ -286,7 +286,7 @@ fn series_of_a_simulated_dut_have_known_truths() {
         assert_eq!(sum("frames_sent"), number(&trial["frames_sent"]));
         assert_eq!(sum("frames_received"), number(&trial["frames_received"]));
         if trial["variant"]["modifiers"].is_array() {
-            let beside = number(&trial["frames_beside"]);
+            let beside = number(&trial["frames_additional"]);
             assert!((beside - sum("frames_sent") / 99.0).abs() <= 2.0, "{trial}");
         }
     }
@@ -354,7 +354,7 @@ fn series_on_the_kernel_of_this_host() {
     for trial in list(&document["trials"]) {
         let counters = &trial["counters"];
         let sent = number(&trial["frames_sent"]);
-        let beside = trial["frames_beside"].as_f64().unwrap_or(0.0);
+        let beside = trial["frames_additional"].as_f64().unwrap_or(0.0);
         // counters of the bed's ports, read by the kernel
         let through = |stage| passed(trial, stage) as f64;
         assert_eq!(through("generator_port"), sent + beside, "{trial}");

@@ -99,7 +99,7 @@ fn a_set_is_applied_and_kept() {
     let bsd = example("bsdrp-forwarding");
     lab.run(&[TINY, &["--set", &bsd]].concat())
         .code(2)
-        .says(&["of FreeBSD, and this DUT runs Linux"]);
+        .says(&["for FreeBSD, but this DUT runs Linux"]);
     lab.run(&["check", &set, &bsd]).code(0);
     let checked = lab.run(&["check", &bsd, "--json"]);
     let reported: Value = serde_json::from_str(&checked.out).unwrap();

@@ -324,7 +324,7 @@ for = "600ms"
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(shown.contains("dropped on purpose: nft ip t f"), "{shown}");
         let page = fs::read_to_string(directory.join("report.html")).unwrap();
-        assert!(page.contains("What the DUT did") && page.contains("numgen inc mod 2"));
+        assert!(page.contains("Load of the DUT") && page.contains("numgen inc mod 2"));
 
         let trials = valid(strict);
         let Some(trial) = trials.last() else {

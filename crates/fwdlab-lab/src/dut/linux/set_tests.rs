@@ -298,13 +298,13 @@ fn a_set_that_is_not_in_force_is_an_error() {
         (
             "set.toml",
             "reboot = true",
-            "it needs a restart of the DUT, which is no machine of its own here",
+            "it needs a restart of the DUT, which is a part of this machine here",
         ),
         ("usr/local/bin/x", "", "/usr/local/bin/x has no place on"),
         (
             "etc/rc.conf",
             "gateway_enable=YES",
-            "etc/rc.conf is of FreeBSD, and this DUT runs Linux",
+            "etc/rc.conf is for FreeBSD, but this DUT runs Linux",
         ),
         (
             "etc/sysctl.conf",
