@@ -624,7 +624,7 @@ mod tests {
                     requests: requests(&[]),
                     ..parameters()
                 },
-                "there is no request",
+                "the list is empty",
             ),
             (
                 Parameters {
@@ -648,7 +648,7 @@ mod tests {
                     },
                     ..parameters()
                 },
-                "no IPv4 address",
+                "is not an IPv4 address",
             ),
             (
                 Parameters {

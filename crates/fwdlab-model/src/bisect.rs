@@ -286,6 +286,10 @@ mod tests {
             "{reason}"
         );
         let both = only.replace("size = 128", "directions = 'both'");
-        assert!(campaign_case(&both, None).unwrap_err().contains("one way"));
+        assert!(
+            campaign_case(&both, None)
+                .unwrap_err()
+                .contains("in one direction")
+        );
     }
 }

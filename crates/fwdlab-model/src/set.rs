@@ -232,7 +232,7 @@ exit = 1
             (
                 "\"ct state established\"",
                 "\"\"",
-                "set.toml:13:10: everything contains an empty text",
+                "set.toml:13:10: the text is empty",
             ),
             (
                 "command = \"false\"",

@@ -327,7 +327,7 @@ rx;ip_rcv;ip_forward;nf_hook_slow;nft_do_chain [nf_tables] 2130
             let wrong = text.parse::<Stacks>().unwrap_err();
             (wrong.line, wrong.reason.split(' ').next().unwrap())
         };
-        assert_eq!(line("a 1\n\nb"), (3, "no"));
+        assert_eq!(line("a 1\n\nb"), (3, "it"));
         assert_eq!(line("a 1.5"), (1, "its"));
         assert_eq!(line("a +1"), (1, "its"));
         assert_eq!(line("a;;b 1"), (1, "a"));

@@ -1098,7 +1098,7 @@ net = '10.1.0.0/24'
             (
                 "b = 'rx'",
                 "b = 'tx'",
-                "r1.toml:4:25: `tx` is port a of the generator already",
+                "r1.toml:4:25: `tx` is already port a of the generator",
             ),
             (
                 "'eth2'",
@@ -1201,7 +1201,7 @@ net = '10.1.0.0/24'
                 "netns:gen'\n",
                 "that is the generator's host: omit [receiver]",
             ),
-            ("'ty'", "'tx'", "`tx` is port a of the generator already"),
+            ("'ty'", "'tx'", "`tx` is already port a of the generator"),
             (
                 "b = 'tx'",
                 "b = 'a b'",
@@ -1210,7 +1210,7 @@ net = '10.1.0.0/24'
             (
                 "host = 'ssh://r'",
                 "host = 'vm:x'",
-                "vm:x has tester and DUT in it",
+                "vm:x contains tester and DUT",
             ),
             ("b = 'tx' }", "a = 'tx' }", "unknown key `a`"),
         ] {
@@ -1222,7 +1222,7 @@ net = '10.1.0.0/24'
         }
         let error = TestBed::parse("x", &text).unwrap_err().to_string();
         assert!(
-            error.starts_with("x:4:1: frames come back nowhere"),
+            error.starts_with("x:4:1: there is no port for frames that come back"),
             "{error}"
         );
     }
@@ -1260,7 +1260,7 @@ net = '10.1.0.0/24'
             (
                 "dut-a = 's2'",
                 "dut-a = 's1'",
-                "x:14:36: `s1` is where tester-a is plugged in already",
+                "x:14:36: `s1` is already the port of tester-a",
             ),
             (
                 "dut-a = 's2'",
@@ -1285,7 +1285,7 @@ net = '10.1.0.0/24'
             (
                 "[reference]",
                 "vlans = { a = 7, b = 7 }\n[reference]",
-                "in one VLAN frames would pass by the DUT",
+                "in the same VLAN, frames would bypass the DUT",
             ),
             (
                 "[reference]",
@@ -1305,7 +1305,7 @@ net = '10.1.0.0/24'
             (
                 "[switch]",
                 "[switch]\ncommunity = 'x'",
-                "there is no agent that wants to hear it",
+                "it needs an SNMP agent",
             ),
             (
                 "host = 'netns:sw'",
@@ -1349,7 +1349,7 @@ net = '10.1.0.0/24'
         let error = BedFile::parse("x", &format!("{text}ports = {{ a = 'a', b = 'b' }}\n"));
         let error = error.unwrap_err().to_string();
         assert!(
-            error.starts_with("x:3:8: a virtual machine has tester, DUT and links"),
+            error.starts_with("x:3:8: a virtual machine contains tester, DUT and links"),
             "{error}"
         );
         let error = BedFile::parse("x", &WHOLE.replace("netns:gen", "vm:x")).unwrap_err();
@@ -1391,11 +1391,11 @@ net = '10.1.0.0/24'
         for (text, reason) in [
             (
                 format!("{text}ports = {{ a = 'a', b = 'b' }}\n"),
-                "x:5:1: the ports of a virtual machine",
+                "x:5:1: fwdlab creates the ports of a virtual machine",
             ),
             (
                 text.replace("freebsd", "vpp"),
-                "x:4:8: a virtual machine as a DUT is of kind",
+                "x:4:8: a virtual machine as a DUT has kind",
             ),
             (
                 format!("{text}machine = {{ cpus = 0 }}\n"),
@@ -1411,7 +1411,7 @@ net = '10.1.0.0/24'
             ),
             (
                 format!("{text}[generator]\nports = {{ a = 'a', b = 'b' }}\n"),
-                "x:5:2: a virtual machine as a DUT has its tester",
+                "x:5:2: the tester of a virtual machine is always this machine",
             ),
             (
                 WHOLE.replacen(

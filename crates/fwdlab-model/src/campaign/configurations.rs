@@ -329,7 +329,7 @@ mod tests {
             (
                 "a = { n = 1 }",
                 "",
-                "c.toml:3:1: this table says not what is generated",
+                "c.toml:3:1: this table has no `generate`",
             ),
             (
                 "a = 5",

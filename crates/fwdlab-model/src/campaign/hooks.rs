@@ -325,13 +325,13 @@ impl Campaign {
         let every = match (when, every) {
             (When::During, None | Some(Every::Trial)) => Every::Trial,
             (When::During, Some(_)) => {
-                let reason = "frames flow in trials, and what runs while they do runs in every trial: omit this";
+                let reason = "`during` always runs in every trial: omit this";
                 return Err(wrong(Some("every"), reason));
             }
             (_, every) => every.unwrap_or_default(),
         };
         if when == When::During && within.is_some() {
-            let reason = "what runs during a trial is ended with it: omit this";
+            let reason = "`during` always ends with its trial: omit this";
             return Err(wrong(Some("within"), reason));
         }
         if every == Every::Campaign && on != On::Controller {

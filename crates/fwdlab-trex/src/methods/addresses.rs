@@ -56,7 +56,7 @@ pub fn set_ipv6(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> 
     let address: Option<Ipv6Addr> = match text {
         "" => None,
         text => Some(text.parse().map_err(|_| {
-            Fault::params(format!("field 'src_ipv6': '{text}' is no IPv6 address"))
+            Fault::params(format!("field 'src_ipv6': '{text}' is not an IPv6 address"))
         })?),
     };
     quiet(model, params)?.layers.ipv6 = on.then_some(address);

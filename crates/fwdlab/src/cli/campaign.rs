@@ -916,7 +916,7 @@ mod tests {
             if needs.iter().any(|need| need.starts_with("a test bed ")) {
                 let reason = planned(Path::new(entry.name), None).unwrap_err();
                 let is_said =
-                    ["embedded test bed", " of FreeBSD"].map(|words| reason.contains(words));
+                    ["embedded test bed", " for FreeBSD"].map(|words| reason.contains(words));
                 assert!(is_said.contains(&true), "{}: {reason}", entry.name);
                 let is_somewhere = |(_, name): &(&str, &str)| *name == entry.name;
                 assert!(accepted.iter().any(is_somewhere), "{}", entry.name);

@@ -55,7 +55,7 @@ fn wrong_use_of_bisect() {
             "--threshold",
         ),
         (&["--resume", "/no/such"], 2, "there is no file"),
-        (&["--resume", log], 3, "no log of a bisection"),
+        (&["--resume", log], 3, "not a log of a bisection"),
         (&["--resume", log, "--good", "a"], 2, "cannot be used with"),
     ] {
         let ended = lab.run(&[&["bisect"], arguments].concat());

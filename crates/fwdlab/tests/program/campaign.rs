@@ -318,13 +318,13 @@ seed = 1 / [bed] / engine = 'sim' / dut = 'seed=4' / [procedure] / id = 'mrr' =>
 [procedure] / id = 'mrr' / [procedure.sweep] / parameter = 'cores' / values = [1, 1000] => :4:12: 1000 cores: the DUT has
 [bed] / engine = 'sim' / [procedure] / id = 'paired' => :5:6: slices compare real DUTs
 [procedure] / id = 'paired' / reference = 'none' => :4:13: there is no configuration `none`
-[matrix] / directions = 'both' / [procedure] / id = 'paired' => :2:2: slices send test frames one way
+[matrix] / directions = 'both' / [procedure] / id = 'paired' => :2:2: slices have test frames in one direction
 [procedure] / id = 'paired' / [procedure.sweep] / parameter = 'flows' / values = [1, 2] => :5:13: slices compare DUTs under the same traffic
 [procedure] / id = 'paired' / [procedure.sweep] / parameter = 'rules' / values = [0..70] => :2:2: 72 DUTs would be side by side; the maximum is 64
-[bed] / engine = 'sim' / [procedure] / id = 'maxfwd' => :5:6: windows are chosen by probes
-[matrix] / directions = 'both' / [procedure] / id = 'maxfwd' => :2:2: windows measure one direction
-[procedure] / id = 'maxfwd' / [procedure.sweep] / parameter = 'rules' / values = [1, 2] => :4:12: windows tell what comes out
-bed = 'v' / [procedure] / id = 'maxfwd' => :4:6: an emulated machine has no rates";
+[bed] / engine = 'sim' / [procedure] / id = 'maxfwd' => :5:6: maxfwd chooses windows by probes
+[matrix] / directions = 'both' / [procedure] / id = 'maxfwd' => :2:2: maxfwd measures one direction
+[procedure] / id = 'maxfwd' / [procedure.sweep] / parameter = 'rules' / values = [1, 2] => :4:12: maxfwd has no sweep
+bed = 'v' / [procedure] / id = 'maxfwd' => :4:6: rates of an emulated machine mean nothing";
 
 /// Every error is printed with its position before anything happens, and no run is stored.
 #[test]

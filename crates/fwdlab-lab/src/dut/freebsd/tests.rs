@@ -862,7 +862,7 @@ fn unsupported_requests_are_refused() {
             applied(&dut, nft.path()).map(drop),
             "etc/nftables.conf is for Linux, but this DUT runs FreeBSD",
         ),
-        (generated(&dut, "nft-rules,n=1"), "nft-rules is of Linux"),
+        (generated(&dut, "nft-rules,n=1"), "nft-rules is for Linux"),
         (
             dut.upgrade(Path::new("/x.img"), "1.97", &control),
             "it is not a NanoBSD system",

@@ -626,7 +626,7 @@ mod tests {
         for (text, expect) in [
             (
                 "offload,feature=lro,state=on",
-                "its driver has it off for good",
+                "its driver does not allow that; it is always off",
             ),
             ("offload,feature=tso,state=on", "does not name it"),
             (

@@ -283,12 +283,12 @@ fn a_set_that_is_not_in_force_is_an_error() {
         (
             "set.toml",
             "verify = [{ command = 'nft list tables', expect = 'ip lost' }]",
-            "`nft list tables` should say `ip lost`, and says: table inet fw",
+            "`nft list tables` should print `ip lost`, but prints: table inet fw",
         ),
         (
             "set.toml",
             "verify = [{ command = 'echo no; false' }]",
-            "`echo no; false` should end with exit code 0, and ends with 1: no",
+            "`echo no; false` should end with exit code 0, but ends with 1: no",
         ),
         (
             "set.toml",

@@ -195,7 +195,7 @@ mod tests {
             ("ssh://root:secret@router1", "password"),
             ("ssh://router1:0", "`0` is not a port"),
             ("ssh://router1:", "`` is not a port"),
-            ("ssh://router1:99999", "no port"),
+            ("ssh://router1:99999", "is not a port"),
             ("ssh://2001:db8::1", "needs brackets"),
             ("ssh://[2001:db8::1", "not closed"),
             ("ssh://[2001:db8::1]x", "follow the bracket"),

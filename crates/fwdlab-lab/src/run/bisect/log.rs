@@ -242,7 +242,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             let reason = Log::open(&path).unwrap_err().to_string();
             assert!(
-                reason.contains("no log of a bisection"),
+                reason.contains("not a log of a bisection"),
                 "{text:?}: {reason}"
             );
         }

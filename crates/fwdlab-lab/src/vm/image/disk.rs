@@ -407,7 +407,7 @@ mod tests {
         fs::write(&path, &header).unwrap();
         let file = File::open(&path).unwrap();
         assert_eq!(format(&file).unwrap(), Some("qcow2"));
-        assert!(qcow2_size(&file, 72).unwrap_err().contains("cut"));
+        assert!(qcow2_size(&file, 72).unwrap_err().contains("truncated"));
         assert_eq!(qcow2_size(&file, 200_000), Ok(5 << 30));
     }
 }

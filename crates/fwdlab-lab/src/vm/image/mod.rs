@@ -231,7 +231,7 @@ mod tests {
         assert!(why(Path::new("ubuntu:linux-image")).contains("debian:PACKAGE"));
         assert!(why(folder.path()).contains("it is a folder"));
         assert!(why(&path("empty", b"")).contains("it is empty"));
-        assert!(why(&path("text", b"#!/bin/sh\n")).contains("no disk"));
+        assert!(why(&path("text", b"#!/bin/sh\n")).contains("neither a disk"));
         assert!(why(Path::new("/proc/self/exe")).contains("ELF"));
     }
 
