@@ -338,7 +338,7 @@ fn systems(m: &mut Markup, runs: &[Run<'_>]) {
     let Some(grid) = grid::from_runs(runs).filter(|grid| grid.is_worth_showing(runs.len())) else {
         return;
     };
-    section(m, &format!("Beside {}", grid.reference), |m| {
+    section(m, &format!("Compared with {}", grid.reference), |m| {
         m.within("figure", &[], |m| table(m, &grid.table()));
         for sentence in grid.notes() {
             m.leaf("p", &[("class", "note")], &note(&sentence));

@@ -419,7 +419,7 @@ impl Linux {
             && !file.starts_with("/proc/sys/net/")
         {
             return Err(self.unsupported(&format!(
-                "set {name}: it is a part of this machine and has only its own settings that begin with net."
+                "set {name}: it is a part of this machine and has only its own settings below `net`"
             )));
         }
         self.set_file(&file, value)
@@ -638,7 +638,7 @@ mod tests {
             ("packet-steering,n=4", "fwdlab knows 3 of its CPUs"),
             (
                 "sysctl,name=vm.swappiness,value=1",
-                "of its own are only settings that begin with net.",
+                "has only its own settings below `net`",
             ),
         ] {
             let one = &Generated::parse(text).unwrap()[0];

@@ -300,7 +300,11 @@ fn a_set_that_is_not_in_force_is_an_error() {
             "reboot = true",
             "it needs a restart of the DUT, which is a part of this machine here",
         ),
-        ("usr/local/bin/x", "", "/usr/local/bin/x has no place on"),
+        (
+            "usr/local/bin/x",
+            "",
+            "/usr/local/bin/x cannot be changed on",
+        ),
         (
             "etc/rc.conf",
             "gateway_enable=YES",
