@@ -1356,7 +1356,7 @@ net = '10.1.0.0/24'
         assert!(
             error
                 .to_string()
-                .starts_with("x:3:8: a virtual machine has tester and DUT"),
+                .starts_with("x:3:8: a virtual machine contains tester and DUT"),
             "{error}"
         );
         let error = BedFile::parse("x", "bed = 'v'\n[dut]\nhost = 'local'\n").unwrap_err();
