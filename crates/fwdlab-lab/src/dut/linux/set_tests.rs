@@ -313,7 +313,7 @@ fn a_set_that_is_not_in_force_is_an_error() {
         (
             "etc/sysctl.conf",
             "hw.pci.do_power_nodriver=3",
-            "hw.pci.do_power_nodriver in etc/sysctl.conf is of FreeBSD",
+            "hw.pci.do_power_nodriver in etc/sysctl.conf is for FreeBSD",
         ),
         (
             "etc/sysctl.conf",
