@@ -32,7 +32,7 @@
 
 /* Maximum number of stalls that are tracked separately until all their frames have left, a power of
  * two. */
-#define HOLD_UPS 16
+#define STALLS 16
 
 /* schedule_test.bpf.c has a clock that the test sets. */
 #ifndef NOW
@@ -95,7 +95,7 @@ struct progress {
 	__u32 destination_port;
 	__u32 first;            /* stalls whose frames have not all left: index of the oldest, and their number */
 	__u32 kept;
-	struct waited hold_ups[HOLD_UPS];
+	struct waited stalls[STALLS];
 	__u64 position;         /* a load over time: position of the next frame */
 	__u64 piece_end;        /* and the end of its piece */
 	__u32 piece;            /* index of that piece */
@@ -165,11 +165,11 @@ static __always_inline void held_up(struct progress *p, __u64 from, __u64 to)
 
 	if (from >= to)
 		return;
-	if (p->kept < HOLD_UPS) {
-		newest = &p->hold_ups[(p->first + p->kept++) & (HOLD_UPS - 1)];
+	if (p->kept < STALLS) {
+		newest = &p->stalls[(p->first + p->kept++) & (STALLS - 1)];
 		newest->from = from;
 	} else {
-		newest = &p->hold_ups[(p->first + p->kept - 1) & (HOLD_UPS - 1)];
+		newest = &p->stalls[(p->first + p->kept - 1) & (STALLS - 1)];
 	}
 	newest->to = newest->until = to;
 }
@@ -183,8 +183,8 @@ __attribute__((noinline)) __u64 hold_up_wait(struct progress *p)
 {
 	if (!p)
 		return 0;
-	for (int i = 0; i < HOLD_UPS && p->kept; i++) {
-		const struct waited *oldest = &p->hold_ups[p->first & (HOLD_UPS - 1)];
+	for (int i = 0; i < STALLS && p->kept; i++) {
+		const struct waited *oldest = &p->stalls[p->first & (STALLS - 1)];
 
 		if (p->next < oldest->from)
 			break;
@@ -204,8 +204,8 @@ __attribute__((noinline)) int hold_up_replan(struct progress *p, __u64 before)
 
 	if (!p)
 		return 0;
-	for (int i = 0; i < HOLD_UPS && i < p->kept; i++) {
-		const struct waited *w = &p->hold_ups[(p->first + i) & (HOLD_UPS - 1)];
+	for (int i = 0; i < STALLS && i < p->kept; i++) {
+		const struct waited *w = &p->stalls[(p->first + i) & (STALLS - 1)];
 		__u64 from = w->from > before ? w->from : before;
 
 		if (w->until > from && w->until - from > longest)
@@ -213,9 +213,9 @@ __attribute__((noinline)) int hold_up_replan(struct progress *p, __u64 before)
 	}
 	p->first = 0;
 	p->kept = longest > 0;
-	p->hold_ups[0].from = p->next;
-	p->hold_ups[0].to = p->next + p->lag;
-	p->hold_ups[0].until = p->next + longest;
+	p->stalls[0].from = p->next;
+	p->stalls[0].to = p->next + p->lag;
+	p->stalls[0].until = p->next + longest;
 	return 0;
 }
 

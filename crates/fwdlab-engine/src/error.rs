@@ -48,7 +48,7 @@ pub enum EngineError {
         reason: String,
     },
     /// A recording could not be replayed to its end.
-    #[error("the recording broke off; the frames before that were sent: {0}")]
+    #[error("the recording ended early; the frames before that were sent: {0}")]
     Recording(String),
     /// This engine cannot do it; another one may.
     #[error("{engine} cannot {action}")]

@@ -15,7 +15,7 @@ use crate::error::EngineError;
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::netdev::Offers;
-use crate::pacer::{CATCH_UP_US, HoldUps};
+use crate::pacer::{CATCH_UP_US, StallPolicy};
 use crate::port::PortSpec;
 use crate::stamps::{Kind, Log, no_stamps};
 use crate::sys::monotonic_ns;
@@ -249,7 +249,7 @@ pub struct Schedule {
     pub at_most: Duration,
     /// How to treat frames that are missed because the sender stalls. No frame leaves more than 100
     /// ms after the end.
-    pub hold_ups: HoldUps,
+    pub stall_policy: StallPolicy,
     /// Index of the path that gets the first frames.
     pub path: usize,
 }
@@ -354,7 +354,7 @@ pub trait Sender: Send {
     }
 
     /// Changes the intended load, in frames per second, without a gap. Frames missed before are
-    /// treated as [`HoldUps`] defines. For interactive control; a load that is known in advance is
+    /// treated as [`StallPolicy`] defines. For interactive control; a load that is known in advance is
     /// a [`LoadPlan`].
     ///
     /// # Errors

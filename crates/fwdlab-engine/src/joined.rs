@@ -384,7 +384,7 @@ mod tests {
     use super::*;
     use crate::analysis::{AnalysisPlan, Expected, ReceiveCounts};
     use crate::generator::{Mode, Receiver};
-    use crate::pacer::HoldUps;
+    use crate::pacer::StallPolicy;
     use crate::tester::{Choice, Opener, Rejected, Tester};
     use crate::traffic::Addresses;
     use fwdlab_model::trial::{IpVersion, Stream as TestStream};
@@ -461,7 +461,7 @@ mod tests {
             load: LoadPlan::Constant(1e6),
             frames: Some(frames),
             at_most: Duration::from_secs(20),
-            hold_ups: HoldUps::MakeUp { most_pps: None },
+            stall_policy: StallPolicy::CatchUp { most_pps: None },
             path: 0,
         }
     }

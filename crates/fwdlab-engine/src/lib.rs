@@ -70,7 +70,7 @@ pub use generator::{
 pub use histogram::Histogram;
 pub use joined::{JoinedSender, Part};
 pub use load::LoadPlan;
-pub use pacer::HoldUps;
+pub use pacer::StallPolicy;
 pub use port::{PathSpec, PortSpec};
 pub use signature::SignaturePlace;
 pub use single_port::{PortReceiver, PortSender};

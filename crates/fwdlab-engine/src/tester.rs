@@ -16,7 +16,7 @@ use crate::error::EngineError;
 use crate::generator::{Capabilities, Counting, Mode, Receiver, Schedule, SendCounts, Sender};
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
-use crate::pacer::HoldUps;
+use crate::pacer::StallPolicy;
 use crate::port::{PathSpec, PortSpec};
 use crate::signature::SignaturePlace;
 use crate::sys::monotonic_ns;
@@ -364,7 +364,7 @@ impl Tester {
             load: LoadPlan::Constant(PROOF_LOAD_PPS),
             frames: Some(frames),
             at_most: Duration::from_secs_f64(frames as f64 / PROOF_LOAD_PPS) * 2 + PROOF_PATIENCE,
-            hold_ups: HoldUps::Forgive,
+            stall_policy: StallPolicy::Skip,
             path,
         })?;
         let mut progress = (0, Instant::now());

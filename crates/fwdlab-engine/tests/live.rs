@@ -20,8 +20,8 @@ use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
 use fwdlab_engine::xdp_count::XdpPass;
 use fwdlab_engine::xdp_live::XdpLive;
 use fwdlab_engine::{
-    EngineError, Frames, HoldUps, PathSpec, PortSpec, Schedule, SendCounts, Sender, SignaturePlace,
-    TestFrames, TrafficFrames,
+    EngineError, Frames, PathSpec, PortSpec, Schedule, SendCounts, Sender, SignaturePlace,
+    StallPolicy, TestFrames, TrafficFrames,
 };
 use fwdlab_model::profile::Profile;
 use fwdlab_packet::flow::{
@@ -55,7 +55,7 @@ fn schedule(load_pps: Option<f64>, frames: Option<u64>) -> Schedule {
         load: load_pps.into(),
         frames,
         at_most: Duration::from_secs(15),
-        hold_ups: HoldUps::Forgive,
+        stall_policy: StallPolicy::Skip,
         path: 0,
     }
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use fwdlab_engine::analysis::{AnalysisPlan, Lengths, StreamPlan};
 use fwdlab_engine::{
-    Addresses, Choice, Counting, EngineError, Expected, Frames, HoldUps, Mode, PathSpec,
-    PortReceiver, PortSender, PortSpec, Schedule, SignaturePlace, TestFrames, Tester,
+    Addresses, Choice, Counting, EngineError, Expected, Frames, Mode, PathSpec, PortReceiver,
+    PortSender, PortSpec, Schedule, SignaturePlace, StallPolicy, TestFrames, Tester,
 };
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
@@ -72,7 +72,7 @@ fn schedule(load_pps: Option<f64>, frames: u64, path: usize) -> Schedule {
         load: load_pps.into(),
         frames: Some(frames),
         at_most: DEADLINE,
-        hold_ups: HoldUps::MakeUp { most_pps: None },
+        stall_policy: StallPolicy::CatchUp { most_pps: None },
         path,
     }
 }

@@ -20,8 +20,8 @@ use fwdlab_engine::stamps::Origins;
 use fwdlab_engine::sys::monotonic_ns;
 use fwdlab_engine::xdp_count::XdpCount;
 use fwdlab_engine::{
-    EngineError, Expected, Frames, HoldUps, PortSpec, ReceiveCounts, Receiver, Schedule,
-    SignaturePlace, TestFrames,
+    EngineError, Expected, Frames, PortSpec, ReceiveCounts, Receiver, Schedule, SignaturePlace,
+    StallPolicy, TestFrames,
 };
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -377,7 +377,7 @@ fn flows_that_the_dut_drops_are_named() {
                     load: Some(20_000.0).into(),
                     frames: Some(sent),
                     at_most: Duration::from_secs(10),
-                    hold_ups: HoldUps::Forgive,
+                    stall_policy: StallPolicy::Skip,
                     path: 0,
                 })
                 .unwrap();

@@ -15,7 +15,7 @@ use fwdlab_engine::analysis::{
 };
 use fwdlab_engine::pacer::Pacer;
 use fwdlab_engine::stamps::Origins;
-use fwdlab_engine::{Expected, HoldUps, SignaturePlace};
+use fwdlab_engine::{Expected, SignaturePlace, StallPolicy};
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 
 use self::chance::chance;
@@ -125,11 +125,11 @@ fn bpf_and_rust_keep_the_same_schedule() {
         let makes_up = below(3) > 0;
         let length = (2 + below(60)) * MS + below(1000);
         let (gap, end) = (1_000_000_000 / load, START + length);
-        let hold_ups = match makes_up {
-            true => HoldUps::MakeUp { most_pps: None },
-            false => HoldUps::Forgive,
+        let stall_policy = match makes_up {
+            true => StallPolicy::CatchUp { most_pps: None },
+            false => StallPolicy::Skip,
         };
-        let mut pacer = Pacer::new(load as f64, hold_ups, START, end);
+        let mut pacer = Pacer::new(load as f64, stall_policy, START, end);
         sender.reset();
         sender.steer(load, makes_up, end, 0);
         let mut now = START;
@@ -231,7 +231,7 @@ fn check_stall_percentiles(found: &StreamAnalysis) {
 #[test]
 fn a_stop_of_the_sender_is_in_the_latency_of_the_frames_that_were_due() {
     let end = START + 10_000 * MS;
-    let mut pacer = Pacer::new(1e4, HoldUps::MakeUp { most_pps: None }, START, end);
+    let mut pacer = Pacer::new(1e4, StallPolicy::CatchUp { most_pps: None }, START, end);
     let found = stopped_once(|now| {
         let mut sent = vec![];
         while pacer.due(now) > 0 {
@@ -275,7 +275,7 @@ fn a_stop_of_the_bpf_sender_is_in_the_latency_of_the_frames_that_were_due() {
 #[test]
 fn frames_that_a_stopped_sender_forgives_are_endlessly_late() {
     let end = START + 10_000 * MS;
-    let mut pacer = Pacer::new(1e4, HoldUps::Forgive, START, end);
+    let mut pacer = Pacer::new(1e4, StallPolicy::Skip, START, end);
     let found = stopped_once(|now| {
         let due = pacer.due(now);
         let take = |_| {

@@ -19,8 +19,8 @@ use fwdlab_engine::stamps::clock::ClockOffset;
 use fwdlab_engine::stamps::{Kind, Log, Offers, Origin, choose};
 use fwdlab_engine::sys::monotonic_ns;
 use fwdlab_engine::{
-    Counting, EngineError, Expected, Frames, HoldUps, Mode, PathSpec, PortReceiver, PortSender,
-    Schedule, Sender, SignaturePlace, TestFrames,
+    Counting, EngineError, Expected, Frames, Mode, PathSpec, PortReceiver, PortSender, Schedule,
+    Sender, SignaturePlace, StallPolicy, TestFrames,
 };
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature, signature};
 
@@ -59,7 +59,7 @@ fn schedule(frames: u64) -> Schedule {
         load: Some(2000.0).into(),
         frames: Some(frames),
         at_most: Duration::from_secs(20),
-        hold_ups: HoldUps::Forgive,
+        stall_policy: StallPolicy::Skip,
         path: 0,
     }
 }

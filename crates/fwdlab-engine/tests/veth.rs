@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use fwdlab_engine::af_packet::{Foreign, PacketCount, SinglePort};
 use fwdlab_engine::xdp_count::{XdpCount, XdpPass};
 use fwdlab_engine::{
-    Choice, DropMonitor, EngineError, Expected, Frames, HoldUps, LoadPlan, Mode, Reading,
-    ReceiveCounts, Receiver, Schedule, SignaturePlace, TestFrames, Tester,
+    Choice, DropMonitor, EngineError, Expected, Frames, LoadPlan, Mode, Reading, ReceiveCounts,
+    Receiver, Schedule, SignaturePlace, StallPolicy, TestFrames, Tester,
 };
 use fwdlab_model::procedure::Stretch;
 use fwdlab_model::trial::{IpVersion, Stream};
@@ -81,7 +81,7 @@ fn paced(frames: u64) -> Schedule {
         load: Some(LOAD_PPS).into(),
         frames: Some(frames),
         at_most: Duration::from_secs(10),
-        hold_ups: HoldUps::Forgive,
+        stall_policy: StallPolicy::Skip,
         path: 0,
     }
 }
@@ -138,7 +138,7 @@ fn a_ramp_is_its_integral() {
         let Some(mut tester) = tester(&bed, Some(mode)) else {
             continue;
         };
-        for hold_ups in [HoldUps::Forgive, HoldUps::MakeUp { most_pps: None }] {
+        for stall_policy in [StallPolicy::Skip, StallPolicy::CatchUp { most_pps: None }] {
             let before = bed.transmitted(0);
             tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
             tester
@@ -146,13 +146,13 @@ fn a_ramp_is_its_integral() {
                     load: load.clone(),
                     frames: None,
                     at_most: Duration::from_millis(400),
-                    hold_ups,
+                    stall_policy,
                     path: 0,
                 })
                 .unwrap();
             assert!(tester.set_load(1e4).is_err(), "{}", mode.name());
             let reading = finish(&mut tester);
-            let case = format!("{} {}: {reading:?}", mode.name(), hold_ups.name());
+            let case = format!("{} {}: {reading:?}", mode.name(), stall_policy.name());
             assert_eq!(reading.sent[0] + reading.not_sent, 5000 + 3750, "{case}");
             assert_eq!(reading.received, reading.sent, "{case}");
             let port = bed.transmitted(0).since(before);
@@ -257,7 +257,7 @@ fn frames_still_in_an_xdp_ring_at_the_end_are_not_sent() {
                 load: None.into(),
                 at_most: Duration::from_millis(200),
                 frames: None,
-                hold_ups: HoldUps::Forgive,
+                stall_policy: StallPolicy::Skip,
                 path: 0,
             })
             .unwrap();
@@ -395,7 +395,7 @@ fn a_renewed_sender_continues_without_catching_up_the_pause() {
                 load: Some(LOAD_PPS).into(),
                 frames: None,
                 at_most: Duration::from_secs(20),
-                hold_ups: HoldUps::Forgive,
+                stall_policy: StallPolicy::Skip,
                 path: 0,
             })
             .unwrap();

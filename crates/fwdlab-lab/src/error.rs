@@ -133,7 +133,7 @@ pub enum LabError {
         left: Box<LabError>,
     },
     /// A virtual machine did not come up.
-    #[error("{image} does not come up: {reason}")]
+    #[error("{image} does not start: {reason}")]
     NotUp {
         /// Its image.
         image: String,

@@ -75,7 +75,7 @@ impl HostError {
         } = self;
         match failure {
             Failure::Refused(reason) => format!(
-                "{host} refuses `{action}`{}. Look at what its user is allowed to do there",
+                "{host} refuses `{action}`{}. Check the permissions of its user there",
                 said(reason)
             ),
             Failure::Unreachable(reason) => format!("cannot reach {host} for `{action}`: {reason}"),

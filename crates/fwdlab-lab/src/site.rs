@@ -122,7 +122,7 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
 
     /// Returns an error with the reason if its DUT cannot be restarted.
     fn can_reboot(&self) -> Result<(), String> {
-        Err("its DUT is no machine of its own".into())
+        Err("its DUT is a part of this machine".into())
     }
 
     /// Restarts the DUT while no bed exists, and waits until it is ready again. Returns an id of

@@ -98,7 +98,7 @@ fn cisco(bed: &TestBed, switch: &Switch, addresses: &Addresses, Mtu(mtu): Mtu) -
         let _ = write!(
             text,
             "! A VLAN for link {end}: frames go from one link to the other through the DUT alone.\nvlan {id}\n name {}\n exit\n\
-             no spanning-tree vlan {id}\n! The receiver never talks: 0 is without end.\nmac address-table aging-time 0 vlan {id}\n",
+             no spanning-tree vlan {id}\n! The receiver never sends: with 0, addresses never age.\nmac address-table aging-time 0 vlan {id}\n",
             vlan_name(bed, end)
         );
     }
@@ -153,7 +153,7 @@ fn juniper(bed: &TestBed, switch: &Switch, addresses: &Addresses, Mtu(mtu): Mtu)
     }
     let _ = write!(
         text,
-        "# The receiver never talks: as long as can be said (seconds, for all VLANs).\nset protocols l2-learning global-mac-table-aging-time \
+        "# The receiver never sends: the longest possible time (seconds, for all VLANs).\nset protocols l2-learning global-mac-table-aging-time \
          {AGEING_S}\n"
     );
     for (key, port, _, name) in &all {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fwdlab_engine::capture::{Captured, Options};
 use fwdlab_engine::{
-    Expected, Frames, HoldUps, LoadPlan, Mode, PortSpec, Schedule, SignaturePlace, TestFrames,
+    Expected, Frames, LoadPlan, Mode, PortSpec, Schedule, SignaturePlace, StallPolicy, TestFrames,
 };
 use fwdlab_lab::LabError;
 use fwdlab_lab::control::Control;
@@ -46,7 +46,7 @@ fn schedule(load: LoadPlan, at_most: Duration) -> Schedule {
         load,
         frames: None,
         at_most,
-        hold_ups: HoldUps::MakeUp { most_pps: None },
+        stall_policy: StallPolicy::CatchUp { most_pps: None },
         path: 0,
     }
 }

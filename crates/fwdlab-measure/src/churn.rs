@@ -83,12 +83,12 @@ impl Churn {
         }
         if p.before_ns < FEWEST * p.sample_ns {
             return Err(format!(
-                "before: the rate before the event is a median of {FEWEST} intervals at least: {}",
+                "before: it must have at least {FEWEST} intervals: {}",
                 time(FEWEST * p.sample_ns)
             ));
         }
         if p.after_ns < 1_000_000_000 || p.longest_ns < p.after_ns {
-            return Err("after: at least 1s, and no more than longest".into());
+            return Err("after: it must be at least 1s and no longer than timeout".into());
         }
         Ok(Churn {
             parameters,

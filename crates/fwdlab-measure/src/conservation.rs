@@ -30,7 +30,7 @@ pub fn balance(counters: &Counters, intended: Option<u64>) -> Ledger {
             .map_or(c.generator_not_sent, |i| i.saturating_sub(c.generator_sent)),
         gen_limited: intended.is_some_and(|i| (c.generator_sent as f64) < ENOUGH * i as f64),
         frames_sent: c.generator_sent,
-        frames_beside: c.generator_beside,
+        frames_additional: c.generator_additional,
         frames_received: c.receiver_received,
         frames_lost: c.generator_sent as i64 - c.receiver_received as i64,
         losses,
@@ -105,7 +105,7 @@ impl Step<'_> {
         let mut from = (
             &Stage::Generator,
             "frames sent",
-            c.generator_sent + c.generator_beside,
+            c.generator_sent + c.generator_additional,
         );
         let (mut skips, mut holds_dut) = (false, false);
         for (at, meter) in chain.meters.iter().enumerate() {
@@ -214,7 +214,7 @@ fn walk(steps: &[Step<'_>], counters: &Counters) -> Fates {
     let mut fates = Fates::default();
     // frames that a router does not forward end in a device, or in a full queue before it, where
     // they look like all others
-    let mut beside = counters.generator_beside;
+    let mut beside = counters.generator_additional;
     for (step, joined) in steps.iter().zip(joined(steps, counters)) {
         let left = step.left + joined;
         match &step.device {
@@ -420,7 +420,7 @@ mod tests {
             observed.dut_in_rx_packets += arrived;
             observed.generator_port_tx_dropped += beside - arrived;
             observed.dut_in_rx_dropped += beside - arrived;
-            let c = Counters { generator_beside: beside, chain: observed.chain(), ..counters(sent, input, dut, output, receiver) };
+            let c = Counters { generator_additional: beside, chain: observed.chain(), ..counters(sent, input, dut, output, receiver) };
             // with any meters unread
             let unread = STAGES.iter().zip(unread).filter(|(_, unread)| *unread);
             let unread: Vec<_> = unread.map(|(stage, _)| (stage.clone(), false)).collect();
@@ -429,7 +429,7 @@ mod tests {
             prop_assert_eq!(ledger.not_exact.len(), unread.len());
             prop_assert_eq!(ledger.frames_sent, sent);
             prop_assert_eq!(ledger.frames_sent, ledger.frames_received + named(&ledger));
-            prop_assert_eq!(ledger.frames_beside, beside);
+            prop_assert_eq!(ledger.frames_additional, beside);
         }
 
         /// A counter that is off by some frames, anywhere and in either direction, is always

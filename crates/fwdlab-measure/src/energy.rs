@@ -63,7 +63,7 @@ impl Energy {
             ));
         }
         if p.trial_ns < 1_000_000_000 {
-            return Err("for: power is read for a second at least".into());
+            return Err("for: it must be at least one second".into());
         }
         // from small to large, with overload right after idle, because it determines the others
         let mut shares = p.shares.clone();

@@ -185,7 +185,7 @@ impl Procedure for Equilibrium {
         });
         let verdict = match last {
             Some(0.0) => FORWARDS_NOTHING,
-            _ if all => "everything came out at the largest load: the DUT may do more",
+            _ if all => "everything came out at the largest load: the DUT may forward more",
             _ if self.is_done => "found",
             _ => "the search has not ended",
         };
@@ -295,7 +295,7 @@ mod tests {
             let answer = crate::remaining::ideal(&question, 1e9);
             search.record(&question, &answer);
         }
-        assert!(search.outcomes()[0].verdict.contains("may do more"));
+        assert!(search.outcomes()[0].verdict.contains("may forward more"));
         let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, 1000.0)).unwrap();
         while let Some(question) = search.next_trial() {
             let answer = crate::remaining::ideal(&question, 0.0);

@@ -126,7 +126,7 @@ const REASONS: [(&str, &str, &str); 19] = [
     ),
     (
         "InTooBigErrors",
-        "they are larger than the way out takes",
+        "they are larger than the MTU of the output",
         "MTU of the ports: ip link",
     ),
     (
@@ -358,7 +358,7 @@ fn generator_limited(trial: &TrialRecord) -> Option<Finding> {
         return None;
     }
     let sentence = format!(
-        "the sender left out {} of the frames that were due, and the DUT lost none: it may forward more than was offered",
+        "the sender did not send {} of the frames that were due, and the DUT lost none: it may forward more than was offered",
         percent(left_out)
     );
     let evidence = [
@@ -559,7 +559,7 @@ fn flow_control(telemetry: &Telemetry) -> Vec<Finding> {
                 thousands(*frames),
                 match sent {
                     true => "the DUT slows its sender down instead of losing frames",
-                    false => "what is behind the DUT slows it down",
+                    false => "the device after the DUT slows it down",
                 }
             );
             let evidence = [("pause frames", *frames as f64, "frames")];
@@ -669,9 +669,8 @@ fn starved(telemetry: &Telemetry) -> Option<Finding> {
     if gap < limits::GAP * every {
         return None;
     }
-    let sentence = format!(
-        "programs of the DUT did not run for {gap:.1} s: samples were to be made every {every} s"
-    );
+    let sentence =
+        format!("programs of the DUT did not run for {gap:.1} s: samples were due every {every} s");
     let evidence = [
         ("longest time between two samples", gap, "s"),
         ("time between samples", every, "s"),
@@ -893,7 +892,7 @@ fn neighbour_readings(counters: &Counters) -> Vec<(Stage, u64, u64)> {
         .position(|meter| meter.across == Some(Place::Dut));
     let (before, behind) = meters.split_at(dut.unwrap_or(meters.len()));
     let mut all = Vec::new();
-    let mut believed = counters.generator_sent + counters.generator_beside;
+    let mut believed = counters.generator_sent + counters.generator_additional;
     for meter in before {
         let Some(passed) = meter.passed() else {
             continue;
@@ -956,7 +955,7 @@ mod tests {
             variant: Variant::default(),
             directions: Vec::new(),
             engine: String::new(),
-            hold_ups: None,
+            stall_policy: None,
             receiver: String::new(),
             duration_s: 1.0,
             intended_load_pps: None,
@@ -966,7 +965,7 @@ mod tests {
             forwarding_rate_ungated_pps: None,
             quiet: Stratum::default(),
             contended: Stratum::default(),
-            apart: Vec::new(),
+            other_states: Vec::new(),
             probes: Vec::new(),
             windows_not_offered: 0,
             frame_loss_ratio: 0.0,

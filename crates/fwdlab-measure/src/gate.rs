@@ -268,7 +268,7 @@ pub fn judge_trial(record: &mut TrialRecord, gate: Option<&Gate>) {
     };
     record.quiet = one(condition == Some(Condition::Quiet));
     record.contended = one(condition == Some(Condition::Contended));
-    record.apart = match (gate, condition) {
+    record.other_states = match (gate, condition) {
         (Some(gate), Some(Condition::Apart(k))) => {
             vec![ApartStratum::new(&gate.states[k].machine, one(true))]
         }
@@ -495,7 +495,7 @@ mod tests {
             variant: Variant::default(),
             directions: Vec::new(),
             engine: String::new(),
-            hold_ups: None,
+            stall_policy: None,
             receiver: String::new(),
             duration_s: 1.0,
             intended_load_pps: None,
@@ -505,7 +505,7 @@ mod tests {
             forwarding_rate_ungated_pps: None,
             quiet: Stratum::default(),
             contended: Stratum::default(),
-            apart: Vec::new(),
+            other_states: Vec::new(),
             probes: vec![before, after],
             windows_not_offered: 0,
             frame_loss_ratio: 0.0,
@@ -520,7 +520,7 @@ mod tests {
 
     /// Windows of a trial: quiet, contended, apart.
     fn strata(trial: &TrialRecord) -> (u32, u32, Vec<(Vec<f64>, u32)>) {
-        let apart = trial.apart.iter();
+        let apart = trial.other_states.iter();
         (
             trial.quiet.windows,
             trial.contended.windows,
@@ -569,7 +569,7 @@ mod tests {
                 asked: Some(Box::new(Asked {
                     question: Question::constant(FrameSize::MIN, 1e6, 1, purpose, ""),
                     answer: Answer::default(),
-                    says: String::new(),
+                    evaluation: String::new(),
                     latency_log: None,
                 })),
                 ..trial(still.clone(), still)

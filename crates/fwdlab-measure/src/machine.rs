@@ -164,7 +164,9 @@ pub fn wants_overload(procedure: &campaign::Procedure) -> bool {
 pub fn needs_management(procedure: &campaign::Procedure) -> bool {
     let is_remote = |typed: &String| Request::parse(typed).is_ok_and(|one| one.is_remote());
     match procedure {
-        campaign::Procedure::Management(p) => p.address.is_none() && p.ask.iter().any(is_remote),
+        campaign::Procedure::Management(p) => {
+            p.address.is_none() && p.requests.iter().any(is_remote)
+        }
         _ => false,
     }
 }
@@ -189,7 +191,7 @@ fn plain(requested: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, Stri
             );
             Box::new(Single::new(Question {
                 sample_ns: p.sample.map(|sample| sample.ns()),
-                tagging: p.delays.then_some(Tagging {
+                tagging: p.latency.then_some(Tagging {
                     from_ns: 0,
                     until_ns: duration_ns,
                     frames: TAGGED,
@@ -246,7 +248,7 @@ fn plain(requested: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, Stri
                 load_pps: load(p.load)?,
                 before_ns: p.before.ns(),
                 after_ns: p.after.ns(),
-                longest_ns: p.longest.ns(),
+                longest_ns: p.timeout.ns(),
                 sample_ns: p.sample.ns(),
                 share: p.share.0,
                 repetitions: p.repetitions,
@@ -260,18 +262,15 @@ fn plain(requested: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, Stri
             settle_ns: p.settle.ns(),
         })?),
         Of::Management(_) if requested.simulated => {
-            return Err(
-                "a simulated DUT has no management that could be asked; measure on a test bed"
-                    .into(),
-            );
+            return Err("a simulated DUT has no management to query; measure on a test bed".into());
         }
         Of::Management(p) => Box::new(management::Responsive::new(management::Parameters {
             frame_size: size,
             requests: Requests {
-                requests: p.ask.clone(),
+                requests: p.requests.clone(),
                 address: p.address.clone(),
                 every_ns: p.every.ns(),
-                patience_ns: p.patience.ns(),
+                timeout_ns: p.timeout.ns(),
             },
             flood_pps: load(p.load)?,
             at_percent: p.at.iter().map(|percent| percent.0).collect(),

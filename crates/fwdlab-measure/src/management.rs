@@ -77,31 +77,31 @@ impl Responsive {
         let p = &parameters;
         check_load("the flood", p.flood_pps)?;
         if p.requests.requests.is_empty() {
-            return Err("ask: there is no request; give at least one, such as echo".into());
+            return Err("requests: the list is empty; give at least one, such as echo".into());
         }
         for (n, typed) in p.requests.requests.iter().enumerate() {
-            Request::parse(typed).map_err(|reason| format!("ask: {reason}"))?;
+            Request::parse(typed).map_err(|reason| format!("requests: {reason}"))?;
             if p.requests.requests[..n].contains(typed) {
-                return Err(format!("ask: `{typed}` is listed twice"));
+                return Err(format!("requests: `{typed}` is listed twice"));
             }
         }
         if let Some(address) = &p.requests.address
             && address.parse::<std::net::Ipv4Addr>().is_err()
         {
             return Err(format!(
-                "address: `{address}` is no IPv4 address, such as 192.0.2.1"
+                "address: `{address}` is not an IPv4 address, such as 192.0.2.1"
             ));
         }
         let least = FEWEST * p.requests.every_ns;
         let least = least.max(2 * GUARD_NS + 2 * SAMPLE_NS);
         if p.requests.every_ns == 0 || p.each_ns < least || p.after_ns < least {
             return Err(format!(
-                "for, after: each lasts for {FEWEST} requests of a kind at least: {}",
+                "for, after: each must have time for at least {FEWEST} requests of a kind: {}",
                 time(least)
             ));
         }
-        if p.requests.patience_ns == 0 || p.requests.patience_ns > p.each_ns {
-            return Err("patience: no longer than a load lasts, and above 0".into());
+        if p.requests.timeout_ns == 0 || p.requests.timeout_ns > p.each_ns {
+            return Err("timeout: it must be above 0 and no longer than `for`".into());
         }
         Ok(Responsive {
             parameters,
@@ -179,7 +179,7 @@ impl Responsive {
             && is_lower_bound(flood.offered_load_pps, flood.forwarding_rate_pps)
         {
             warnings.push(
-                "this was no flood: less than 1.1 times the output was offered, and the tester has no more to give".into(),
+                "this was not a flood: less than 1.1 times the output was offered, and the tester is at its limit".into(),
             );
         }
         let every_s = self.parameters.requests.every_ns as f64 / 1e9;
@@ -194,7 +194,7 @@ impl Responsive {
             let fewest = one.at.iter().map(|at| at.asked).min().unwrap_or(0);
             if fewest < FEWEST {
                 warnings.push(format!(
-                    "`{}` was sent no more than {fewest} times at one of the loads, for each took long: make for and after longer",
+                    "`{}` was sent only {fewest} times at one of the loads, because each took long: make for and after longer",
                     one.request
                 ));
             }
@@ -424,7 +424,7 @@ impl Procedure for Responsive {
             found: Found::Management(Management {
                 carries_pps: self.carries_pps,
                 every_s: p.requests.every_ns as f64 / 1e9,
-                patience_s: p.requests.patience_ns as f64 / 1e9,
+                timeout_s: p.requests.timeout_ns as f64 / 1e9,
                 loads: steps,
                 requests: found,
             }),
@@ -447,7 +447,7 @@ mod tests {
                 requests: vec!["echo".into()],
                 address: None,
                 every_ns: 100 * MS,
-                patience_ns: 1000 * MS,
+                timeout_ns: 1000 * MS,
             },
             flood_pps: 2e6,
             at_percent: vec![50.0, 100.0],
@@ -624,14 +624,14 @@ mod tests {
                     requests: requests(&[]),
                     ..parameters()
                 },
-                "there is no request",
+                "the list is empty",
             ),
             (
                 Parameters {
                     requests: requests(&["ping"]),
                     ..parameters()
                 },
-                "ask: `ping` is not a management request",
+                "requests: `ping` is not a management request",
             ),
             (
                 Parameters {
@@ -648,14 +648,14 @@ mod tests {
                     },
                     ..parameters()
                 },
-                "no IPv4 address",
+                "is not an IPv4 address",
             ),
             (
                 Parameters {
                     each_ns: 900 * MS,
                     ..parameters()
                 },
-                "10 requests of a kind at least: 1 s",
+                "at least 10 requests of a kind: 1 s",
             ),
         ] {
             let error = Responsive::new(bad).unwrap_err();

@@ -88,7 +88,7 @@ pub struct Strata {
     /// Offered, with the machine in the state that the figures refer to.
     pub quiet: Stratum,
     /// Offered, with the machine in another state or changing state.
-    pub apart: Vec<ApartStratum>,
+    pub other_states: Vec<ApartStratum>,
     /// Offered, with the DUT's CPU contended.
     pub contended: Stratum,
     /// The generator stalled.
@@ -144,7 +144,7 @@ pub fn judge(windows: &[Window], gate: Option<&Gate>, intended_pps: Option<f64>)
     Strata {
         quiet: stratum(&quiet),
         contended: stratum(&contended),
-        apart: apart.collect(),
+        other_states: apart.collect(),
         not_offered: stalled.len() as u32,
         ungated_pps: forwarded(&offered),
         offered_pps,
@@ -223,7 +223,7 @@ fn outcome(trial: &TrialRecord) -> Outcome {
         ledger: trial.ledger.clone(),
         quiet: trial.quiet.clone(),
         contended: trial.contended.clone(),
-        apart: trial.apart.clone(),
+        other_states: trial.other_states.clone(),
         windows_not_offered: trial.windows_not_offered,
     };
     let valid = trial.validity.is_valid();
@@ -300,7 +300,7 @@ pub(crate) fn combine(iterations: &[Iteration]) -> Option<Outcome> {
         ledger,
         quiet: stratum(|one| &one.quiet),
         contended: stratum(|one| &one.contended),
-        apart: other_strata(&valid),
+        other_states: other_strata(&valid),
         windows_not_offered: valid.iter().map(|one| one.windows_not_offered).sum(),
     };
     let warnings = rates.as_ref().map(warnings_of).into_iter().flatten();
@@ -326,7 +326,7 @@ fn loss_ratio(ledger: &Ledger) -> Option<f64> {
 
 /// The strata of other states over all trials, in the order in which they appear.
 fn other_strata(trials: &[&Maxfwd]) -> Vec<ApartStratum> {
-    let all = || trials.iter().flat_map(|r| &r.apart);
+    let all = || trials.iter().flat_map(|r| &r.other_states);
     let mut strata: Vec<ApartStratum> = Vec::new();
     for one in all() {
         if strata.iter().all(|s| !s.is_like(one)) {
@@ -544,7 +544,7 @@ pub(crate) mod tests {
             variant: fwdlab_model::variant::Variant::default(),
             directions: Vec::new(),
             engine: String::new(),
-            hold_ups: None,
+            stall_policy: None,
             receiver: String::new(),
             duration_s: 1.0,
             intended_load_pps: None,
@@ -554,7 +554,7 @@ pub(crate) mod tests {
             forwarding_rate_ungated_pps: strata.ungated_pps,
             quiet: strata.quiet,
             contended: strata.contended,
-            apart: strata.apart,
+            other_states: strata.other_states,
             probes: Vec::new(),
             windows_not_offered: strata.not_offered,
             frame_loss_ratio: 1.0 - received as f64 / sent as f64,
@@ -655,7 +655,7 @@ pub(crate) mod tests {
         let strata = judge(&windows, Some(&gate), Some(1.8e6));
         assert_eq!(strata.quiet.forwarding_rate_pps, Some(640e3));
         let apart: Vec<(&[f64], u32, Option<f64>)> = strata
-            .apart
+            .other_states
             .iter()
             .map(|s| {
                 let Stratum {
@@ -667,7 +667,7 @@ pub(crate) mod tests {
             .collect();
         assert_eq!(apart, [(&[475.0][..], 20, Some(500e3)), (&[], 1, None)]);
         assert_eq!(
-            (strata.apart[0].moved, strata.apart[1].moved),
+            (strata.other_states[0].moved, strata.other_states[1].moved),
             (false, true)
         );
         // if the load was no overload in the other state, the rate that came out of it is not
@@ -679,7 +679,7 @@ pub(crate) mod tests {
                 false => w.clone(),
             })
             .collect();
-        let apart = judge(&faster, Some(&gate), Some(1.8e6)).apart;
+        let apart = judge(&faster, Some(&gate), Some(1.8e6)).other_states;
         assert_eq!(apart[0].stratum.windows, 20);
         assert_eq!(apart[0].stratum.forwarding_rate_pps, None);
         // with the results swapped the same windows are chosen, although their rate is now lower
@@ -692,7 +692,7 @@ pub(crate) mod tests {
             .collect();
         let again = judge(&swapped, Some(&gate), Some(1.8e6));
         assert_eq!(
-            (again.quiet.windows, again.apart[0].stratum.windows),
+            (again.quiet.windows, again.other_states[0].stratum.windows),
             (30, 20)
         );
     }

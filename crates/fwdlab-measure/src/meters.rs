@@ -57,7 +57,7 @@ impl Meters {
         let meters = &c.chain.meters;
         let dut = meters.iter().position(|m| m.across == Some(Place::Dut));
         let (before, behind) = meters.split_at(dut.unwrap_or(meters.len()));
-        let mut believed = c.generator_sent + c.generator_beside;
+        let mut believed = c.generator_sent + c.generator_additional;
         for meter in before {
             if let Some(passed) = meter.exactly() {
                 let returned = passed + meter.frames_dropped();

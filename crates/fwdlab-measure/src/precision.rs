@@ -88,12 +88,12 @@ pub fn stopped(
             true => Enough::NarrowEnough,
             false if made >= most => Enough::Maximum,
             false if is_judged_again => Enough::JudgedAgain,
-            false => Enough::BrokenOff,
+            false => Enough::Stopped,
         },
         iterations: made,
         figure: found.figure.map(|figure| figure.name).unwrap_or_default(),
         half_width_percent: found.half_width_percent,
-        wanted_percent: 100.0 * until.width.0,
+        requested_percent: 100.0 * until.width.0,
     }
 }
 
@@ -233,11 +233,11 @@ pub(crate) mod tests {
         assert_eq!(reason(&narrow, 5), Enough::NarrowEnough);
         let wide = made(&[90.0, 110.0, 95.0, 105.0, 100.0].map(Some));
         assert_eq!(reason(&wide, 5), Enough::Maximum);
-        assert_eq!(reason(&wide, 9), Enough::BrokenOff);
+        assert_eq!(reason(&wide, 9), Enough::Stopped);
         let judged_again = stopped(&wide, &until(1.0, 5), 9, true);
         assert_eq!(judged_again.why, Enough::JudgedAgain);
         let reported = stopped(&wide, &until(1.0, 5), 5, true);
-        assert_eq!((reported.iterations, reported.wanted_percent), (5, 1.0));
+        assert_eq!((reported.iterations, reported.requested_percent), (5, 1.0));
         assert!(reported.half_width_percent.unwrap() > 9.0);
     }
 

@@ -443,7 +443,7 @@ impl Procedure for Single {
             trials: self.progress.trials,
             found: fwdlab_model::outcome::Found::Trial(fwdlab_model::outcome::SingleTrial {
                 intended_load_pps: self.question.peak_pps(),
-                offered_load_pps: (answer.frames_sent + answer.frames_beside) as f64 / seconds,
+                offered_load_pps: (answer.frames_sent + answer.frames_additional) as f64 / seconds,
                 forwarding_rate_pps: answer.frames_received as f64 / seconds,
                 frame_loss_ratio: share,
                 directions: answer.directions,
@@ -504,15 +504,15 @@ mod tests {
 
     #[test]
     fn frames_that_the_sender_missed_are_reported_with_the_delays() {
-        let warnings = |held_up_frames| {
+        let warnings = |stalled_frames| {
             let mut session = single(1000.0);
             session.next_trial();
             session.record(&Answer {
                 delays: Some(Delays {
                     frames: 998,
-                    held_up_frames,
+                    stalled_frames,
                     not_sent_frames: 2,
-                    held_up_max_ns: 2_200_000,
+                    longest_stall_ns: 2_200_000,
                     ..Delays::default()
                 }),
                 ..answer(998, 998)

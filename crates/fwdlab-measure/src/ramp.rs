@@ -345,7 +345,7 @@ impl Procedure for Ramp {
                 >= STREAK
         {
             warnings.push(
-                "frames were lost even in the warm-up: look for a fault before using the figure"
+                "frames were lost even in the warm-up: check for a fault before you use the figure"
                     .into(),
             );
         }

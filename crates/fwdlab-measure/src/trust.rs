@@ -105,7 +105,10 @@ pub fn cause_of_variation(case: &TestCase) -> Option<String> {
         .take(NAMED)
         .map(|(n, pps, found)| {
             let quiet = f64::from(found.quiet.windows) / f64::from(found.windows().max(1));
-            let state = found.apart.iter().max_by_key(|one| one.stratum.windows);
+            let state = found
+                .other_states
+                .iter()
+                .max_by_key(|one| one.stratum.windows);
             let state = state.filter(|one| one.stratum.windows > 0);
             let state = state.map_or_else(String::new, |one| {
                 let apart: Vec<String> = one
@@ -225,7 +228,7 @@ fn has_no_probe<'a>(trials: impl Iterator<Item = &'a TrialRecord> + Clone) -> bo
 fn quiet_of<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> (u32, u32) {
     trials.fold((0, 0), |(quiet, all), trial| {
         let (of_quiet, contended) = (trial.quiet.windows, trial.contended.windows);
-        let apart = ApartStratum::windows(&trial.apart);
+        let apart = ApartStratum::windows(&trial.other_states);
         (quiet + of_quiet, all + of_quiet + contended + apart)
     })
 }

@@ -158,7 +158,7 @@ impl OfCampaign {
     ) -> Result<(OfCampaign, Stream), FileError> {
         let Procedure::Exact(procedure) = &campaign.procedure else {
             let reason = format!(
-                "{} cannot tell kernels apart here: an emulated machine has no rates that mean anything; say id = \"exact\"",
+                "{} cannot compare kernels here: rates of an emulated machine mean nothing; set id = \"exact\"",
                 campaign.procedure.id()
             );
             return Err(campaign.error(&["procedure", "id"], reason));
@@ -197,7 +197,7 @@ impl OfCampaign {
             (several, _) => {
                 let names: Vec<String> = several.iter().map(|case| case.id()).collect();
                 let reason = format!(
-                    "{} test cases, and one is searched for a change; say which with --case: {}",
+                    "{} test cases, but only one can be searched for a change; name it with --case: {}",
                     names.len(),
                     names.join(", ")
                 );
@@ -205,7 +205,7 @@ impl OfCampaign {
             }
         };
         if !case.variant.is_plain() {
-            let reason = "bursts are of test frames one way: leave profiles, destinations, directions and modifiers out";
+            let reason = "bursts are test frames in one direction: omit profiles, destinations, directions and modifiers";
             return Err(campaign.error(&["matrix"], reason));
         }
         let parts = campaign.configurations.get(&case.configuration);
@@ -286,6 +286,10 @@ mod tests {
             "{reason}"
         );
         let both = only.replace("size = 128", "directions = 'both'");
-        assert!(campaign_case(&both, None).unwrap_err().contains("one way"));
+        assert!(
+            campaign_case(&both, None)
+                .unwrap_err()
+                .contains("in one direction")
+        );
     }
 }

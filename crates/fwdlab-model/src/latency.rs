@@ -85,13 +85,13 @@ pub struct LatencySummary {
     /// sender is unknown, and when departures are timestamped, because these latencies do not
     /// include stalls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_held_up_frames: Option<u64>,
+    pub latency_stalled_frames: Option<u64>,
     /// Frames among these that never left: `with_loss` counts their latency as infinite, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_not_sent_frames: Option<u64>,
     /// The longest stall of the sender; 0 if none exceeded 100 us.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_held_up_max_ns: Option<u64>,
+    pub latency_longest_stall_ns: Option<u64>,
     /// Names of the figures here that may reflect the sender rather than the DUT: fewer frames are
     /// above them than were delayed by a stall.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -209,9 +209,9 @@ impl LatencySummary {
         let mut summary = LatencySummary {
             latency_frames: frames,
             latency_lost_frames: lost,
-            latency_held_up_frames: stalled.map(|stalled| stalled.frames),
+            latency_stalled_frames: stalled.map(|stalled| stalled.frames),
             latency_not_sent_frames: stalled.map(|stalled| stalled.not_sent),
-            latency_held_up_max_ns: stalled.map(|stalled| stalled.longest_ns),
+            latency_longest_stall_ns: stalled.map(|stalled| stalled.longest_ns),
             latency_of_sender: Vec::new(),
             latency_min_ns: exact.min_ns,
             latency_mean_ns: mean,

@@ -128,7 +128,7 @@ pub struct Performance {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadTestError {
     /// It is not JSON, or has another structure.
-    #[error("it is no load test: {0}")]
+    #[error("it is not a load test: {0}")]
     Shape(String),
     /// It has no seconds.
     #[error("it has no entries in `stats`")]

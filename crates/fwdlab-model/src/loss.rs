@@ -94,8 +94,8 @@ pub struct Ledger {
     pub frames_sent: u64,
     /// Additional frames sent during the trial that a router does not forward. They count neither
     /// as sent nor as lost.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub frames_beside: u64,
+    #[serde(default, alias = "frames_beside", skip_serializing_if = "is_zero")]
+    pub frames_additional: u64,
     /// Frames received.
     pub frames_received: u64,
     /// `frames_sent - frames_received`; negative when more frames came back.
@@ -121,7 +121,7 @@ impl Ledger {
             sum.frames_not_sent += ledger.frames_not_sent;
             sum.gen_limited |= ledger.gen_limited;
             sum.frames_sent += ledger.frames_sent;
-            sum.frames_beside += ledger.frames_beside;
+            sum.frames_additional += ledger.frames_additional;
             sum.frames_received += ledger.frames_received;
             sum.frames_lost += ledger.frames_lost;
             sum.frames_unexplained += ledger.frames_unexplained;

@@ -97,7 +97,8 @@ pub struct Requests {
     /// Interval between requests of a kind, in nanoseconds.
     pub every_ns: u64,
     /// A request without an answer for this long is lost, in nanoseconds.
-    pub patience_ns: u64,
+    #[serde(alias = "patience_ns")]
+    pub timeout_ns: u64,
 }
 
 /// The results of all requests of a kind in a trial.
@@ -146,7 +147,8 @@ pub struct Management {
     /// Interval between requests of a kind, in seconds.
     pub every_s: f64,
     /// A request without an answer for this long is lost, in seconds.
-    pub patience_s: f64,
+    #[serde(alias = "patience_s")]
+    pub timeout_s: f64,
     /// The loads in chronological order: at rest first, the flood last.
     pub loads: Vec<LoadStep>,
     /// One entry per kind of request.

@@ -162,7 +162,7 @@ pub struct Maxfwd {
     pub contended: Stratum,
     /// Windows in another state of the machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub apart: Vec<ApartStratum>,
+    pub other_states: Vec<ApartStratum>,
     /// Windows in which the generator did not offer the load.
     pub windows_not_offered: u32,
 }
@@ -170,7 +170,7 @@ pub struct Maxfwd {
 impl Maxfwd {
     /// Returns the number of windows in all strata.
     pub fn windows(&self) -> u32 {
-        let apart = ApartStratum::windows(&self.apart);
+        let apart = ApartStratum::windows(&self.other_states);
         self.quiet.windows + self.contended.windows + apart + self.windows_not_offered
     }
 }

@@ -418,14 +418,14 @@ pub struct Delays {
     pub max_ns: u64,
     /// Frames that were due while the sender stalled for more than 100 us, and that left late or
     /// never.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub held_up_frames: u64,
+    #[serde(default, alias = "held_up_frames", skip_serializing_if = "is_zero")]
+    pub stalled_frames: u64,
     /// Frames among these that never left.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_sent_frames: u64,
     /// The longest stall of the sender; 0 if none exceeded 100 us.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub held_up_max_ns: u64,
+    #[serde(default, alias = "held_up_max_ns", skip_serializing_if = "is_zero")]
+    pub longest_stall_ns: u64,
     /// The median, counting frames that were lost or never left as infinitely late; absent when it
     /// is infinite or when these frames are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -474,14 +474,14 @@ impl Delays {
 
     /// Adds frames without a delay: those that were lost, and those that never left or left late.
     #[must_use]
-    pub fn beside(self, times: &[Bucket], lost: u64, stalled: StalledFrames) -> Delays {
+    pub fn with_missing(self, times: &[Bucket], lost: u64, stalled: StalledFrames) -> Delays {
         let all = self.frames + lost + stalled.not_sent;
         let at = |share| latency::at_rank(times, all, share).map(|high| high.min(self.max_ns));
         let if_many = |share| at(share).filter(|_| latency::has_enough_values(all, share));
         Delays {
-            held_up_frames: stalled.frames,
+            stalled_frames: stalled.frames,
             not_sent_frames: stalled.not_sent,
-            held_up_max_ns: stalled.longest_ns,
+            longest_stall_ns: stalled.longest_ns,
             with_loss_p50_ns: at(0.5),
             with_loss_p99_ns: if_many(0.99),
             with_loss_p999_ns: if_many(0.999),
@@ -492,9 +492,9 @@ impl Delays {
     /// Returns what is known about stalls of the sender.
     pub fn stalled_frames(&self) -> StalledFrames {
         StalledFrames {
-            frames: self.held_up_frames,
+            frames: self.stalled_frames,
             not_sent: self.not_sent_frames,
-            longest_ns: self.held_up_max_ns,
+            longest_ns: self.longest_stall_ns,
         }
     }
 
@@ -574,8 +574,8 @@ pub struct Answer {
     pub requests: Vec<management::Asked>,
     /// Additional frames that a router does not forward: they are part of the load, and never count
     /// as lost.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub frames_beside: u64,
+    #[serde(default, alias = "frames_beside", skip_serializing_if = "is_zero")]
+    pub frames_additional: u64,
     /// For a trial in both directions, the counts of each. All other counts are of the direction
     /// that lost more. Stored next to the answer in the record of the trial.
     #[serde(skip)]
@@ -689,7 +689,8 @@ pub struct Asked {
     /// The result.
     pub answer: Answer,
     /// The evaluation in words; empty for an invalid trial.
-    pub says: String,
+    #[serde(alias = "says")]
+    pub evaluation: String,
     /// The HDR histogram log of the frames' delays, in nanoseconds: a path in the run's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_log: Option<String>,
@@ -726,7 +727,7 @@ mod tests {
             not_sent: 200,
             longest_ns: 9,
         };
-        let beside = delays.beside(&times, 50, stalled);
+        let beside = delays.with_missing(&times, 50, stalled);
         assert_eq!(beside.stalled_frames(), stalled);
         assert_eq!(
             (beside.p99_ns, beside.with_loss_p50_ns),

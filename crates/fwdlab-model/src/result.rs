@@ -24,11 +24,13 @@ use crate::variant::{DirectionCounts, Variant};
 /// How a generator treats frames that it missed while it was stalled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum HoldUps {
+pub enum StallPolicy {
     /// It skips them: the load never exceeds the intended load.
-    Forgive,
+    #[serde(alias = "forgive")]
+    Skip,
     /// It sends them later: the mean load is the intended load.
-    MakeUp,
+    #[serde(alias = "make-up")]
+    CatchUp,
 }
 
 /// Whether the trial may be used, and why not.
@@ -93,8 +95,8 @@ pub struct TrialRecord {
     pub engine: String,
     /// How the engine treats frames that it missed while it was stalled; absent when it sends as
     /// fast as possible, or is simulated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hold_ups: Option<HoldUps>,
+    #[serde(default, alias = "hold_ups", skip_serializing_if = "Option::is_none")]
+    pub stall_policy: Option<StallPolicy>,
     /// What counted the frames.
     pub receiver: String,
     /// Seconds from the first to the last window.
@@ -124,8 +126,8 @@ pub struct TrialRecord {
     /// Windows during which the DUT's CPU was contended: slower than in any state.
     pub contended: Stratum,
     /// Windows in another state, or during a change of state.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub apart: Vec<ApartStratum>,
+    #[serde(default, alias = "apart", skip_serializing_if = "Vec::is_empty")]
+    pub other_states: Vec<ApartStratum>,
     /// The probe readings before and after a trial that counts as a whole, not by windows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<Reading>,
@@ -270,7 +272,8 @@ pub struct Gap {
     pub after: u32,
     /// Those of them that belong to the interrupted iteration. It was measured again, and they do
     /// not count.
-    pub cut_off: u32,
+    #[serde(alias = "cut_off")]
+    pub discarded: u32,
 }
 
 /// The parameter of a run that lists its configurations with firewall rules.

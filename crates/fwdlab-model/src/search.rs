@@ -31,8 +31,8 @@ pub struct SearchOutcome {
     /// One entry per goal, in the given order.
     pub goals: Vec<GoalResult>,
     /// The trials that the search used, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub course: Vec<SearchStep>,
+    #[serde(default, alias = "course", skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<SearchStep>,
     /// Why the search ended without a result for every goal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -70,7 +70,7 @@ impl SearchOutcome {
     /// between were disturbed.
     pub fn maximum_far_above(&self, goal: &GoalResult) -> Option<f64> {
         let forwarded = |step: &SearchStep| step.load_pps * (1.0 - step.loss_ratio);
-        let best = self.course.iter().map(forwarded).fold(0.0, f64::max);
+        let best = self.steps.iter().map(forwarded).fold(0.0, f64::max);
         let met = goal.relevant_lower_bound_pps?;
         (met < FAR_BELOW * best).then_some(best)
     }
@@ -196,7 +196,7 @@ mod tests {
             trials: 2,
             traffic_s: 2.0,
             goals: Vec::new(),
-            course: vec![step(1e6, 0.35), step(361.3e3, 0.0)],
+            steps: vec![step(1e6, 0.35), step(361.3e3, 0.0)],
             failure: None,
             shortened: Vec::new(),
         };

@@ -125,7 +125,7 @@ impl SetFile {
         for (n, name) in self.packages.iter().enumerate() {
             if !name.chars().all(is_name) || name.starts_with('-') {
                 let key_path = ["packages".into(), n.into()];
-                return wrong(&key_path, "this is no name of a package");
+                return wrong(&key_path, "this is not the name of a package");
             }
         }
         for (n, reload) in self.reload.iter().enumerate() {
@@ -154,8 +154,7 @@ impl SetFile {
                 .as_ref()
                 .is_some_and(|text| text.trim().is_empty())
             {
-                let reason =
-                    "everything contains an empty text; omit it to look at the exit code only";
+                let reason = "the text is empty; omit it to check only the exit code";
                 return wrong(&key_path("expect"), reason);
             }
         }
@@ -233,7 +232,7 @@ exit = 1
             (
                 "\"ct state established\"",
                 "\"\"",
-                "set.toml:13:10: everything contains an empty text",
+                "set.toml:13:10: the text is empty",
             ),
             (
                 "command = \"false\"",
@@ -253,7 +252,7 @@ exit = 1
             (
                 "\"nftables\"",
                 "\"a b\"",
-                "set.toml:2:12: this is no name of a package",
+                "set.toml:2:12: this is not the name of a package",
             ),
             ("[[verify]]", "[[verify]", "set.toml:11:"),
         ] {

@@ -104,7 +104,7 @@ impl FromStr for Stacks {
             }
             let (path, count) = line
                 .rsplit_once(' ')
-                .ok_or(wrong("no count behind a blank at its end"))?;
+                .ok_or(wrong("it does not end with a blank and a count"))?;
             let digits = !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit());
             let count = (count.parse().ok().filter(|_| digits))
                 .ok_or(wrong("its count is no whole number below 2^64"))?;
@@ -327,7 +327,7 @@ rx;ip_rcv;ip_forward;nf_hook_slow;nft_do_chain [nf_tables] 2130
             let wrong = text.parse::<Stacks>().unwrap_err();
             (wrong.line, wrong.reason.split(' ').next().unwrap())
         };
-        assert_eq!(line("a 1\n\nb"), (3, "no"));
+        assert_eq!(line("a 1\n\nb"), (3, "it"));
         assert_eq!(line("a 1.5"), (1, "its"));
         assert_eq!(line("a +1"), (1, "its"));
         assert_eq!(line("a;;b 1"), (1, "a"));

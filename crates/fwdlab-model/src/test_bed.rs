@@ -20,7 +20,7 @@
 //! assert_eq!(bed.dut.ports.unwrap().a, "eth1");
 //!
 //! let error = BedFile::parse("x.toml", &text.replace("ssh:", "shs:")).unwrap_err();
-//! assert!(error.to_string().starts_with("x.toml:7:12: `shs://root@router1` is no host"));
+//! assert!(error.to_string().starts_with("x.toml:7:12: `shs://root@router1` is not a host"));
 //! # Ok::<(), fwdlab_model::file::FileError>(())
 //! ```
 
@@ -315,7 +315,7 @@ impl FromStr for Agent {
         let alone = text.parse().ok().map(|ip| Agent(ip, SNMP));
         alone.or_else(parts).ok_or_else(|| {
             format!(
-                "`{text}` is no address of an SNMP agent; write one like 192.0.2.9, 192.0.2.9:161 or [2001:db8::9]:161"
+                "`{text}` is not an address of an SNMP agent; write one like 192.0.2.9, 192.0.2.9:161 or [2001:db8::9]:161"
             )
         })
     }
@@ -448,7 +448,7 @@ impl FromStr for Place {
                 Ok(Place::Ssh(text.into()))
             }
             _ => Err(format!(
-                "`{text}` is no host; write local, netns:NAME, ssh://[user@]host[:port], or vm:IMAGE"
+                "`{text}` is not a host; write local, netns:NAME, ssh://[user@]host[:port], or vm:IMAGE"
             )),
         }
     }
@@ -485,7 +485,7 @@ impl FromStr for Mac {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Mac, String> {
-        let bad = || format!("`{text}` is no MAC address; write one like 02:00:5e:10:00:01");
+        let bad = || format!("`{text}` is not a MAC address; write one like 02:00:5e:10:00:01");
         let mut mac = [0; 6];
         let mut parts = text.split(':');
         for byte in &mut mac {
@@ -595,13 +595,13 @@ impl BedFile {
                 }),
                 false => Err(origin.error(
                     &[Step::Key("dut"), Step::Key("host")],
-                    "a virtual machine has tester, DUT and links in it; omit everything but bed, about, and host in [dut]. For a disk that starts as a \
+                    "a virtual machine contains tester, DUT and links; omit everything but bed, about, and host in [dut]. For a disk that starts as a \
                      whole, with the tester outside, add machine = {}",
                 )),
             };
         }
         if read.dut.machine.is_some() {
-            let reason = "only a virtual machine has this; say host = \"vm:DISK\", or omit it";
+            let reason = "only a virtual machine has this; set host = \"vm:DISK\", or omit it";
             return Err(origin.error(&[Step::Key("dut"), Step::Key("machine")], reason));
         }
         let Some(generator) = read.generator else {
@@ -609,7 +609,7 @@ impl BedFile {
             return Err(origin.error(&[Step::Key("dut")], reason));
         };
         if let Place::Image(_) = generator.host {
-            let reason = "a virtual machine has tester and DUT in it; say vm:IMAGE in [dut], and omit [generator]";
+            let reason = "a virtual machine contains tester and DUT; set host = \"vm:IMAGE\" in [dut], and omit [generator]";
             return Err(origin.error(&[Step::Key("generator"), Step::Key("host")], reason));
         }
         let networks = networks(&read.link, read.receiver.is_some(), &origin)?;
@@ -651,7 +651,7 @@ fn whole_machine(read: Text, image: String, origin: Origin) -> Result<BedFile, F
         ("reference", read.reference.is_some()),
     ];
     if let Some((role, _)) = of_others.iter().find(|(_, is_there)| *is_there) {
-        let reason = "a virtual machine as a DUT has its tester on this machine, which needs no words; omit it";
+        let reason = "the tester of a virtual machine is always this machine; omit it";
         return wrong(&[role], reason);
     }
     let dut = &read.dut;
@@ -662,12 +662,11 @@ fn whole_machine(read: Text, image: String, origin: Origin) -> Result<BedFile, F
         ("vppctl", dut.vppctl.is_some()),
     ];
     if let Some((key, _)) = of_dut.iter().find(|(_, is_there)| *is_there) {
-        let reason =
-            "the ports of a virtual machine are made, and found by their addresses; omit it";
+        let reason = "fwdlab creates the ports of a virtual machine; omit them";
         return wrong(&["dut", key], reason);
     }
     if matches!(dut.kind, System::Vpp | System::None) {
-        let reason = "a virtual machine as a DUT is of kind linux, freebsd or bsdrp; others are reached as hosts that stand";
+        let reason = "a virtual machine as a DUT has kind linux, freebsd or bsdrp; use existing hosts for other kinds";
         return wrong(&["dut", "kind"], reason);
     }
     let hardware = dut.machine.unwrap_or_default();
@@ -704,7 +703,7 @@ impl TestBed {
             BedFile::Image { .. } | BedFile::Machine(_) => Err(FileError {
                 file: file.into(),
                 place: None,
-                reason: "it is a virtual machine, and here hosts are wanted".into(),
+                reason: "it is a virtual machine, but hosts are needed here".into(),
             }),
         }
     }
@@ -739,7 +738,7 @@ impl TestBed {
             }
             (kind, .., Some(_)) if kind != System::None => wrong(
                 &["dut", "macs"],
-                "the DUT is asked for its MAC addresses; omit this, or say kind = \"none\"",
+                "fwdlab reads the MAC addresses of the DUT; omit this, or set kind = \"none\"",
             ),
             (System::None, Some(_), ..) => wrong(
                 &["dut", "host"],
@@ -756,7 +755,7 @@ impl TestBed {
             (kind, ..) if kind != System::Vpp && (dut.socket.is_some() || dut.vppctl.is_some()) => {
                 wrong(
                     &["dut"],
-                    "socket and vppctl are of VPP: say kind = \"vpp\", or omit them",
+                    "socket and vppctl are for VPP: set kind = \"vpp\", or omit them",
                 )
             }
             (_, host, ports, _) => {
@@ -837,7 +836,7 @@ impl TestBed {
         if let Some(Place::Image(_)) = &switch.host {
             return wrong(
                 &["switch", "host"],
-                "a virtual machine is all of a test bed, and no switch".into(),
+                "a virtual machine cannot be a switch".into(),
             );
         }
         match (&switch.host, &switch.snmp, &switch.community) {
@@ -846,8 +845,7 @@ impl TestBed {
                 return wrong(&["switch", "snmp"], reason.into());
             }
             (_, None, Some(_)) => {
-                let reason =
-                    "there is no agent that wants to hear it; add snmp = \"ADDRESS\", or omit this";
+                let reason = "it needs an SNMP agent; add snmp = \"ADDRESS\", or omit this";
                 return wrong(&["switch", "community"], reason.into());
             }
             (_, _, Some(community)) if community.is_empty() || community.len() > 63 => {
@@ -860,7 +858,7 @@ impl TestBed {
         }
         let ports = switch.ports.named();
         if ports.is_empty() {
-            let reason = "it needs its ports, by what is plugged in there: { tester-a = \"...\", dut-a = \"...\", dut-b = \"...\", tester-b = \"...\" }";
+            let reason = "it needs its ports, named after what is connected to them: { tester-a = \"...\", dut-a = \"...\", dut-b = \"...\", tester-b = \"...\" }";
             return wrong(&["switch", "ports"], reason.into());
         }
         for (number, (key, port)) in ports.iter().enumerate() {
@@ -868,7 +866,7 @@ impl TestBed {
             if let Some((other, _)) = ports[..number].iter().find(|(_, known)| known == port) {
                 return wrong(
                     &key_path,
-                    format!("`{port}` is where {other} is plugged in already"),
+                    format!("`{port}` is already the port of {other}"),
                 );
             }
             // a switch that is a host has interfaces; others have port names of any form
@@ -876,13 +874,12 @@ impl TestBed {
             if !is_name || (switch.host.is_some() && !is_port(port)) {
                 return wrong(
                     &key_path,
-                    format!("`{port}` is no name of a port, such as swp1"),
+                    format!("`{port}` is not the name of a port, such as swp1"),
                 );
             }
         }
         if switch.ports.tester_2.is_some() && self.second.is_none() {
-            let reason =
-                "there is no [generator-2] that could be plugged in there; omit this, or add one";
+            let reason = "there is no [generator-2]; omit this, or add one";
             return wrong(&["switch", "ports", "tester-2"], reason.into());
         }
         let Vlans { a, b } = switch.vlans;
@@ -890,7 +887,7 @@ impl TestBed {
             if !(1..=4094).contains(&id) {
                 return wrong(
                     &["switch", "vlans", key],
-                    format!("a VLAN has a number from 1 to 4094, and not {id}"),
+                    format!("a VLAN has a number from 1 to 4094, not {id}"),
                 );
             }
         }
@@ -898,7 +895,7 @@ impl TestBed {
             true => wrong(
                 &["switch", "vlans", "b"],
                 format!(
-                    "{b} is the VLAN of link a: in one VLAN frames would pass by the DUT; say another"
+                    "{b} is the VLAN of link a: in the same VLAN, frames would bypass the DUT; use another"
                 ),
             ),
             false => Ok(()),
@@ -911,7 +908,7 @@ impl TestBed {
             (None, None) => Ok(()),
             (Some(Place::Image(_)), _) => wrong(
                 &["reference", "host"],
-                "a virtual machine is all of a test bed; say local, netns:NAME, or ssh://[user@]host[:port]",
+                "a virtual machine is a complete test bed; use local, netns:NAME, or ssh://[user@]host[:port]",
             ),
             (Some(_), Some(ports)) => self.check_ports("reference", ports),
             _ => wrong(
@@ -933,7 +930,7 @@ impl TestBed {
             (None, None) => {
                 return wrong(
                     &["generator", "ports"],
-                    "frames come back nowhere: say b = \"...\", too, or add [receiver] with host and ports = { b = \"...\" }".into(),
+                    "there is no port for frames that come back: set b = \"...\", too, or add [receiver] with host and ports = { b = \"...\" }".into(),
                 );
             }
             (Some(port), Some(_)) => {
@@ -951,14 +948,14 @@ impl TestBed {
         for (role, place) in places {
             if let Some(Place::Image(image)) = place {
                 let reason =
-                    format!("vm:{image} has tester and DUT in it, and is all of a test bed");
+                    format!("vm:{image} contains tester and DUT and is a complete test bed");
                 return wrong(&[role, "host"], reason);
             }
         }
         if self.receiver.as_ref().map(|of| &of.host) == Some(&self.generator.host) {
             return wrong(
                 &["receiver", "host"],
-                "that is the generator's host: omit [receiver], and say ports = { a = \"...\", b = \"...\" } in [generator]".into(),
+                "that is the generator's host: omit [receiver], and set ports = { a = \"...\", b = \"...\" } in [generator]".into(),
             );
         }
         if self.generator.kind == PortKind::Memif {
@@ -972,8 +969,10 @@ impl TestBed {
             };
             let key_path = [port.role, "ports", key];
             if !is_port(port.port) {
-                let mut reason =
-                    format!("`{}` is no name of an interface, such as eth1", port.port);
+                let mut reason = format!(
+                    "`{}` is not the name of an interface, such as eth1",
+                    port.port
+                );
                 if port.port.contains('/') {
                     reason += "; memif ports have kind = \"memif\" in [generator]";
                 }
@@ -983,7 +982,7 @@ impl TestBed {
                 |other: &&TesterPort<'_>| (other.host, other.port) == (port.host, port.port);
             if let Some(other) = ports[..number].iter().find(is_same) {
                 let reason = format!(
-                    "`{}` is port a of the {} already; frames come out at another one",
+                    "`{}` is already port a of the {}; frames come out at another one",
                     port.port, other.role
                 );
                 return wrong(&key_path, reason);
@@ -1039,7 +1038,7 @@ impl TestBed {
     fn check_ports(&self, of: &str, ports: &Ends<String>) -> Result<(), FileError> {
         for (key, port) in [("a", &ports.a), ("b", &ports.b)] {
             if !is_port(port) {
-                let reason = format!("`{port}` is no name of an interface, such as eth1");
+                let reason = format!("`{port}` is not the name of an interface, such as eth1");
                 return Err(self.error(&[of, "ports", key], reason));
             }
         }
@@ -1085,8 +1084,7 @@ fn networks(
                 return wrong(
                     "ends",
                     format!(
-                        "a link joins generator.a with dut.a, or {}.b with dut.b, and not {} with {}; exchange the names of \
-                         ports where they are joined otherwise",
+                        "a link joins generator.a with dut.a, or {}.b with dut.b, not {} with {}; exchange the names of ports if they are connected differently",
                         if has_receiver {
                             "receiver"
                         } else {
@@ -1112,13 +1110,13 @@ fn networks(
 }
 
 fn network(text: &str) -> Result<(Ipv4Addr, u8), String> {
-    let bad = || format!("`{text}` is no IPv4 network; write one like 198.18.0.0/24");
+    let bad = || format!("`{text}` is not an IPv4 network; write one like 198.18.0.0/24");
     let (address, length) = text.split_once('/').ok_or_else(bad)?;
     let address: Ipv4Addr = address.parse().map_err(|_| bad())?;
     let length: u8 = length.parse().map_err(|_| bad())?;
     if !(8..=30).contains(&length) {
         return Err(format!(
-            "a network of two hosts has a prefix of 8 to 30 bits, and not of {length}"
+            "a network of two hosts has a prefix of 8 to 30 bits, not of {length}"
         ));
     }
     let network = Ipv4Addr::from(u32::from(address) & (u32::MAX << (32 - u32::from(length))));
@@ -1168,17 +1166,17 @@ net = '10.1.0.0/24'
             (
                 "netns:gen",
                 "netns:",
-                "r1.toml:3:8: `netns:` is no host; write local",
+                "r1.toml:3:8: `netns:` is not a host; write local",
             ),
             (
                 "b = 'rx'",
                 "b = 'tx'",
-                "r1.toml:4:25: `tx` is port a of the generator already",
+                "r1.toml:4:25: `tx` is already port a of the generator",
             ),
             (
                 "'eth2'",
                 "'a/b'",
-                "r1.toml:7:27: `a/b` is no name of an interface",
+                "r1.toml:7:27: `a/b` is not the name of an interface",
             ),
             (
                 "ports = { a = 'eth1', b = 'eth2' }\n",
@@ -1223,7 +1221,7 @@ net = '10.1.0.0/24'
             (
                 "10.1.0.0/24",
                 "10.1/24",
-                "r1.toml:11:7: `10.1/24` is no IPv4 network",
+                "r1.toml:11:7: `10.1/24` is not an IPv4 network",
             ),
             (
                 "'netns:gen'",
@@ -1253,7 +1251,7 @@ net = '10.1.0.0/24'
             (
                 kind,
                 "",
-                "x:3:15: `/run/a,id=1` is no name of an interface, such as eth1; memif ports have kind",
+                "x:3:15: `/run/a,id=1` is not the name of an interface, such as eth1; memif ports have kind",
             ),
             (
                 "/run/a,id=1",
@@ -1350,12 +1348,16 @@ net = '10.1.0.0/24'
                 "netns:gen'\n",
                 "that is the generator's host: omit [receiver]",
             ),
-            ("'ty'", "'tx'", "`tx` is port a of the generator already"),
-            ("b = 'tx'", "b = 'a b'", "`a b` is no name of an interface"),
+            ("'ty'", "'tx'", "`tx` is already port a of the generator"),
+            (
+                "b = 'tx'",
+                "b = 'a b'",
+                "`a b` is not the name of an interface",
+            ),
             (
                 "host = 'ssh://r'",
                 "host = 'vm:x'",
-                "vm:x has tester and DUT in it",
+                "vm:x contains tester and DUT",
             ),
             ("b = 'tx' }", "a = 'tx' }", "unknown key `a`"),
         ] {
@@ -1367,7 +1369,7 @@ net = '10.1.0.0/24'
         }
         let error = TestBed::parse("x", &text).unwrap_err().to_string();
         assert!(
-            error.starts_with("x:4:1: frames come back nowhere"),
+            error.starts_with("x:4:1: there is no port for frames that come back"),
             "{error}"
         );
     }
@@ -1405,7 +1407,7 @@ net = '10.1.0.0/24'
             (
                 "dut-a = 's2'",
                 "dut-a = 's1'",
-                "x:14:36: `s1` is where tester-a is plugged in already",
+                "x:14:36: `s1` is already the port of tester-a",
             ),
             (
                 "dut-a = 's2'",
@@ -1415,7 +1417,7 @@ net = '10.1.0.0/24'
             (
                 "dut-a = 's2'",
                 "dut-a = 'Gi1/0/1'",
-                "`Gi1/0/1` is no name of a port",
+                "`Gi1/0/1` is not the name of a port",
             ),
             (
                 "dut-a = 's2'",
@@ -1430,7 +1432,7 @@ net = '10.1.0.0/24'
             (
                 "[reference]",
                 "vlans = { a = 7, b = 7 }\n[reference]",
-                "in one VLAN frames would pass by the DUT",
+                "in the same VLAN, frames would bypass the DUT",
             ),
             (
                 "[reference]",
@@ -1450,12 +1452,12 @@ net = '10.1.0.0/24'
             (
                 "[switch]",
                 "[switch]\ncommunity = 'x'",
-                "there is no agent that wants to hear it",
+                "it needs an SNMP agent",
             ),
             (
                 "host = 'netns:sw'",
                 "snmp = 'sw1'",
-                "x:13:8: `sw1` is no address of an SNMP agent",
+                "x:13:8: `sw1` is not an address of an SNMP agent",
             ),
         ] {
             assert!(whole.contains(from), "{from}");
@@ -1494,14 +1496,14 @@ net = '10.1.0.0/24'
         let error = BedFile::parse("x", &format!("{text}ports = {{ a = 'a', b = 'b' }}\n"));
         let error = error.unwrap_err().to_string();
         assert!(
-            error.starts_with("x:3:8: a virtual machine has tester, DUT and links"),
+            error.starts_with("x:3:8: a virtual machine contains tester, DUT and links"),
             "{error}"
         );
         let error = BedFile::parse("x", &WHOLE.replace("netns:gen", "vm:x")).unwrap_err();
         assert!(
             error
                 .to_string()
-                .starts_with("x:3:8: a virtual machine has tester and DUT"),
+                .starts_with("x:3:8: a virtual machine contains tester and DUT"),
             "{error}"
         );
         let error = BedFile::parse("x", "bed = 'v'\n[dut]\nhost = 'local'\n").unwrap_err();
@@ -1536,11 +1538,11 @@ net = '10.1.0.0/24'
         for (text, reason) in [
             (
                 format!("{text}ports = {{ a = 'a', b = 'b' }}\n"),
-                "x:5:1: the ports of a virtual machine",
+                "x:5:1: fwdlab creates the ports of a virtual machine",
             ),
             (
                 text.replace("freebsd", "vpp"),
-                "x:4:8: a virtual machine as a DUT is of kind",
+                "x:4:8: a virtual machine as a DUT has kind",
             ),
             (
                 format!("{text}machine = {{ cpus = 0 }}\n"),
@@ -1556,7 +1558,7 @@ net = '10.1.0.0/24'
             ),
             (
                 format!("{text}[generator]\nports = {{ a = 'a', b = 'b' }}\n"),
-                "x:5:2: a virtual machine as a DUT has its tester",
+                "x:5:2: the tester of a virtual machine is always this machine",
             ),
             (
                 WHOLE.replacen(
@@ -1583,7 +1585,7 @@ net = '10.1.0.0/24'
         assert_eq!(bed.dut.macs.unwrap().b, Mac([2, 0, 0, 0, 0, 0x0b]));
         for (mac, reason) in [
             ("01:00:00:00:00:0a", "of a group"),
-            ("02:00:00:00:00", "is no MAC"),
+            ("02:00:00:00:00", "is not a MAC"),
         ] {
             let text = text.replace("02:00:00:00:00:0a", mac);
             let error = TestBed::parse("x", &text).unwrap_err().to_string();

@@ -59,7 +59,8 @@ pub struct Stopped {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_width_percent: Option<f64>,
     /// The requested half width.
-    pub wanted_percent: f64,
+    #[serde(alias = "wanted_percent")]
+    pub requested_percent: f64,
 }
 
 /// Why a test case needs no more iterations.
@@ -74,7 +75,8 @@ pub enum Enough {
     /// readings of the whole run.
     JudgedAgain,
     /// The run was stopped or aborted, or nothing was left to measure.
-    BrokenOff,
+    #[serde(alias = "broken_off")]
+    Stopped,
 }
 
 /// A figure over the good iterations of a test case.

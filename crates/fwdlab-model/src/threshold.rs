@@ -17,7 +17,8 @@ pub struct Judged {
     pub not_judged: Vec<String>,
     /// Test cases whose results are too imprecise: the limit is within their confidence interval,
     /// or a violation would not have been detected.
-    pub blind: Vec<String>,
+    #[serde(alias = "blind")]
+    pub inconclusive: Vec<String>,
     /// Number of figures that pass it.
     pub kept: u32,
     /// It passed: no figure fails it, and all could be judged precisely enough, or inconclusive
@@ -32,7 +33,7 @@ impl Judged {
             limit,
             failed: Vec::new(),
             not_judged: Vec::new(),
-            blind: Vec::new(),
+            inconclusive: Vec::new(),
             kept: 0,
             passed: false,
         }
@@ -40,8 +41,9 @@ impl Judged {
 
     /// Sets the verdict from all results. An inconclusive check fails, unless that is accepted; if
     /// nothing at all could be judged it always fails.
-    pub fn concluded(self, accept_blind: bool) -> Judged {
-        let sees = accept_blind || (self.blind.is_empty() && self.not_judged.is_empty());
+    pub fn concluded(self, accept_inconclusive: bool) -> Judged {
+        let sees =
+            accept_inconclusive || (self.inconclusive.is_empty() && self.not_judged.is_empty());
         Judged {
             passed: self.failed.is_empty() && self.kept > 0 && sees,
             ..self
@@ -68,7 +70,10 @@ impl Judged {
         } else {
             format!("{}: kept", self.limit)
         }];
-        let more = [("not judged", &self.not_judged), ("blind", &self.blind)];
+        let more = [
+            ("not judged", &self.not_judged),
+            ("inconclusive", &self.inconclusive),
+        ];
         for (what, names) in more.into_iter().filter(|(_, names)| !names.is_empty()) {
             lines.push(format!("{what}: {}", names.join("; ")));
         }

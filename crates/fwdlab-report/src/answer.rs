@@ -372,7 +372,7 @@ fn without_percent(n: [usize; 2], difference: Option<f64>, figure: &str) -> Stri
         _ if n.contains(&0) => "inconclusive: values are missing".into(),
         Some(0.0) => format!("{figure}: 0 in both"),
         _ => format!(
-            "{figure}: the reference is 0, and nothing is a percentage of that; see the figures themselves"
+            "{figure}: the reference is 0, so there is no difference in percent; see the figures themselves"
         ),
     }
 }

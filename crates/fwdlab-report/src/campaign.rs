@@ -284,7 +284,7 @@ fn stopped(all: &[TestCase]) -> Vec<String> {
             None => "of unknown width".into(),
         };
         let made = plural(stopped.iterations as usize, "iteration");
-        let requested = (1e4 * stopped.wanted_percent).round() / 1e4;
+        let requested = (1e4 * stopped.requested_percent).round() / 1e4;
         let reason = match stopped.why {
             Enough::NarrowEnough => format!("narrow enough (±{requested} % was requested)"),
             Enough::Maximum => {
@@ -293,7 +293,7 @@ fn stopped(all: &[TestCase]) -> Vec<String> {
             Enough::JudgedAgain => format!(
                 "±{requested} % was reached, but by the readings of the whole run fewer windows count"
             ),
-            Enough::BrokenOff => format!("it ended before ±{requested} % was reached"),
+            Enough::Stopped => format!("it ended before ±{requested} % was reached"),
         };
         let name = label(case, all);
         Some(format!(

@@ -166,7 +166,7 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
     });
     reported.push(("control", match control {
         Some(control) if control.proven => format!(
-            "A/A: the same DUT in another boot needs {} instructions, and should need none: small differences here are not to be relied on",
+            "A/A: the same DUT in another boot needs {} instructions, and should need none: do not rely on small differences here",
             signed(control.instructions_per_frame)
         ),
         Some(control) => format!(
@@ -174,7 +174,7 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
             signed(control.instructions_per_frame),
             number(half(control.interval))
         ),
-        None => "A/A: the reference has no second boot to be held against".into(),
+        None => "A/A: the reference has no second boot to compare with".into(),
     }));
     if let Some(found) = all.iter().find_map(for_case) {
         reported.push((

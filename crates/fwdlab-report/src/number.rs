@@ -288,7 +288,7 @@ pub fn watts(watts: f64) -> String {
 /// traffic takes only as long as its computation.
 pub fn estimate(s: f64, guessed: bool) -> String {
     match guessed {
-        _ if s <= 0.0 => "no traffic, only computing time".into(),
+        _ if s <= 0.0 => "simulated".into(),
         false => format!("about {}", seconds(s)),
         true => format!(
             "a guess of {}, because the rate of the DUT is not known yet",
@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn a_simulated_run_takes_no_time_of_traffic() {
         assert!(estimate(26.2, false).starts_with("about 26"));
-        assert_eq!(estimate(0.0, false), "no traffic, only computing time");
+        assert_eq!(estimate(0.0, false), "simulated");
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn by_itself(threshold: &Threshold, cases: &[&TestCase]) -> Judged {
         match (is_reached, is_missed) {
             (true, _) => judged.kept += 1,
             (_, true) => judged.failed.push(format!("{name}: {between}")),
-            _ => judged.blind.push(format!(
+            _ => judged.inconclusive.push(format!(
                 "{name}: the threshold lies within its 95 % interval, {between}"
             )),
         }
@@ -264,7 +264,7 @@ fn relative_to(
                 let found = limit.judge(&outcome, false);
                 judged.failed.extend(found.failed);
                 judged.not_judged.extend(found.not_judged);
-                judged.blind.extend(found.blind);
+                judged.inconclusive.extend(found.inconclusive);
                 judged.kept += found.kept;
             }
         }

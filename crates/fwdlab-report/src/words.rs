@@ -135,7 +135,7 @@ pub(crate) fn windows_words(cases: &[Rated<'_>]) -> Option<String> {
     let quiet = sum(|c| c.quiet.windows);
     let contended = sum(|c| c.contended.windows);
     let stalled = sum(|c| c.windows_not_offered);
-    let strata = cases.iter().flat_map(|c| &c.found.apart);
+    let strata = cases.iter().flat_map(|c| &c.found.other_states);
     let apart: u64 = strata.map(|s| u64::from(s.stratum.windows)).sum();
     let all = quiet + contended + apart + stalled;
     let apart = match apart {
@@ -200,7 +200,12 @@ pub(crate) fn state_words(noise: &Noise, cases: &[Rated<'_>]) -> Option<String> 
     let reported = |state: &MachineState| {
         let rates: Vec<String> = cases
             .iter()
-            .flat_map(|case| case.found.apart.iter().map(move |stratum| (case, stratum)))
+            .flat_map(|case| {
+                case.found
+                    .other_states
+                    .iter()
+                    .map(move |stratum| (case, stratum))
+            })
             .filter(|(_, s)| s.is_like(&ApartStratum::new(state, s.stratum.clone())))
             .filter_map(|(case, s)| {
                 let pps = s.stratum.forwarding_rate_pps?;

@@ -64,7 +64,7 @@ fn found(procedure: &str, pps: f64, place: usize, first: &str) -> Value {
             json!({"meters": [{"name": "package", "idle_watts": 5.0, "full_watts": 9.0, "joules_per_frame": 1e-6}], "points": []})
         }
         "management" => json!({
-            "every_s": 0.1, "patience_s": 1.0, "loads": [],
+            "every_s": 0.1, "timeout_s": 1.0, "loads": [],
             "requests": [{"request": "echo", "at": [{"asked": 10, "answered": 10, "wrong": 0, "lost": 0, "silent_s": 0.0}], "late_s": 0.0}]
         }),
         "paired" => json!({"reference": "plain", "points": [{"comparison": {

@@ -312,7 +312,7 @@ fn labels_are_projected_and_filtered() {
         "image"
             .parse::<Filter>()
             .unwrap_err()
-            .contains("is no filter")
+            .contains("is not a filter")
     );
 }
 
@@ -446,7 +446,7 @@ fn the_test_is_chosen_and_named() {
             .unwrap()
             .starts_with("odd: value 3 (9000000) lies far")
     );
-    let beside: Vec<&str> = compared.beside.iter().map(|b| b.test).collect();
+    let beside: Vec<&str> = compared.other_tests.iter().map(|b| b.test).collect();
     assert_eq!(beside, ["student", "welch"]);
     let welch = Options {
         test: TestChoice::Welch,
@@ -555,7 +555,7 @@ fn limits_are_broken_by_proven_differences_only() {
     let judged = limit("forwarding-rate < -2%").judge(&outcome, false);
     assert_eq!(judged.failed, ["64 B, 2026-11-21-quick-bbbb: -8.6 %"]);
     assert_eq!((judged.kept, judged.not_judged.len()), (1, 1));
-    assert!(judged.blind[0].starts_with("512 B"), "{judged:?}");
+    assert!(judged.inconclusive[0].starts_with("512 B"), "{judged:?}");
     assert_eq!(
         limit("forwarding-rate < -10%")
             .judge(&outcome, false)
@@ -570,7 +570,7 @@ fn limits_are_broken_by_proven_differences_only() {
             .len(),
         0
     );
-    let lines = judged.lines(fwdlab_report::compare::ACCEPT_BLIND);
+    let lines = judged.lines(fwdlab_report::compare::ACCEPT_INCONCLUSIVE);
     assert!(lines[0].contains("FAILED by 64 B"), "{lines:?}");
 }
 

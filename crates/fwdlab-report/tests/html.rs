@@ -216,7 +216,7 @@ fn a_page_shows_the_activity_of_the_dut() {
     let parsed = Html::parse_document(&page);
     let all = text(parsed.root_element());
     for words in [
-        "What the DUT did",
+        "Load of the DUT",
         "dropped on purpose: nft ip t f: ip saddr <b>",
         "(in 3 of 5 trials; the clearest is shown)",
         "one queue carries the load",
@@ -234,7 +234,7 @@ fn a_page_shows_the_activity_of_the_dut() {
             "{words}"
         );
     }
-    assert!(!self::page(&common::one_case()).contains("What the DUT did"));
+    assert!(!self::page(&common::one_case()).contains("Load of the DUT"));
 }
 
 /// Without a verdict on noise, the page does not claim that the machine was quiet.

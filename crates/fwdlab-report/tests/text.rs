@@ -149,7 +149,7 @@ fn states_of_the_machine_are_named() {
     };
     let apart = ApartStratum::new(&run.summary.noise.states[1], stratum);
     match &mut run.summary.test_cases[0].outcomes[0].found {
-        Found::Maxfwd(found) => found.apart = vec![apart],
+        Found::Maxfwd(found) => found.other_states = vec![apart],
         other => panic!("{other:?}"),
     }
     let text = fwdlab_report::text::quick(&run.info, &run.summary);

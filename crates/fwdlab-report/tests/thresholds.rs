@@ -111,7 +111,7 @@ fn a_figure_reaches_what_its_interval_lies_above() {
             "[[threshold]]\ncase = 'plain/*'\nat-least = '{limit}'"
         ));
         assert!(
-            !blind.passed && blind.failed.is_empty() && blind.blind.len() == 1,
+            !blind.passed && blind.failed.is_empty() && blind.inconclusive.len() == 1,
             "{blind:?}"
         );
     }
@@ -167,7 +167,10 @@ fn an_inconclusive_gate_fails() {
                 !found.passed && found.failed.is_empty(),
                 "{values:?}: {found:?}"
             );
-            assert!(found.not_judged.len() + found.blind.len() == 1, "{found:?}");
+            assert!(
+                found.not_judged.len() + found.inconclusive.len() == 1,
+                "{found:?}"
+            );
         }
     }
     let own = rates([&MILLION, &MILLION]);
@@ -198,7 +201,7 @@ fn another_run_is_the_measure_by_the_rule_of_comparisons() {
     // noise that hides 3 % keeps no threshold
     let noisy: &[f64] = &[0.8e6, 1.2e6, 0.9e6, 1.1e6, 1.0e6];
     let blind = judged(text, &rates([&MILLION, noisy]), Some(&before));
-    assert!(!blind.passed && blind.blind.len() == 1, "{blind:?}");
+    assert!(!blind.passed && blind.inconclusive.len() == 1, "{blind:?}");
     // test cases that only the other run has are ignored
     let own = &rates([&MILLION, &MILLION])[..1];
     let part = judged(

@@ -131,12 +131,12 @@ pub fn import_runs(root: &Path, from: impl Read, file: &Path) -> Result<Vec<Path
             EntryType::Regular if is_run_path(&path) => {}
             EntryType::Regular => {
                 return Err(bad(format!(
-                    "`{}` is no file of a run",
+                    "`{}` is not a file of a run",
                     path.escape_debug()
                 )));
             }
             _ => {
-                let cause = format!("`{}` is no regular file", path.escape_debug());
+                let cause = format!("`{}` is not a regular file", path.escape_debug());
                 return Err(bad(cause));
             }
         }

@@ -93,7 +93,7 @@ pub enum StoreError {
         candidates: Vec<String>,
     },
     /// A tag or a note is invalid.
-    #[error("`{}` is no valid label of a run: {reason}", text.escape_debug())]
+    #[error("`{}` is not a valid label of a run: {reason}", text.escape_debug())]
     BadLabel {
         /// The text.
         text: String,
@@ -113,7 +113,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file contains no runs, or damaged ones.
-    #[error("no run was taken from {}: {reason}. An archive of runs is made with: fwdlab runs export RUN", path.display())]
+    #[error("no run was imported from {}: {reason}. An archive of runs is made with: fwdlab runs export RUN", path.display())]
     BadArchive {
         /// The file.
         path: PathBuf,

@@ -234,7 +234,7 @@ pub fn summary(run: &str, files: &[File], channels: &[Channel], fail_threshold: 
         control: None,
         imported: Vec::new(),
         noise: Noise {
-            verdict: "not judged: a load test of TRex says nothing of its machine".into(),
+            verdict: "not judged: a load test of TRex contains nothing about its machine".into(),
             not_judged: true,
             ..Noise::default()
         },
@@ -346,7 +346,8 @@ fn outcome(
     let mut warnings = Vec::new();
     if !is_told {
         warnings.push(
-            "the file does not tell the size of its frames: that of the smallest is shown".into(),
+            "the file does not contain the size of its frames: that of the smallest is shown"
+                .into(),
         );
     }
     Outcome {

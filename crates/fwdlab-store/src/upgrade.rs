@@ -64,7 +64,7 @@ fn asked(search: SearchTrial, record: &TrialRecord) -> Asked {
             frames_intended: ledger.frames_intended.unwrap_or(ledger.frames_sent),
             frames_sent: ledger.frames_sent,
             frames_received: ledger.frames_received,
-            frames_beside: ledger.frames_beside,
+            frames_additional: ledger.frames_additional,
             frames_foreign: counters.receiver_foreign,
             directions: record.directions.clone(),
             ended_early: search.ended_early,
@@ -72,7 +72,7 @@ fn asked(search: SearchTrial, record: &TrialRecord) -> Asked {
             management: search.management,
             ..Answer::default()
         },
-        says: search.says.join("; "),
+        evaluation: search.says.join("; "),
         latency_log: None,
     }
 }

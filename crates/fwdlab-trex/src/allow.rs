@@ -38,7 +38,7 @@ impl FromStr for Source {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
-        let wrong = || format!("'{text}' is no address, and no network such as 10.0.0.0/8");
+        let wrong = || format!("'{text}' is neither an address nor a network such as 10.0.0.0/8");
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let longest = if address.is_ipv4() { 32 } else { 128 };
         let length = match length {

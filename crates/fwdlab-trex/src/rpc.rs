@@ -205,7 +205,7 @@ impl Message {
         };
         let output = serde_json::from_slice(&unwrapped.text).map_err(|error| Fault {
             code: Fault::PARSE,
-            text: format!("this is no JSON: {error}"),
+            text: format!("this is not JSON: {error}"),
         });
         let mut filters = BTreeMap::new();
         let requests = match &output {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fwdlab_engine::traffic::player::own_load_pps;
-use fwdlab_engine::{EngineError, Frames, HoldUps, LoadPlan, Schedule, SendCounts};
+use fwdlab_engine::{EngineError, Frames, LoadPlan, Schedule, SendCounts, StallPolicy};
 use fwdlab_lab::session::FOR_EVER;
 
 use crate::load::Load;
@@ -87,7 +87,7 @@ impl Run {
             load: LoadPlan::Constant(own_load_pps(&traffic.traffic)),
             frames: None,
             at_most: self.at_most.unwrap_or(FOR_EVER),
-            hold_ups: HoldUps::MakeUp { most_pps: None },
+            stall_policy: StallPolicy::CatchUp { most_pps: None },
             path: 0,
         };
         let sender = wire.send(frames, schedule, at_ns);

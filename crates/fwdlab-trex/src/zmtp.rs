@@ -84,7 +84,7 @@ impl<S: Read + Write> Peer<S> {
         let theirs = body.strip_prefix(b"\x05READY").and_then(socket_type);
         match theirs {
             Some(theirs) if kind.accepts_peer(theirs) => Ok(peer),
-            _ => Err(wrong("the other end is no socket for this one")),
+            _ => Err(wrong("the other end is not a socket for this one")),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::source::has_word;
 use crate::tree::File;
 
 /// Phrases of literal translation, and what to write instead.
-const TELLTALES: [(&str, &str); 22] = [
+const TELLTALES: [(&str, &str); 26] = [
     ("told", "print, report, show, record, warn"),
     ("is said", "print, report, show"),
     ("are said", "print, report, show"),
@@ -31,6 +31,10 @@ const TELLTALES: [(&str, &str); 22] = [
     ("beside", "next to, compared with, during"),
     ("of its own choice", "not pinned, automatic"),
     ("comes to its end", "finishes"),
+    ("is that of", "is the same as, comes from"),
+    ("says so", "reports it"),
+    ("in vain", "without result"),
+    ("without end", "endless, unlimited"),
 ];
 
 /// One telltale is allowed for this number of words.

@@ -8,7 +8,7 @@ use std::{fs, thread};
 
 use fwdlab_engine::sink::Sink;
 use fwdlab_engine::sys::monotonic_ns;
-use fwdlab_engine::{Frames, HoldUps, Schedule, Sender};
+use fwdlab_engine::{Frames, Schedule, Sender, StallPolicy};
 
 /// Something that sends.
 pub trait Contender {
@@ -160,7 +160,7 @@ impl Contender for OwnSender {
             load: None.into(),
             frames: None,
             at_most: AT_MOST,
-            hold_ups: HoldUps::Forgive,
+            stall_policy: StallPolicy::Skip,
             path: 0,
         };
         self.sender.start(flat_out).map_err(|e| e.to_string())

@@ -528,7 +528,7 @@ mod tests {
     use super::*;
     use crate::generator::Schedule;
     use crate::load::LoadPlan;
-    use crate::pacer::HoldUps;
+    use crate::pacer::StallPolicy;
     use crate::sender::source::TestSource;
     use crate::traffic::{Frames, TestFrames};
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
@@ -555,7 +555,7 @@ mod tests {
             load: LoadPlan::FlatOut,
             frames: Some(100),
             at_most: Duration::from_secs(1),
-            hold_ups: HoldUps::Forgive,
+            stall_policy: StallPolicy::Skip,
             path: 0,
         };
         let mut source = TestSource::new(&frames, &schedule);

@@ -21,7 +21,7 @@
 //!
 //! Frames that reach 5 are timed: their latency is the time of arrival minus the intended departure
 //! in the signature. So the time a frame waited because its sender stalled is part of the latency,
-//! and no wait is omitted (no "coordinated omission"); [`HoldUps`](crate::HoldUps) describes how
+//! and no wait is omitted (no "coordinated omission"); [`StallPolicy`](crate::StallPolicy) describes how
 //! missed frames are treated. A frame without a departure is not timed. One that arrived before its
 //! departure is *early*, which shows that the two ends use different clocks, and is not timed
 //! either.

@@ -319,7 +319,7 @@ fn idle_ns() -> Result<u64, EngineError> {
     match all.peek() {
         Some(_) => Ok(all.sum()),
         None => Err(EngineError::Frames(format!(
-            "{FILE} does not say how long the CPU was idle: instructions are counted on kernels with CONFIG_NO_HZ_IDLE or _FULL"
+            "{FILE} does not contain how long the CPU was idle: instructions are counted on kernels with CONFIG_NO_HZ_IDLE or _FULL"
         ))),
     }
 }

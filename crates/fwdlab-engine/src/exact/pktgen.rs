@@ -80,7 +80,9 @@ impl Pktgen {
         let text = fs::read_to_string(&file)
             .map_err(|e| EngineError::system(format!("read {}", file.display()), e))?;
         sent(&text).ok_or_else(|| {
-            EngineError::Frames(format!("pktgen does not say how many it sent: {text}"))
+            EngineError::Frames(format!(
+                "pktgen does not report the number of frames sent: {text}"
+            ))
         })
     }
 

@@ -17,7 +17,7 @@ use super::*;
 use crate::analysis::{AnalysisPlan, Expected, ReceiveCounts, StreamPlan};
 use crate::generator::{Schedule, SendCounts};
 use crate::load::LoadPlan;
-use crate::pacer::HoldUps;
+use crate::pacer::StallPolicy;
 use crate::signature::SignaturePlace;
 use crate::traffic::player::{Room, Slot};
 use crate::traffic::{Emission, Frames, Kind, Stream, TestFrames, Timing, Traffic, TrafficFrames};
@@ -125,7 +125,7 @@ pub(super) fn flat_out(frames: u64) -> Schedule {
         load: LoadPlan::FlatOut,
         frames: Some(frames),
         at_most: DEADLINE,
-        hold_ups: HoldUps::MakeUp { most_pps: None },
+        stall_policy: StallPolicy::CatchUp { most_pps: None },
         path: 0,
     }
 }
@@ -292,19 +292,19 @@ fn in_trials_a_full_ring_loses_frames() {
             let (server, client) = bed.ports(queues);
             let from = if from_client { &client } else { &server };
             let mut sender = sender(std::slice::from_ref(from), &[]);
-            let mut trial = |hold_ups| {
+            let mut trial = |stall_policy| {
                 let schedule = Schedule {
                     load: load.clone(),
-                    hold_ups,
+                    stall_policy,
                     at_most: Duration::from_millis(200),
                     ..flat_out(5000)
                 };
                 send(&mut sender, frames, schedule)
             };
-            let waits = trial(HoldUps::MakeUp { most_pps: None });
+            let waits = trial(StallPolicy::CatchUp { most_pps: None });
             assert_eq!((waits.sent, from.status().tx_dropped), (vec![0], 0));
             // the first frames after a stall are not sent
-            let counts = trial(HoldUps::Forgive);
+            let counts = trial(StallPolicy::Skip);
             let dropped = from.status().tx_dropped;
             assert!(counts.sent[0] == dropped && dropped > 0, "{counts:?}");
             assert_eq!(
@@ -328,7 +328,7 @@ fn a_receiver_gets_what_was_not_dropped() {
     receiver.expect(&expected(NONCE, false)).expect("no plan");
     let mut sender = sender(std::slice::from_ref(&client), &[]);
     let schedule = Schedule {
-        hold_ups: HoldUps::Forgive,
+        stall_policy: StallPolicy::Skip,
         ..flat_out(100_000)
     };
     let counts = send(&mut sender, &test_frames(NONCE), schedule);

@@ -4,7 +4,7 @@
 //! written. As the server we copy into buffers of the peer. All queues of all ports are served by
 //! one thread, in one order; frames of one flow stay on one queue.
 //!
-//! A ring is the input queue of the peer. In trials ([`HoldUps::Forgive`]) a frame that finds it
+//! A ring is the input queue of the peer. In trials ([`StallPolicy::Skip`]) a frame that finds it
 //! full is dropped, as at the end of a link: a peer that is too slow loses frames, and does not slow
 //! the sender down. In all other cases the frame waits. Start with [`sender`].
 
@@ -16,7 +16,7 @@ use super::port::{Half, Port};
 use super::ring::{MAX_FRAME_BYTES, Outgoing};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Copies, Mode, Schedule, Sender, Timestamps};
-use crate::pacer::HoldUps;
+use crate::pacer::StallPolicy;
 use crate::sender::counters::Counters;
 use crate::sender::source::{Cached, Outline, Source};
 use crate::sender::thread::{BATCH, SocketSender, Transmit};
@@ -301,7 +301,7 @@ impl Transmit for MemifTransmit {
 
     fn begin(&mut self, schedule: &Schedule) -> Result<(), EngineError> {
         self.at = 0;
-        self.drops = schedule.hold_ups == HoldUps::Forgive;
+        self.drops = schedule.stall_policy == StallPolicy::Skip;
         self.ports.iter_mut().try_for_each(PathPort::begin)
     }
 

@@ -186,7 +186,7 @@ fn descriptor(start: usize, bytes: u32) -> XdpDesc {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::HoldUps;
+    use crate::StallPolicy;
     use crate::generator::Schedule;
     use crate::load::LoadPlan;
     use crate::traffic::{
@@ -225,11 +225,11 @@ mod tests {
     /// On a machine of any load, every intended frame was sent, or was counted as not sent.
     #[test]
     fn sent_and_not_sent_are_what_was_intended() {
-        for (load_pps, hold_ups) in [
-            (999.0, HoldUps::Forgive),
-            (123_456.0, HoldUps::Forgive),
+        for (load_pps, stall_policy) in [
+            (999.0, StallPolicy::Skip),
+            (123_456.0, StallPolicy::Skip),
             (123_456.0, MAKE_UP),
-            (5e6, HoldUps::Forgive),
+            (5e6, StallPolicy::Skip),
             (5e6, MAKE_UP),
         ] {
             let mut sender = sender(1, &[]);
@@ -237,7 +237,7 @@ mod tests {
             let schedule = Schedule {
                 frames: None,
                 at_most: Duration::from_millis(300),
-                hold_ups,
+                stall_policy,
                 path: 0,
                 ..schedule(Some(load_pps))
             };
@@ -269,14 +269,14 @@ mod tests {
         ];
         let profile = Frames::Traffic(streams(&[1.0, 3.0]));
         for (frames, streams) in [(frames(), 1), (profile, 2)] {
-            for hold_ups in [HoldUps::Forgive, MAKE_UP] {
+            for stall_policy in [StallPolicy::Skip, MAKE_UP] {
                 let mut sender = sender(1, &[]);
                 sender.arm(&frames).expect("room for the frames");
                 let schedule = Schedule {
                     load: LoadPlan::from_stretches(stretches.clone()),
                     frames: None,
                     at_most: Duration::from_millis(300),
-                    hold_ups,
+                    stall_policy,
                     path: 0,
                 };
                 sender.start(schedule).expect("a thread");
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    const MAKE_UP: HoldUps = HoldUps::MakeUp { most_pps: None };
+    const MAKE_UP: StallPolicy = StallPolicy::CatchUp { most_pps: None };
 
     fn frames() -> Frames {
         let template = FrameTemplate::new(&FrameSpec {
@@ -360,7 +360,7 @@ mod tests {
             load: load_pps.into(),
             frames: Some(100_000),
             at_most: Duration::from_secs(5),
-            hold_ups: HoldUps::Forgive,
+            stall_policy: StallPolicy::Skip,
             path: 1,
         }
     }

@@ -275,11 +275,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::pacer::{HoldUps, Pacer};
+    use crate::pacer::{Pacer, StallPolicy};
 
     const START: u64 = 1_000_000_000_000;
     const SECOND: u64 = 1_000_000_000;
-    const MAKE_UP: HoldUps = HoldUps::MakeUp { most_pps: None };
+    const MAKE_UP: StallPolicy = StallPolicy::CatchUp { most_pps: None };
 
     fn stretch(duration_ns: u64, from_pps: f64, to_pps: f64) -> Stretch {
         Stretch {
@@ -492,8 +492,8 @@ mod tests {
             let loads: Vec<Stretch> = (stretches.iter())
                 .map(|&(length, from, to)| stretch(length, from as f64, to as f64))
                 .collect();
-            let hold_ups = if makes_up { MAKE_UP } else { HoldUps::Forgive };
-            let mut pacer = Pacer::over(&loads, hold_ups, START, START + length);
+            let stall_policy = if makes_up { MAKE_UP } else { StallPolicy::Skip };
+            let mut pacer = Pacer::over(&loads, stall_policy, START, START + length);
             let (mut now, mut sent, mut last) = (START, 0, 0);
             while now < START + length || pacer.goes_on(now) {
                 for _ in 0..pacer.due(now) {

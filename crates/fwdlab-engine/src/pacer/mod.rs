@@ -1,9 +1,9 @@
 //! Schedule arithmetic for the senders: a [`Pacer`] returns how many frames are due at a given
-//! time, and [`HoldUps`] decides what happens to missed frames.
+//! time, and [`StallPolicy`] decides what happens to missed frames.
 //!
 //! It reads no clock, sends nothing and cannot wait, so its tests are arithmetic. It follows the
 //! same rule as `bpf/schedule.h`, so all engines keep the same schedule (`tests/schedule.rs`
-//! compares the two). Start with [`HoldUps`] and [`Pacer::due`]; a [`Plan`] holds the planned
+//! compares the two). Start with [`StallPolicy`] and [`Pacer::due`]; a [`Plan`] holds the planned
 //! times: one load, or a [`Curve`] of loads. [`crate::traffic::player`] handles streams with
 //! different rates; it uses the same gaps and, in the socket senders, the same [`Lag`].
 
@@ -27,11 +27,11 @@ pub(crate) const CATCH_UP: u64 = (CATCH_UP_US as u64 * 1000) << FRACTION;
 /// What a sender does about frames that it missed because it stalled for more than 100 us: another
 /// process got its CPU, or the port refused the frames.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub enum HoldUps {
+pub enum StallPolicy {
     /// Drop all missed frames but the newest, and count them as not sent. The load never exceeds
     /// the intended one, and its mean is lower: for trials whose result is what a DUT loses at a
     /// load.
-    Forgive,
+    Skip,
     /// Delay the schedule by the length of the stall, then catch up: gaps are a quarter shorter
     /// until nothing is owed. The mean is exact, and the load never exceeds the intended one by
     /// more than a third. For everything else.
@@ -53,20 +53,20 @@ pub enum HoldUps {
     /// DUT that is loaded to more than half of its capacity. With 7/8 of the gap a sender that
     /// stalls for more than an eighth of the time never catches up, and that happens on shared
     /// machines.
-    MakeUp {
+    CatchUp {
         /// Never exceed this rate: the line rate of an emulated link. At this load nothing can be
         /// made up.
         most_pps: Option<f64>,
     },
 }
 
-impl HoldUps {
+impl StallPolicy {
     /// Returns by which part of itself a gap is shorter while frames are owed, in 1/65536; 0:
     /// nothing is made up.
     pub(crate) fn relief(self, load_pps: f64) -> u32 {
         match self {
-            HoldUps::Forgive => 0,
-            HoldUps::MakeUp { most_pps } => {
+            StallPolicy::Skip => 0,
+            StallPolicy::CatchUp { most_pps } => {
                 let room = most_pps.map_or(1.0, |most| 1.0 - load_pps / most);
                 (room.clamp(0.0, 0.25) * 65536.0) as u32
             }
@@ -76,8 +76,8 @@ impl HoldUps {
     /// Returns the name in results and on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            HoldUps::Forgive => "forgive",
-            HoldUps::MakeUp { .. } => "make-up",
+            StallPolicy::Skip => "skip",
+            StallPolicy::CatchUp { .. } => "catch-up",
         }
     }
 }
@@ -95,7 +95,7 @@ const OVERTIME: u64 = OVERTIME_NS << FRACTION;
 /// Maximum number of stalls that are tracked separately until all their frames have left; beyond
 /// it, the last ones are merged, including the time between them. A sender that shares its CPU with
 /// three processes stalls some 60 times a second, and owes no more than a second.
-const HOLD_UPS: usize = 16;
+const STALLS: usize = 16;
 
 /// The wait of one stall: frames planned between `from` and `to` were due in it, and waited until
 /// `until`, the end of the stall. That equals `to` unless the load has changed since.
@@ -119,23 +119,23 @@ pub struct Lag {
     /// of three.
     made_up: u64,
     /// A ring of stalls whose frames have not all left: index of the oldest, and their number.
-    hold_ups: [StallWait; HOLD_UPS],
+    stalls: [StallWait; STALLS],
     oldest: usize,
     kept: usize,
 }
 
 impl Lag {
-    pub(crate) fn new(hold_ups: HoldUps, load_pps: f64) -> Lag {
+    pub(crate) fn new(stall_policy: StallPolicy, load_pps: f64) -> Lag {
         Lag {
             time: 0,
-            relief: hold_ups.relief(load_pps),
+            relief: stall_policy.relief(load_pps),
             over: false,
             made_up: 0,
-            hold_ups: [StallWait {
+            stalls: [StallWait {
                 from: 0,
                 to: 0,
                 until: 0,
-            }; HOLD_UPS],
+            }; STALLS],
             oldest: 0,
             kept: 0,
         }
@@ -203,13 +203,13 @@ impl Lag {
         if from >= to {
             return;
         }
-        if self.kept == HOLD_UPS {
-            let newest = &mut self.hold_ups[(self.oldest + self.kept - 1) % HOLD_UPS];
+        if self.kept == STALLS {
+            let newest = &mut self.stalls[(self.oldest + self.kept - 1) % STALLS];
             (newest.to, newest.until) = (to, to);
             return;
         }
         let until = to;
-        self.hold_ups[(self.oldest + self.kept) % HOLD_UPS] = StallWait { from, to, until };
+        self.stalls[(self.oldest + self.kept) % STALLS] = StallWait { from, to, until };
         self.kept += 1;
     }
 
@@ -227,14 +227,14 @@ impl Lag {
     #[cold]
     fn wait(&mut self, planned: u64) -> u64 {
         while self.kept > 0 {
-            let stalled = self.hold_ups[self.oldest];
+            let stalled = self.stalls[self.oldest];
             if planned < stalled.from {
                 break;
             }
             if planned < stalled.to {
                 return stalled.until.saturating_sub(planned);
             }
-            self.oldest = (self.oldest + 1) % HOLD_UPS;
+            self.oldest = (self.oldest + 1) % STALLS;
             self.kept -= 1;
         }
         0
@@ -254,12 +254,12 @@ impl Lag {
     /// overestimated if the load rises, and underestimated if it falls.
     pub(crate) fn replan(&mut self, before: u64, planned: u64) {
         let waits = (0..self.kept).map(|at| {
-            let stalled = self.hold_ups[(self.oldest + at) % HOLD_UPS];
+            let stalled = self.stalls[(self.oldest + at) % STALLS];
             stalled.until.saturating_sub(stalled.from.max(before))
         });
         let longest = waits.max().unwrap_or(0);
         (self.oldest, self.kept) = (0, usize::from(longest > 0));
-        self.hold_ups[0] = StallWait {
+        self.stalls[0] = StallWait {
             from: planned,
             to: planned.saturating_add(self.time),
             until: planned.saturating_add(longest),
@@ -362,7 +362,7 @@ pub struct Pacer<P = Even> {
     start_ns: u64,
     /// A frame planned later than this does not leave: a nanosecond before the end.
     last: u64,
-    hold_ups: HoldUps,
+    stall_policy: StallPolicy,
     plan: P,
     lag: Lag,
     not_sent: u64,
@@ -374,13 +374,19 @@ impl Pacer {
     ///
     /// The gap is at least 1/65536 ns and at most 78 hours. A load that is not a positive number
     /// gives the longest gap.
-    pub fn new(load_pps: f64, hold_ups: HoldUps, start_ns: u64, end_ns: u64) -> Pacer {
-        Pacer::following(Even::new(load_pps), load_pps, hold_ups, start_ns, end_ns)
+    pub fn new(load_pps: f64, stall_policy: StallPolicy, start_ns: u64, end_ns: u64) -> Pacer {
+        Pacer::following(
+            Even::new(load_pps),
+            load_pps,
+            stall_policy,
+            start_ns,
+            end_ns,
+        )
     }
 
     /// Changes the load from `now_ns` on. The remaining fraction of the current gap is kept, at the
     /// new load; of the frames that were due before and not taken, one is due now, and the others
-    /// are treated as [`HoldUps`] defines.
+    /// are treated as [`StallPolicy`] defines.
     pub fn set_load(&mut self, load_pps: f64, now_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.start_ns) << FRACTION;
         self.miss(elapsed);
@@ -391,7 +397,7 @@ impl Pacer {
             Some(left) if left > 0 => now.saturating_add(self.plan.rest(left, gap)),
             _ => now,
         };
-        (self.lag).change(self.hold_ups.relief(load_pps), self.plan.gap, gap);
+        (self.lag).change(self.stall_policy.relief(load_pps), self.plan.gap, gap);
         self.plan.gap = gap;
         // nothing is planned before the start
         let before = self.lag.time.saturating_sub((slot >> FINE) as u64);
@@ -410,13 +416,19 @@ impl Pacer<Curve> {
     /// the link.
     pub fn over(
         stretches: &[Stretch],
-        hold_ups: HoldUps,
+        stall_policy: StallPolicy,
         start_ns: u64,
         end_ns: u64,
     ) -> Pacer<Curve> {
         let ends = stretches.iter().flat_map(|s| [s.from_pps, s.to_pps]);
         let peak_pps = ends.fold(0.0, f64::max);
-        Pacer::following(Curve::new(stretches), peak_pps, hold_ups, start_ns, end_ns)
+        Pacer::following(
+            Curve::new(stretches),
+            peak_pps,
+            stall_policy,
+            start_ns,
+            end_ns,
+        )
     }
 }
 
@@ -424,7 +436,7 @@ impl<P: Plan> Pacer<P> {
     fn following(
         plan: P,
         peak_pps: f64,
-        hold_ups: HoldUps,
+        stall_policy: StallPolicy,
         start_ns: u64,
         end_ns: u64,
     ) -> Pacer<P> {
@@ -435,9 +447,9 @@ impl<P: Plan> Pacer<P> {
                 .saturating_sub(1)
                 .min(LONGEST_NS)
                 << FRACTION,
-            hold_ups,
+            stall_policy,
             plan,
-            lag: Lag::new(hold_ups, peak_pps),
+            lag: Lag::new(stall_policy, peak_pps),
             not_sent: 0,
         }
     }
@@ -452,7 +464,7 @@ impl<P: Plan> Pacer<P> {
     /// [`taken`](Self::taken).
     ///
     /// If the oldest of them has been due for more than 100 us, only the newest is due, and the
-    /// others are treated as [`HoldUps`] defines.
+    /// others are treated as [`StallPolicy`] defines.
     #[inline]
     pub fn due(&mut self, now_ns: u64) -> u64 {
         let Some(elapsed) = now_ns.checked_sub(self.start_ns) else {
@@ -498,7 +510,7 @@ impl<P: Plan> Pacer<P> {
 
     /// Returns its intended departure, which goes into its signature and from which its latency
     /// counts: its departure minus its wait if the sender stalled when it was due
-    /// ([`HoldUps::MakeUp`]).
+    /// ([`StallPolicy::CatchUp`]).
     #[inline]
     pub fn intended_ns(&mut self) -> u64 {
         self.start_ns + (self.lag.intended(self.plan.next()) >> FRACTION)
@@ -572,10 +584,10 @@ mod tests {
     const START: u64 = 1_000_000_000_000;
     const SECOND: u64 = 1_000_000_000;
 
-    const MAKE_UP: HoldUps = HoldUps::MakeUp { most_pps: None };
+    const MAKE_UP: StallPolicy = StallPolicy::CatchUp { most_pps: None };
 
     fn forgiving(load_pps: f64) -> Pacer {
-        Pacer::new(load_pps, HoldUps::Forgive, START, u64::MAX)
+        Pacer::new(load_pps, StallPolicy::Skip, START, u64::MAX)
     }
 
     /// Runs for a second of simulated time, reading the clock every `step_ns`; returns the frames
@@ -654,13 +666,13 @@ mod tests {
     #[test]
     fn a_long_stall_is_counted_to_the_frame() {
         const LENGTH: u64 = 277_427_629;
-        for hold_ups in [HoldUps::Forgive, MAKE_UP] {
+        for stall_policy in [StallPolicy::Skip, MAKE_UP] {
             for late in 0..30 {
-                let mut pacer = Pacer::new(1_637_400.0, hold_ups, START, START + LENGTH);
+                let mut pacer = Pacer::new(1_637_400.0, stall_policy, START, START + LENGTH);
                 let at = 159_308_755;
                 let sleep = (at, LENGTH - at + late - 10);
                 let sent = departures(&mut pacer, LENGTH, 100, &[sleep]).len() as u64;
-                assert_eq!(sent + pacer.not_sent(), 454_260, "{hold_ups:?}, {late}");
+                assert_eq!(sent + pacer.not_sent(), 454_260, "{stall_policy:?}, {late}");
             }
         }
     }
@@ -905,7 +917,7 @@ mod tests {
     #[test]
     fn a_link_is_never_overloaded() {
         let held = |most| {
-            HoldUps::MakeUp {
+            StallPolicy::CatchUp {
                 most_pps: Some(most),
             }
             .relief(1e6)
@@ -945,8 +957,8 @@ mod tests {
         ) {
             let mut sleeps = sleeps;
             sleeps.sort_unstable();
-            let hold_ups = if makes_up { MAKE_UP } else { HoldUps::Forgive };
-            let mut pacer = Pacer::new(load.into(), hold_ups, START, START + length);
+            let stall_policy = if makes_up { MAKE_UP } else { StallPolicy::Skip };
+            let mut pacer = Pacer::new(load.into(), stall_policy, START, START + length);
             let sent = departures(&mut pacer, length, step, &sleeps).len() as u64;
             // one at the start, and one for each gap before the end
             let intended = (u128::from(length - 1) * u128::from(load) / u128::from(SECOND)) as u64 + 1;

@@ -2,7 +2,7 @@
 //!
 //! A [`Recording`] is read while it is sent, so its size does not matter; the [`Replay`] is a
 //! separate [`Sender`], because no other one supports irregular times. It drops no frame: after a
-//! stall it delays its times and catches up ([`HoldUps::MakeUp`]), and a frame that the port
+//! stall it delays its times and catches up ([`StallPolicy::CatchUp`]), and a frame that the port
 //! refuses is tried again. The caller reads files and supplies a [`Source`]. Start with
 //! [`Recording::open`].
 
@@ -23,7 +23,7 @@ use crate::generator::{Capabilities, Mode, Schedule, SendCounts, Sender, Sending
 use crate::histogram::Histogram;
 use crate::load::LoadPlan;
 use crate::mtu;
-use crate::pacer::{CATCH_UP_US, FRACTION, HoldUps, Lag, OVERTIME_NS};
+use crate::pacer::{CATCH_UP_US, FRACTION, Lag, OVERTIME_NS, StallPolicy};
 use crate::port::{PortSpec, interface_index, pin, within};
 use crate::sys::{become_preferred, monotonic_ns};
 use crate::traffic::Frames;
@@ -175,8 +175,8 @@ impl Sender for Replay {
             frames: schedule.frames.unwrap_or(u64::MAX),
             at_most: schedule.at_most,
             lag: Lag::new(
-                match schedule.hold_ups {
-                    HoldUps::Forgive => HoldUps::MakeUp { most_pps: None },
+                match schedule.stall_policy {
+                    StallPolicy::Skip => StallPolicy::CatchUp { most_pps: None },
                     make_up => make_up,
                 },
                 load_pps.unwrap_or(0.0),

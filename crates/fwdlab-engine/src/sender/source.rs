@@ -10,7 +10,7 @@ use super::warp::{LoadWarp, Straight, Warp};
 use crate::error::EngineError;
 use crate::generator::Schedule;
 use crate::pacer::{
-    CATCH_UP, Curve, Even, FINE, FRACTION, HoldUps, LONGEST_NS, Lag, Pacer, Plan, gap,
+    CATCH_UP, Curve, Even, FINE, FRACTION, LONGEST_NS, Lag, Pacer, Plan, StallPolicy, gap,
 };
 use crate::signature::{self, SignaturePlace};
 use crate::traffic::player::{NextFrame, Player, Room, Slot};
@@ -211,7 +211,7 @@ impl TestSource {
     /// Test frames at one load, or at full speed.
     pub(crate) fn new(frames: &TestFrames, schedule: &Schedule) -> TestSource {
         let length_ns = length_ns(schedule);
-        let pacer = |pps| Pacer::new(pps, schedule.hold_ups, 0, length_ns);
+        let pacer = |pps| Pacer::new(pps, schedule.stall_policy, 0, length_ns);
         let pacer = schedule.load.peak_pps().map(pacer);
         TestSource::paced(frames, schedule, pacer)
     }
@@ -224,7 +224,7 @@ impl TestSource<Curve> {
         frames: &TestFrames,
         schedule: &Schedule,
     ) -> TestSource<Curve> {
-        let pacer = Pacer::over(stretches, schedule.hold_ups, 0, length_ns(schedule));
+        let pacer = Pacer::over(stretches, schedule.stall_policy, 0, length_ns(schedule));
         TestSource::paced(frames, schedule, Some(pacer))
     }
 }
@@ -364,7 +364,7 @@ pub(crate) struct TrafficSource<W = Straight> {
     load_pps: Option<f64>,
     /// The mean time between frames; missed time is counted in multiples of it.
     gap: u64,
-    hold_ups: HoldUps,
+    stall_policy: StallPolicy,
     lag: Lag,
     left: u64,
     /// Frames that are due up to here leave, as of the last look; all of them at full speed.
@@ -408,8 +408,8 @@ impl<W: Warp> TrafficSource<W> {
             last: length_ns(schedule).saturating_sub(1) << FRACTION,
             load_pps,
             gap,
-            hold_ups: schedule.hold_ups,
-            lag: Lag::new(schedule.hold_ups, load_pps.unwrap_or(f64::MAX)),
+            stall_policy: schedule.stall_policy,
+            lag: Lag::new(schedule.stall_policy, load_pps.unwrap_or(f64::MAX)),
             left: schedule.frames.unwrap_or(u64::MAX),
             until: 0,
             turn: 0,
@@ -443,7 +443,7 @@ impl<W: Warp> TrafficSource<W> {
         self.warp.planned(due).wrapping_add(self.lag.time())
     }
 
-    /// Returns the intended departure of the next frame: see [`HoldUps::MakeUp`].
+    /// Returns the intended departure of the next frame: see [`StallPolicy::CatchUp`].
     #[inline]
     fn intended_ns(&mut self, next: NextFrame) -> u64 {
         let planned = self.warp.planned(next.due);
@@ -503,7 +503,7 @@ impl<W: Warp> TrafficSource<W> {
         let of_player = self.warp.player_time(now.wrapping_sub(self.lag.time()));
         player(&mut self.player, of_player);
         (self.load_pps, self.gap) = (Some(load_pps), whole_gap(load_pps));
-        let (lag, relief) = (self.lag.time(), self.hold_ups.relief(load_pps));
+        let (lag, relief) = (self.lag.time(), self.stall_policy.relief(load_pps));
         self.lag.change(relief, gap(before), missed);
         if let Some(moved) = self.warp.moved() {
             *moved += lag as i64 - self.lag.time() as i64;
@@ -682,7 +682,7 @@ mod tests {
 
     const START: u64 = 5_000_000_000;
     const MS: u64 = 1_000_000;
-    const MAKE_UP: HoldUps = HoldUps::MakeUp { most_pps: None };
+    const MAKE_UP: StallPolicy = StallPolicy::CatchUp { most_pps: None };
 
     /// 20 frames at 1 Mpps and a pause of 1 ms, repeated, which start another stream; and one
     /// continuous stream.
@@ -723,12 +723,12 @@ mod tests {
         Player::new(&frames, Some(1_110_000.0)).expect("traffic that can be played")
     }
 
-    fn source(hold_ups: HoldUps, at_most: u64, frames: Option<u64>) -> TrafficSource {
+    fn source(stall_policy: StallPolicy, at_most: u64, frames: Option<u64>) -> TrafficSource {
         let schedule = Schedule {
             load: LoadPlan::Constant(1_110_000.0),
             frames,
             at_most: Duration::from_nanos(at_most),
-            hold_ups,
+            stall_policy,
             path: 0,
         };
         TrafficSource::new(chain(), &schedule).starting(START)
@@ -834,7 +834,7 @@ mod tests {
     /// them later, and those that were due have waited.
     #[test]
     fn forgiven_groups_report_their_wait() {
-        let mut source = source(HoldUps::Forgive, 150 * MS, None);
+        let mut source = source(StallPolicy::Skip, 150 * MS, None);
         let frames = times_with_two_stalls(&mut source);
         let late: Vec<u64> = (frames.iter().map(|(_, leaves, intended)| leaves - intended))
             .filter(|waited| *waited > 0)
@@ -881,7 +881,7 @@ mod tests {
                 load: LoadPlan::Constant(load_pps),
                 frames: None,
                 at_most: Duration::from_secs(3600),
-                hold_ups: MAKE_UP,
+                stall_policy: MAKE_UP,
                 path: 0,
             };
             let player = Player::new(&frames, Some(load_pps)).expect("traffic that can be played");
@@ -975,7 +975,7 @@ mod tests {
                 load: load_pps.into(),
                 frames: Some(1000),
                 at_most: Duration::from_secs(1),
-                hold_ups: HoldUps::Forgive,
+                stall_policy: StallPolicy::Skip,
                 path: 0,
             };
             let source = || {
@@ -1016,12 +1016,12 @@ mod tests {
 
     #[test]
     fn a_fixed_number_of_frames_is_sent_in_spite_of_stalls() {
-        for hold_ups in [MAKE_UP, HoldUps::Forgive] {
-            let mut source = source(hold_ups, 3000 * MS, Some(5000));
+        for stall_policy in [MAKE_UP, StallPolicy::Skip] {
+            let mut source = source(stall_policy, 3000 * MS, Some(5000));
             let sent = play(&mut source, 3000 * MS, Some((10 * MS, 20 * MS)));
             source.end();
             assert_eq!(sent.len(), 5000);
-            assert_eq!(source.not_sent() > 0, hold_ups == HoldUps::Forgive);
+            assert_eq!(source.not_sent() > 0, stall_policy == StallPolicy::Skip);
         }
     }
 

@@ -101,7 +101,7 @@ impl Simulation {
         }
         Counters {
             generator_sent: counts.sent,
-            generator_beside: beside,
+            generator_additional: beside,
             generator_not_sent: counts.not_sent(),
             chain,
             receiver_received: counts.received,

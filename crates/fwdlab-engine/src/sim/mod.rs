@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_tester_that_stalls_sends_a_part() {
-        let mut stalled = simulation("capacity=9e6,hold-ups=30%");
+        let mut stalled = simulation("capacity=9e6,generator-stalls=30%");
         let sent: Vec<u64> = (0..2000)
             .map(|_| stalled.trial(&trial(1e6, SECOND, 1)).sent)
             .collect();

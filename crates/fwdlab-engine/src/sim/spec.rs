@@ -61,7 +61,7 @@ pub const KEYS: [(&str, &str, &str); 27] = [
     ("stall", "20ms/1s", "stops for this long in every period"),
     ("generator", "12Mpps", "maximum rate of the tester"),
     (
-        "hold-ups",
+        "generator-stalls",
         "20%",
         "share of trials, or of steps of a ramp, in which the generator stalls and sends only some of the frames",
     ),
@@ -148,7 +148,7 @@ pub struct Dut {
     pub generator_pps: Option<f64>,
     /// Share of trials, or of steps of a ramp, in which the generator sends only a random part of
     /// the frames.
-    pub hold_ups: f64,
+    pub generator_stalls: f64,
     /// Speed of the tester's link.
     pub link: Option<LinkSpeed>,
     /// Latency of an idle DUT.
@@ -239,7 +239,7 @@ impl Default for Dut {
             slow_start: Duration::ZERO,
             stall: None,
             generator_pps: None,
-            hold_ups: 0.0,
+            generator_stalls: 0.0,
             link: None,
             latency: Duration::ZERO,
             jitter: Duration::ZERO,
@@ -320,7 +320,12 @@ impl Dut {
                     keys()
                 )));
             };
-            let (key, value) = (key.trim(), value.trim());
+            let value = value.trim();
+            let key = match key.trim() {
+                // the name in earlier versions
+                "hold-ups" => "generator-stalls",
+                key => key,
+            };
             let Some((key, example, _)) = KEYS.iter().find(|(known, ..)| *known == key) else {
                 return Err(error(format!("there is no key `{key}`. Keys: {}", keys())));
             };
@@ -425,7 +430,7 @@ impl Dut {
                 self.generator_pps =
                     Some(pps.ok_or("it must be frames per second above 0, at most 1e12")?);
             }
-            "hold-ups" => self.hold_ups = share(value).ok_or(SHARE)?,
+            "generator-stalls" => self.generator_stalls = share(value).ok_or(SHARE)?,
             "link" => {
                 let speed = rate(value, "bps").and_then(LinkSpeed::from_bps);
                 self.link =
@@ -532,8 +537,8 @@ impl fmt::Display for Dut {
         if let Some(pps) = self.generator_pps {
             write!(f, ",generator={}", Scaled(pps, "pps"))?;
         }
-        if self.hold_ups != 0.0 {
-            write!(f, ",hold-ups={}", self.hold_ups)?;
+        if self.generator_stalls != 0.0 {
+            write!(f, ",generator-stalls={}", self.generator_stalls)?;
         }
         if let Some(link) = self.link {
             write!(f, ",link={}", Scaled(link.bps() as f64, "bps"))?;
@@ -722,7 +727,7 @@ mod tests {
                     period: ms(1000)
                 }),
                 generator_pps: Some(12e6),
-                hold_ups: 0.2,
+                generator_stalls: 0.2,
                 link: Some(LinkSpeed::megabits(10_000)),
                 latency: Duration::from_micros(20),
                 jitter: Duration::from_micros(5),
@@ -747,7 +752,7 @@ mod tests {
             dut.to_string(),
             "capacity=1Mpps,cores=4,buffer=1000,livelock=0.3,collapse=0.3,loss=0.000001,loss-share=0.001,\
              burst=20/10,losses=20@3+all@7,noise=0.01,drift=-0.01/h,\
-             slow-start=2s,stall=20ms/1s,generator=12Mpps,hold-ups=0.2,link=10Gbps,latency=20us,jitter=5us,recovery=200ms,reboot=30s,cost=20ns,\
+             slow-start=2s,stall=20ms/1s,generator=12Mpps,generator-stalls=0.2,link=10Gbps,latency=20us,jitter=5us,recovery=200ms,reboot=30s,cost=20ns,\
              drop-every=100000,cliff=1000/0.5,counters=1024,foreign=3@dut-output,flap=7,seed=7"
         );
         assert_eq!(Dut::parse(&dut.to_string()).unwrap(), dut);
@@ -845,7 +850,7 @@ mod tests {
                 slow_start: ns(times.0),
                 stall: Some(Stall { length: ns(times.1), period: ns(times.1 + times.2) }),
                 generator_pps: some.then_some(rates[1]),
-                hold_ups: shares[1],
+                generator_stalls: shares[1],
                 link: Some(LinkSpeed::megabits(round as u32)),
                 latency: ns(times.1),
                 jitter: ns(times.0),

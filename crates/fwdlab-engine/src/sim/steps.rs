@@ -27,7 +27,7 @@ const RECOVERING: f64 = 0.1;
 const RAMP_STEP_NS: u64 = 100_000_000;
 
 /// Stalls of the generator use their own random sequence, so that they do not change the DUT.
-const HOLD_UPS: u64 = 0x7a1e_0f5e_4de2;
+const STALLS: u64 = 0x7a1e_0f5e_4de2;
 
 /// A part of a trial with constant load.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -131,7 +131,7 @@ impl Simulation {
         let expected = 1.0 - self.offer.beside;
         let limit = self.dut.tester_limit_pps(mean).map(|pps| pps * expected);
         let (mut steps, mut due, mut can, mut left_ns) = (Vec::new(), 0.0, 0.0, until_ns);
-        let mut holds = Random::new(self.dut.seed ^ HOLD_UPS, self.trials);
+        let mut holds = Random::new(self.dut.seed ^ STALLS, self.trials);
         for stretch in stretches {
             let is_constant = stretch.from_pps == stretch.to_pps;
             let piece_ns = if is_constant { u64::MAX } else { RAMP_STEP_NS };
@@ -152,7 +152,9 @@ impl Simulation {
                     can += pps * (length_ns as f64 / 1e9);
                     intended.min(whole(can) - before)
                 });
-                let sent = match self.dut.hold_ups > 0.0 && holds.unit() <= self.dut.hold_ups {
+                let sent = match self.dut.generator_stalls > 0.0
+                    && holds.unit() <= self.dut.generator_stalls
+                {
                     true => (sent as f64 * holds.unit()) as u64,
                     false => sent,
                 };

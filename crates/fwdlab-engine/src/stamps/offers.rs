@@ -136,7 +136,7 @@ fn against(kind: Kind, tx: &Offers, rx: &Offers) -> Option<String> {
     match kind {
         Kind::User => None,
         Kind::Software if !tx.tx_software => Some(format!(
-            "{} does not say when it takes a frame to send (ethtool -T: no software-transmit)",
+            "{} does not report when it takes a frame to send (ethtool -T: no software-transmit)",
             tx.named()
         )),
         Kind::Software if !rx.rx_software => Some(format!(

@@ -41,7 +41,7 @@ use crate::generator::{
 };
 use crate::histogram::{BUCKETS, Histogram};
 use crate::load::LoadPlan;
-use crate::pacer::{self, CATCH_UP_US, FINE, FRACTION, HoldUps, OVERTIME_NS};
+use crate::pacer::{self, CATCH_UP_US, FINE, FRACTION, OVERTIME_NS, StallPolicy};
 use crate::port::{Interfaces, PathSpec, enter, interface_index, pin, within};
 use crate::sys::{
     become_preferred, interrupt, monotonic_ns, own_thread, prepare_interrupts, waited_ns,
@@ -142,7 +142,7 @@ struct Running {
     load: LoadPlan,
     /// The pieces of a load over time.
     pieces: Option<Pieces>,
-    hold_ups: HoldUps,
+    stall_policy: StallPolicy,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), EngineError>>,
     /// The thread's id; 0: it has not started.
@@ -365,7 +365,7 @@ impl Sender for XdpLive {
             path: schedule.path as u32,
             catch_up_us: CATCH_UP_US,
             batch_mask: batch - 1,
-            relief: peak_pps.map_or(0, |pps| schedule.hold_ups.relief(pps)),
+            relief: peak_pps.map_or(0, |pps| schedule.stall_policy.relief(pps)),
             end_position: pieces.as_ref().map_or(0, |pieces| pieces.end_position),
             pieces: pieces.as_ref().map_or(0, Pieces::count),
         };
@@ -401,7 +401,7 @@ impl Sender for XdpLive {
             control,
             load: schedule.load,
             pieces,
-            hold_ups: schedule.hold_ups,
+            stall_policy: schedule.stall_policy,
             stop,
             thread,
             number,
@@ -449,7 +449,7 @@ impl Sender for XdpLive {
             return Err(running.load.unchangeable());
         }
         running.control.gap = gap(load_pps);
-        running.control.relief = running.hold_ups.relief(load_pps);
+        running.control.relief = running.stall_policy.relief(load_pps);
         let control = running.control;
         self.write_control(control)
     }

@@ -134,7 +134,7 @@ mod tests {
 
     use super::super::sys::{Control, Progress};
     use super::*;
-    use crate::pacer::{HoldUps, Pacer};
+    use crate::pacer::{Pacer, StallPolicy};
     use crate::testing::chance::chance;
 
     const SECOND: u64 = 1_000_000_000 << FRACTION;
@@ -282,18 +282,18 @@ mod tests {
             let length = (20 + below(30)) * MS;
             let end = START + length;
             let makes_up = below(3) > 0;
-            let hold_ups = match makes_up {
-                true => HoldUps::MakeUp { most_pps: None },
-                false => HoldUps::Forgive,
+            let stall_policy = match makes_up {
+                true => StallPolicy::CatchUp { most_pps: None },
+                false => StallPolicy::Skip,
             };
             let pieces = Pieces::new(&loads, length << FRACTION);
-            let mut pacer = Pacer::over(&loads, hold_ups, START, end);
+            let mut pacer = Pacer::over(&loads, stall_policy, START, end);
             let control = Control {
                 start_ns: START,
                 end_ns: end,
                 gap: 1,
                 catch_up_us: 100,
-                relief: hold_ups.relief(1e6),
+                relief: stall_policy.relief(1e6),
                 end_position: pieces.end_position,
                 pieces: pieces.count(),
                 ..Control::default()

@@ -79,15 +79,15 @@ pub(super) struct Progress {
     pub first: u32,
     pub kept: u32,
     /// `struct waited`, in rows of eight: longer arrays do not implement `Default`.
-    pub hold_ups: [[u64; 3 * 8]; HOLD_UPS / 8],
+    pub stalls: [[u64; 3 * 8]; STALLS / 8],
     pub position: u64,
     pub piece_end: u64,
     pub piece: u32,
     pub pieces: u32,
 }
 
-/// `HOLD_UPS` of `bpf/schedule.h`.
-const HOLD_UPS: usize = 16;
+/// `STALLS` of `bpf/schedule.h`.
+const STALLS: usize = 16;
 
 /// `LINE_BYTES`, `FIRST_BYTES` and `MAX_LINES` of `bpf/cycle.bpf.c`.
 pub(super) const LINE_BYTES: usize = 128;
@@ -157,4 +157,4 @@ unsafe impl aya::Pod for CycleSize {}
 
 const _: () = assert!(size_of::<Stream>() == 80 + 7 * 4 + 6 * 2);
 const _: () = assert!(size_of::<Control>() == 8 * 6 + 4 * 4);
-const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 12 + 3 * HOLD_UPS) + 4 * 12);
+const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 12 + 3 * STALLS) + 4 * 12);

@@ -11,8 +11,8 @@ use fwdlab_engine::traffic::player::Player;
 use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
 use fwdlab_engine::xdp_count::XdpPass;
 use fwdlab_engine::{
-    Copies, EngineError, Frames, HoldUps, Mode, PathSpec, Schedule, SendCounts, Sender,
-    SignaturePlace, Timestamps, TrafficFrames, af_packet, af_xdp,
+    Copies, EngineError, Frames, Mode, PathSpec, Schedule, SendCounts, Sender, SignaturePlace,
+    StallPolicy, Timestamps, TrafficFrames, af_packet, af_xdp,
 };
 use fwdlab_packet::modifier::{
     Dimension, Endian, Instruction, Machine, Program, Source, Transport, Values, Variable, Width,
@@ -201,7 +201,7 @@ fn schedule(load_pps: Option<f64>, frames: Option<u64>) -> Schedule {
         load: load_pps.into(),
         frames,
         at_most: Duration::from_secs(8),
-        hold_ups: HoldUps::Forgive,
+        stall_policy: StallPolicy::Skip,
         path: 0,
     }
 }

@@ -72,7 +72,7 @@ pub(super) fn answer(
             if !bytes.is_empty() {
                 let read = serde_json::from_slice(bytes);
                 let traffic: Traffic =
-                    read.map_err(|e| Failure::Refused(format!("traffic that is none: {e}")))?;
+                    read.map_err(|e| Failure::Refused(format!("invalid traffic: {e}")))?;
                 *known = Some(Arc::new(traffic));
             }
             let Some(traffic) = known else {

@@ -200,7 +200,7 @@ impl Agent {
         let number = |at: usize| match output.get(at) {
             Some((object, Value::Number(number))) if *object == objects[at] => Ok(*number),
             _ => Err(LabError::Preflight(format!(
-                "the switch at {} does not say what its ports counted (ifHCInUcastPkts, ifHCOutUcastPkts)",
+                "the switch at {} does not report what its ports counted (ifHCInUcastPkts, ifHCOutUcastPkts)",
                 self.at
             ))),
         };
@@ -233,8 +233,7 @@ impl Agent {
             }
         }
         Err(LabError::Preflight(format!(
-            "the SNMP agent of the switch at {} does not answer SNMPv2c with this community: {reason}. Look at snmp and community in the file of the \
-             test bed, or omit them",
+            "the SNMP agent of the switch at {} does not answer SNMPv2c with this community: {reason}. Check snmp and community in the test-bed file, or omit them",
             self.at
         )))
     }

@@ -167,7 +167,7 @@ impl Daemons {
         };
         if found.is_empty() {
             return Err(LabError::Preflight(format!(
-                "it uses ${VARIABLE}, but has created no file there. Let each of its daemons write its PID to ${VARIABLE}/NAME.pid, and \
+                "it uses ${VARIABLE}, but has created no file there. Each of its daemons must write its PID to ${VARIABLE}/NAME.pid, and \
                  its log to NAME.log next to it"
             )));
         }
@@ -290,7 +290,7 @@ impl EndedDaemon {
             "{self}{space}{when}; {}",
             match &self.last_words[..] {
                 [] => format!(
-                    "it left no words (no {}.log in ${VARIABLE}, or nothing in it)",
+                    "it logged nothing (no {}.log in ${VARIABLE}, or an empty one)",
                     self.name
                 ),
                 words => format!("its last words: {}", words.join(" | ")),
@@ -377,7 +377,7 @@ mod tests {
         daemons.known()[0].started = "1".into();
         let ended = daemons.ended(&Local).unwrap();
         assert_eq!(ended.len(), 2, "{ended:?}");
-        assert!(describe_ended(&ended[..1], "").contains("it left no words (no a b.log in"));
+        assert!(describe_ended(&ended[..1], "").contains("it logged nothing (no a b.log in"));
 
         // one that has ended before the first check
         let error = daemons.find_daemons(&Local).unwrap_err().to_string();

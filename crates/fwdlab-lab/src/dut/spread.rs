@@ -46,7 +46,7 @@ impl Spread {
             self.carried.len(),
             names.join(", "),
             match used.is_empty() {
-                true => "they went another way. Tunnels are for IPv4 frames",
+                true => "they took another path. Tunnels are for IPv4 frames",
                 false => "connections are too few. Send more flows",
             }
         ))
@@ -80,7 +80,7 @@ mod tests {
         );
         let none = of(1100, &[50, 7, 0]).unwrap();
         assert!(
-            none.contains("3 of 3 tunnels") && none.contains("went another way"),
+            none.contains("3 of 3 tunnels") && none.contains("took another path"),
             "{none}"
         );
         // chance, and a DUT that was not measured in this turn

@@ -39,13 +39,13 @@ pub(super) fn look(
     if ended.trim() != exit.to_string() {
         let ended = ended.trim();
         return Ok(Err(format!(
-            "`{command}` should end with exit code {exit}, and ends with {ended}: {shown}"
+            "`{command}` should end with exit code {exit}, but ends with {ended}: {shown}"
         )));
     }
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     Ok(match expect {
         Some(text) if !words(&printed).contains(&words(text)) => Err(format!(
-            "`{command}` should say `{text}`, and says: {shown}"
+            "`{command}` should print `{text}`, but prints: {shown}"
         )),
         _ => Ok(()),
     })

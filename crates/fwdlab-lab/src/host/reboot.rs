@@ -28,7 +28,7 @@ pub fn identity(host: &dyn Host, limit: Limit<'_>) -> Result<String, HostError> 
     let output = host.run(&command, limit)?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if text.is_empty() {
-        let reason = Failure::Refused("its system does not tell one boot from another".into());
+        let reason = Failure::Refused("its system does not distinguish boots".into());
         return Err(HostError::new(host.name(), command, reason));
     }
     Ok(text)
@@ -86,7 +86,7 @@ pub(super) fn send_and_wait(
     let after = limit.time.as_secs_f64();
     Err(failed(match was_away {
         true => Failure::NotBack(format!(
-            "it went away, and has not come back within {after:.0} s{last}. Look at its console"
+            "it went down and did not come back within {after:.0} s{last}. Check its console"
         )),
         false => Failure::Refused(format!(
             "it did not restart within {after:.0} s of the command{last}"
@@ -199,7 +199,7 @@ mod tests {
             text.contains("lost connection to router1 during `reboot`"),
             "{text}"
         );
-        assert!(text.contains("has not come back within"), "{text}");
+        assert!(text.contains("did not come back within"), "{text}");
         assert!(text.contains("Connection refused"), "{text}");
         let machine = Machine::new([Ok("boot-1"), Ok("boot-1")]);
         let text = reboot(&machine, 50, &|| false).unwrap_err();

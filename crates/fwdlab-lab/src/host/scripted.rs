@@ -179,7 +179,7 @@ impl Fails {
     /// Returns words that the error contains: what happened, and what to do next.
     pub fn words(self) -> [&'static str; 2] {
         match self {
-            Fails::Refused => ["Permission denied", "Look at what its user is allowed"],
+            Fails::Refused => ["Permission denied", "Check the permissions of its user"],
             Fails::Missing => ["there is no program", "Install it there with"],
             Fails::Exit => ["exit status: 2", "it went wrong"],
             Fails::TimedOut => ["timed out after", "Run it there by hand"],

@@ -48,13 +48,13 @@ impl Danger {
         let (ip, port) = (super::in_netns(spec), &spec.interface);
         match self {
             Danger::DefaultRoute => "give the default route another interface".into(),
-            Danger::Address => format!("take its addresses away: ip {ip}addr flush dev {port}"),
-            Danger::InUse => "end what talks through it".into(),
-            Danger::Member => format!("take it out of there: ip {ip}link set {port} nomaster"),
+            Danger::Address => format!("remove its addresses: ip {ip}addr flush dev {port}"),
+            Danger::InUse => "stop the programs that use it".into(),
+            Danger::Member => format!("remove it from there: ip {ip}link set {port} nomaster"),
             Danger::XdpProgram => {
-                format!("take the program away: ip {ip}link set dev {port} xdp off")
+                format!("detach the program: ip {ip}link set dev {port} xdp off")
             }
-            Danger::TestBed => "wait for the end of that measurement".into(),
+            Danger::TestBed => "wait until that measurement has ended".into(),
         }
     }
 }

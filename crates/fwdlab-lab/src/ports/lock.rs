@@ -58,7 +58,7 @@ impl Lock {
         })?;
         taken.map_err(|holder| {
             LabError::Preflight(format!(
-                "another fwdlab {} on {}: {}. Wait for it, or end it",
+                "another fwdlab {} on {}: {}. Wait until it ends, or stop it",
                 match role {
                     Role::Send => "sends",
                     Role::Receive => "receives",

@@ -393,7 +393,7 @@ mod tests {
         let of = |danger: Danger| danger.instead(&spec);
         assert_eq!(
             of(Danger::Member),
-            "take it out of there: ip -n fwdlab-nosuch link set eth0 nomaster"
+            "remove it from there: ip -n fwdlab-nosuch link set eth0 nomaster"
         );
         for danger in [
             Danger::DefaultRoute,
@@ -424,7 +424,7 @@ mod tests {
                 assert_eq!(found, None);
                 let (reason, instead) = judged(&facts(&["10.77.2.2"])).unwrap().unwrap();
                 assert!(reason.contains("10.77.2.2"), "{reason}");
-                assert_eq!(instead, "take its addresses away: ip addr flush dev lo");
+                assert_eq!(instead, "remove its addresses: ip addr flush dev lo");
             }
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
-use fwdlab_engine::{Addresses, Choice, HoldUps, LoadPlan, Mode, PortSpec, Proof, Schedule};
+use fwdlab_engine::{Addresses, Choice, LoadPlan, Mode, PortSpec, Proof, Schedule, StallPolicy};
 use fwdlab_model::campaign::{self, Engine};
 use fwdlab_model::profile::Profile;
 use fwdlab_model::test_bed::{Place, PortKind, System, TestBed};
@@ -79,7 +79,7 @@ pub fn machine(disk: Result<&Path, String>) -> Vec<HostChecks> {
         Err(reason) => Check::fail(
             "disk",
             reason,
-            "say host = \"vm:DISK\" with a disk that a machine starts from: raw, qcow2, vmdk, vdi",
+            "set host = \"vm:DISK\" with a disk that a machine starts from: raw, qcow2, vmdk, vdi",
         ),
     });
     vec![HostChecks {
@@ -87,6 +87,9 @@ pub fn machine(disk: Result<&Path, String>) -> Vec<HostChecks> {
         checks,
     }]
 }
+
+/// The fix for an error whose message contains what to do.
+const RESOLVE: &str = "resolve this error, then run fwdlab doctor again";
 
 /// A role in a test bed: its name, its host if that can be logged into, and its ports there with
 /// their names in checks.
@@ -188,7 +191,7 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
             Err(error) => Check::fail(
                 "reference",
                 error.to_string(),
-                "look at the reference of the bed's file, and whether it is plugged in where the DUT is",
+                "check [reference] in the bed's file, and that it is connected in place of the DUT",
             ),
         });
     }
@@ -207,7 +210,7 @@ fn same_mtu(bed: &TestBed) -> Check {
     all.sort_unstable();
     all.dedup();
     match &all[..] {
-        [] => Check::skip("same MTU", "no port says what it takes"),
+        [] => Check::skip("same MTU", "no port reports its MTU"),
         [mtu] => Check::ok(
             "same MTU",
             format!("{mtu} at all {} ports whose MTU can be read", mtus.len()),
@@ -250,7 +253,7 @@ fn bed_capacity(bed: &TestBed, program: &Path, control: &Control) -> Result<Stri
         load: LoadPlan::FlatOut,
         frames: None,
         at_most: CARRIED * 3,
-        hold_ups: HoldUps::Forgive,
+        stall_policy: StallPolicy::Skip,
         path: 0,
     })?;
     rig.wait(CARRIED / 4);
@@ -262,7 +265,7 @@ fn bed_capacity(bed: &TestBed, program: &Path, control: &Control) -> Result<Stri
     let span_s = (to.received_at_ns - from.received_at_ns) as f64 / 1e9;
     let carried = (to.received[0] - from.received[0]) as f64 / span_s;
     Ok(format!(
-        "{} carries {:.0} kpps of 64 B frames, of {:.0} kpps that are offered ({}): a DUT that is faster cannot be seen here",
+        "{} carries {:.0} kpps of 64 B frames, of {:.0} kpps that are offered ({}): the speed of a faster DUT cannot be measured here",
         match bed.dut.host {
             Some(_) => "a plain Linux router in place of the DUT",
             None => "a loop in place of the DUT",
@@ -386,7 +389,7 @@ fn check_port(
                 fix,
             );
         }
-        Err(error) => return Check::fail(key, error.to_string(), "see what it says there"),
+        Err(error) => return Check::fail(key, error.to_string(), RESOLVE),
     }
     let mut words = vec![port.to_owned()];
     words.extend(link.mtu.map(|mtu| format!("MTU {mtu}")));
@@ -400,7 +403,7 @@ fn check_port(
         (true, false) => Check::warn(
             key,
             format!("{words}, no link"),
-            "look at the cable and at the other end, which may be down",
+            "check the cable and the other end, which may be down",
         ),
         (false, _) => Check::ok(key, format!("{words}, down: brought up for each run")),
     }
@@ -468,11 +471,7 @@ fn check_machine(host: &dyn Host) -> Vec<Check> {
 fn check_path(bed: &TestBed, site: &Site, control: &Control) -> Vec<Check> {
     match try_path(bed, site, control) {
         Ok(checks) => checks,
-        Err(error) => vec![Check::fail(
-            "forwarding",
-            error.to_string(),
-            "follow the message, or the checks of the hosts above",
-        )],
+        Err(error) => vec![Check::fail("forwarding", error.to_string(), RESOLVE)],
     }
 }
 
@@ -485,7 +484,7 @@ fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
         return match file.dut.macs {
             Some(_) => Check::warn(
                 name,
-                "a black box cannot be asked, and the tester answers no ARP",
+                "a black box cannot be queried, and the tester answers no ARP",
                 format!(
                     "give it static entries: {} is at {}, {} at {}",
                     input.ipv4.next_hop,
@@ -494,13 +493,13 @@ fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
                     mac(output.tester_mac)
                 ),
             ),
-            None => Check::skip(name, "a loop asks nobody"),
+            None => Check::skip(name, "a loop resolves no addresses"),
         };
     };
     if file.dut.kind != System::Linux {
         return Check::skip(
             name,
-            "it is looked at on Linux only; frames are seen to go through below",
+            "checked on Linux only; whether frames pass is checked below",
         );
     }
     let Ok(host) = existing::reach(place) else {
@@ -524,8 +523,8 @@ fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
             Ok(_) => {
                 return Check::fail(
                     name,
-                    format!("the DUT does not know {hop} at {port} for good"),
-                    "see what takes permanent neighbours away there: ip monitor neigh",
+                    format!("the DUT has no permanent neighbour entry of {hop} at {port}"),
+                    "find out what removes permanent neighbours there: ip monitor neigh",
                 );
             }
             Err(error) => return Check::skip(name, error.to_string()),
@@ -577,14 +576,16 @@ fn forwards(name: &'static str, proof: &Proof, through: Option<(u64, u64)>, fix:
             format!(
                 "{words}, but not all of them through the DUT: its ports counted {input} in and {output} out"
             ),
-            "look at the cables and at the switch: frames get from the tester's port a to its port b without the DUT, or another \
+            "check the cables and the switch: frames get from the tester's port a to its port b without the DUT, or another \
              device has the DUT's address",
         ),
-        _ if received < sent => Check::warn(name, words, "look where they are lost: fwdlab trial"),
+        _ if received < sent => Check::warn(name, words, "find where they are lost: fwdlab trial"),
         Some(_) => Check::ok(name, words),
         None => Check::ok(
             name,
-            format!("{words}; whether through the DUT is not known: its counters cannot be read"),
+            format!(
+                "{words}; it is not known whether they passed the DUT: its counters cannot be read"
+            ),
         ),
     }
 }
@@ -606,7 +607,7 @@ fn last_hop(rig: &mut dyn Rig, addresses: Addresses) -> Result<Proof, LabError> 
         load: LoadPlan::Constant(LAST_HOP_PPS),
         frames: Some(FRAMES),
         at_most: SETTLE,
-        hold_ups: HoldUps::MakeUp { most_pps: None },
+        stall_policy: StallPolicy::CatchUp { most_pps: None },
         path: 0,
     })?;
     while !rig.is_done() {
@@ -691,7 +692,7 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
                 "switch it off at the switch's port; the lines for one: fwdlab bed switch-config --vendor cisco {}",
                 file.name
             ),
-            false => format!("see who it is: fwdlab capture {port}"),
+            false => format!("find the sender: fwdlab traffic capture --port {port}"),
         };
         let words = format!(
             "{action} at {port}: {frames} {} in three idle seconds",
@@ -736,7 +737,7 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
             None => None,
         };
         let fix = format!(
-            "look at the DUT: ip route get {}, nft list ruleset, and at the cables: is a joined with a?",
+            "check the DUT (ip route get {}, nft list ruleset) and the cables: port a must be connected to port a",
             bed.networks().output.ipv4.first
         );
         checks.push(forwards(name, &proof, through, fix));

@@ -43,7 +43,7 @@ fn packages(missing: &[&str]) -> Check {
 fn cache(folder: &Path, room: Result<Room, String>) -> Check {
     const NAME: &str = "image cache";
     const FIX: &str =
-        "fwdlab image rm --unused 30, or let FWDLAB_CACHE name a folder with more room";
+        "fwdlab image rm --unused 30, or set FWDLAB_CACHE to a folder with more space";
     let room = match room {
         Ok(room) => room,
         Err(reason) => return Check::skip(NAME, reason),
@@ -61,7 +61,7 @@ fn cache(folder: &Path, room: Result<Room, String>) -> Check {
         Check::warn(
             NAME,
             finding,
-            "let FWDLAB_CACHE name a folder that can be written",
+            "set FWDLAB_CACHE to a folder that can be written",
         )
     } else if room.free_bytes < LITTLE {
         Check::warn(NAME, format!("{finding}: a kernel takes about 200 MB"), FIX)

@@ -78,7 +78,7 @@ fn judged(
             Some(bridge) => bridges.push((key, bridge)),
             None => checks.push(Check::fail(
                 "port",
-                format!("{port} ({key}) is a port of no bridge"),
+                format!("{port} ({key}) does not belong to a bridge"),
                 format!("ip link set dev {port} master BRIDGE"),
             )),
         }
@@ -161,7 +161,7 @@ fn ageing(
     if loose.is_empty() {
         return Some(Check::ok(
             name,
-            format!("{bridge} knows all addresses for good"),
+            format!("{bridge} never forgets an address"),
         ));
     }
     if ageing_s >= LONG_S {

@@ -254,11 +254,11 @@ pub(super) fn caveats(common: &super::Parameters) -> Vec<String> {
     doubts
 }
 
-/// Describes the noise of a simulated machine: all noise is that of the DUT, but results that
+/// Describes the noise of a simulated machine: all noise comes from the DUT, but results that
 /// contradict each other are still doubtful.
 pub(super) fn simulated_noise(dut: &Dut, contradictions: Vec<String>) -> Noise {
     let whose = match dut.noise > 0.0 || dut.loss_ratio > 0.0 {
-        true => "all noise is that of the DUT",
+        true => "all noise comes from the DUT",
         false => "no noise",
     };
     let mut verdict = format!("simulated: {whose}; the same seed gives the same trials");
@@ -495,7 +495,7 @@ impl Real<'_> {
         let second = Duration::from_secs(1);
         let counted = bench.load(&stream, flat_out, second)?;
         let all = Counters::total(&counted.or_link_down()?.counters);
-        let sent = (all.generator_sent + all.generator_beside) as f64;
+        let sent = (all.generator_sent + all.generator_additional) as f64;
         let look = (all.generator_sent > 0).then(|| {
             let share = all.receiver_received as f64 / all.generator_sent as f64;
             let offered_pps = sent / second.as_secs_f64();
@@ -768,7 +768,7 @@ impl Real<'_> {
                     let lost = of.generator_sent.saturating_sub(of.receiver_received);
                     let stalled = stalled_frames(0, of.generator_not_sent, late.as_ref());
                     let delays = delays(&found, &times);
-                    answer.delays = delays.map(|delays| delays.beside(&times, lost, stalled));
+                    answer.delays = delays.map(|delays| delays.with_missing(&times, lost, stalled));
                     latencies.push(times);
                 }
             }
@@ -811,7 +811,7 @@ fn combine_directions(mut answers: Vec<Answer>, counters: &[Counters]) -> Answer
         answer.frames_sent = counters.generator_sent;
         answer.frames_intended = counters.generator_sent + counters.generator_not_sent;
         answer.frames_received = counters.receiver_received;
-        answer.frames_beside = counters.generator_beside;
+        answer.frames_additional = counters.generator_additional;
         answer.frames_foreign = counters.receiver_foreign;
     }
     if answers.len() < 2 {
@@ -1021,7 +1021,7 @@ struct Trigger<'a> {
 /// Returns true if the sender offered the load as trials must.
 fn is_reached(counted: &Counted) -> bool {
     let all = Counters::total(&counted.counters);
-    let sent = (all.generator_sent + all.generator_beside) as f64;
+    let sent = (all.generator_sent + all.generator_additional) as f64;
     sent >= OFFERED_SHARE * (sent + all.generator_not_sent as f64)
 }
 

@@ -143,13 +143,13 @@ fn can_generate(one: &Generated, is_embedded: bool, is_here: bool) -> Result<(),
     };
     match name {
         _ if is_here && of_machine => Err(format!(
-            "{one} is of the whole machine, and its DUT is a part of this one; {BED}, with a separate DUT host"
+            "{one} changes the whole machine, but its DUT is a part of this one; {BED}, with a separate DUT host"
         )),
         _ if is_embedded && of_cards => Err(format!(
-            "{one} is of cards and their queues, or of the whole kernel, and the embedded test bed has ports of veth; {BED}"
+            "{one} changes network cards and their queues, or the whole kernel, but the embedded test bed has ports of veth; {BED}"
         )),
         "packet-steering" if !is_embedded => Err(format!(
-            "{one} spreads flows over the CPUs of the DUT, and of a DUT on hosts they are not known; measure it on the embedded test bed"
+            "{one} spreads flows over the CPUs of the DUT, which are not known for a DUT on hosts; measure it on the embedded test bed"
         )),
         _ => Ok(()),
     }
@@ -211,13 +211,13 @@ fn by_shell(campaign: &Campaign, system: System) -> Option<&'static str> {
     let prompts = |typed: &String| Request::parse(typed).is_ok_and(|one| !one.is_remote());
     match &campaign.procedure {
         Procedure::Churn(_) => Some("carry out the event"),
-        Procedure::Management(p) if p.ask.iter().any(prompts) => Some("be asked by commands"),
+        Procedure::Management(p) if p.requests.iter().any(prompts) => Some("be asked by commands"),
         // the meters belong to the DUT's host
         Procedure::Energy(_) if system == System::None => Some("be asked for its power"),
         _ => {
             let mut hooks = campaign.hooks.all();
             let on_dut = hooks.any(|(_, hook)| hook.on == On::Dut);
-            on_dut.then_some("run hooks: say on = \"generator\" or \"controller\"")
+            on_dut.then_some("run hooks: set on = \"generator\" or \"controller\"")
         }
     }
 }

@@ -71,7 +71,7 @@ impl Running<'_> {
         let id = self.plan.id(case);
         let wrong = |reason: &str| Err(LabError::Preflight(reason.to_owned()));
         if !case.variant.modifiers.is_empty() {
-            return wrong("its modifiers belong to trials, and this is none");
+            return wrong("modifiers need trials, and a flame graph has none");
         }
         let own = measured.trials.iter().filter(|trial| trial.test_case == id);
         let valid = own.filter(|trial| trial.validity.is_valid());

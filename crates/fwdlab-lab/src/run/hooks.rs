@@ -433,7 +433,7 @@ impl RunningHooks {
             let left = until.saturating_duration_since(Instant::now());
             end.recv_timeout(left.max(LOOK)).unwrap_or_else(|_| {
                 let reason = format!(
-                    "`{}` did not end within {:.0} s of its trial. Look for it on its host",
+                    "`{}` did not end within {:.0} s of its trial. Check whether it is still running on its host",
                     prepared.command,
                     PATIENCE.as_secs_f64()
                 );

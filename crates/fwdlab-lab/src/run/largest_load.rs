@@ -63,7 +63,7 @@ impl Bounds {
             Some(pps) => Ok((pps, "what the simulated tester can offer".into())),
             None => Ok((
                 SIMULATED.line_rate_pps(mean),
-                "a simulated tester fills 10 Gbit/s, unless link= or generator= of the DUT, --link or --max says otherwise".into(),
+                "a simulated tester fills 10 Gbit/s, unless link= or generator= of the DUT, --link or --max set another load".into(),
             )),
         })
     }

@@ -184,11 +184,12 @@ impl Plan {
                 .iter()
                 .position(|case| case.dut != Kind::Linux);
             if duts.is_some() {
-                let reason = "the test bed says itself what its DUT is: omit dut here, or measure on the embedded bed";
+                let reason =
+                    "the test bed defines its DUT: omit dut here, or measure on the embedded bed";
                 return Err(campaign.error(&["matrix", "dut"], reason).into());
             }
             if matches!(campaign.procedure, Procedure::Paired(_)) {
-                let reason = "the test bed has one DUT, and slices need several side by side: say id = \"mrr\", whose iterations are interleaved, \
+                let reason = "the test bed has one DUT, and slices need several side by side: set id = \"mrr\", whose iterations are interleaved, \
                            or measure on the embedded bed";
                 return Err(campaign.error(&["procedure", "id"], reason).into());
             }

@@ -17,7 +17,7 @@ use fwdlab_model::campaign::{Every, Hooks, When};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::procedure::{Asked as Made, Ending, Question, Stretch, Waits};
-use fwdlab_model::result::{HoldUps, TrialRecord, Validity};
+use fwdlab_model::result::{StallPolicy, TrialRecord, Validity};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::units::counted;
 use fwdlab_model::variant::Variant;
@@ -371,7 +371,7 @@ impl ProcedureRun<'_> {
                 asked: Some(Box::new(Made {
                     answer: made.answer.clone(),
                     question,
-                    says: recorded.says,
+                    evaluation: recorded.says,
                     latency_log,
                 })),
                 ..self.record(&stream, variant, &made, names, recorded.validity)
@@ -558,16 +558,18 @@ impl ProcedureRun<'_> {
             procedure: self.procedure.into(),
             variant: variant.clone(),
             directions: answer.directions.clone(),
-            hold_ups: (!self.asked.simulated).then_some(HoldUps::Forgive),
+            stall_policy: (!self.asked.simulated).then_some(StallPolicy::Skip),
             duration_s,
-            intended_load_pps: Some(per_second(answer.frames_intended + answer.frames_beside)),
-            offered_load_pps: per_second(answer.frames_sent + answer.frames_beside),
+            intended_load_pps: Some(per_second(
+                answer.frames_intended + answer.frames_additional,
+            )),
+            offered_load_pps: per_second(answer.frames_sent + answer.frames_additional),
             forwarding_rate_ungated_pps: Some(per_second(answer.frames_received)),
             probes: made.probes.clone(),
             work: made.work.clone().map(Box::new),
             frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
             telemetry: (made.telemetry.as_ref()).map(|observed| {
-                let sent = answer.frames_sent + answer.frames_beside;
+                let sent = answer.frames_sent + answer.frames_additional;
                 Box::new(observed.told(sent, answer.frames_received))
             }),
             validity,

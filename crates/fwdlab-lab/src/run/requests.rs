@@ -88,7 +88,7 @@ impl Requesters {
             threads: Vec::new(),
         };
         let every = Duration::from_nanos(requests.every_ns);
-        let patience = Duration::from_nanos(requests.patience_ns);
+        let patience = Duration::from_nanos(requests.timeout_ns);
         for (request, from, ask) in prompts {
             let stop = requesters.stop.clone();
             requesters.threads.push(std::thread::spawn(move || {
@@ -213,9 +213,9 @@ impl Way {
                 from: None,
                 host: Arc::new(Local),
                 own: Ipv4Addr::UNSPECIFIED,
-                dut: address
-                    .parse()
-                    .map_err(|_| LabError::Preflight(format!("`{address}` is no IPv4 address")))?,
+                dut: address.parse().map_err(|_| {
+                    LabError::Preflight(format!("`{address}` is not an IPv4 address"))
+                })?,
             }),
         }
     }

@@ -69,7 +69,7 @@ pub fn reopen(dir: &Path) -> Result<CutOff, LabError> {
     }
     if stored.state == RunState::Finished {
         return wrong(format!(
-            "{id} is finished, there is nothing to resume; --failed-of {id} repeats its test cases without a result"
+            "{id} is finished, there is nothing to resume; --retry {id} repeats its test cases without a result"
         ));
     }
     let events = stored.events();
@@ -255,7 +255,7 @@ pub(super) fn go_on<'a>(
             .to_string(),
         to: resumed_at.to_string(),
         after: after as u32,
-        cut_off,
+        discarded: cut_off,
     });
     (info.state, info.finished_at, info.error) = (RunState::Running, None, None);
     writer.go_on(&info)?;
@@ -328,7 +328,7 @@ pub(super) fn words(gap: &Gap) -> String {
         120..7200 => format!("{} min", away / 60),
         _ => format!("{} h {} min", away / 3600, away / 60 % 60),
     };
-    let cut_off = match gap.cut_off {
+    let cut_off = match gap.discarded {
         0 => String::new(),
         n => format!(
             "; {} of an iteration that was cut off {} kept and not used",

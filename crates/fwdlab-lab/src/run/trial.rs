@@ -10,7 +10,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use fwdlab_engine::analysis::AnalysisPlan;
-use fwdlab_engine::{HoldUps, LoadPlan, Reading, ReceiveCounts, Schedule};
+use fwdlab_engine::{LoadPlan, Reading, ReceiveCounts, Schedule, StallPolicy};
 use fwdlab_measure::conservation::{balance, is_settled, overcount};
 use fwdlab_measure::maxfwd::Window;
 use fwdlab_measure::paired::{self, Slice};
@@ -189,7 +189,7 @@ impl Counted {
         let sent = self
             .counters
             .iter()
-            .map(|c| c.generator_sent + c.generator_beside);
+            .map(|c| c.generator_sent + c.generator_additional);
         let not_sent = frames.saturating_sub(sent.sum());
         for (k, counters) in self.counters.iter_mut().enumerate() {
             counters.generator_not_sent = match (ways, k) {
@@ -593,7 +593,7 @@ impl Bench<'_> {
             let counters = before.iter().zip(after).enumerate();
             let of_path = counters.map(|(k, (before, after))| Counters {
                 generator_sent: last.sent[k],
-                generator_beside: last.beside[k],
+                generator_additional: last.beside[k],
                 generator_not_sent: match k {
                     // frames of both directions alternate
                     _ if both_ways => share(last.not_sent, k),
@@ -669,7 +669,7 @@ pub(super) fn until(load_pps: Option<f64>, at_most: Duration) -> Schedule {
         at_most: at_most + Duration::from_secs(2),
         // catching up would exceed the intended load, and the losses would look like the DUT's
         // fault
-        hold_ups: HoldUps::Forgive,
+        stall_policy: StallPolicy::Skip,
         path: 0,
     }
 }
@@ -888,7 +888,7 @@ pub(super) fn telemetry_of(
     counted: &Counted,
     record: &TrialRecord,
 ) -> Option<Box<fwdlab_model::telemetry::Telemetry>> {
-    let frames = record.ledger.frames_sent + record.ledger.frames_beside;
+    let frames = record.ledger.frames_sent + record.ledger.frames_additional;
     (counted.telemetry.as_ref())
         .map(|observed| Box::new(observed.told(frames, record.ledger.frames_received)))
 }
@@ -913,7 +913,7 @@ pub(super) fn record(
         variant: Variant::default(),
         directions: Vec::new(),
         engine: engine.into(),
-        hold_ups: None,
+        stall_policy: None,
         receiver: receiver.into(),
         duration_s: 0.0,
         intended_load_pps: None,
@@ -923,7 +923,7 @@ pub(super) fn record(
         forwarding_rate_ungated_pps: None,
         quiet: Stratum::default(),
         contended: Stratum::default(),
-        apart: Vec::new(),
+        other_states: Vec::new(),
         probes: Vec::new(),
         windows_not_offered: 0,
         frame_loss_ratio: ledger.frames_lost as f64 / counters.generator_sent.max(1) as f64,

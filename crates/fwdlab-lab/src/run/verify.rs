@@ -488,7 +488,7 @@ fn verify_procedure(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
                 ..made.answer.clone()
             });
             let reported = |question: &Question, says: &str, reasons: &[String]| json!({ "question": question, "says": says, "reasons": reasons });
-            let kept = reported(&made.question, &made.says, &record.validity.reasons);
+            let kept = reported(&made.question, &made.evaluation, &record.validity.reasons);
             let derived = reported(&question, &recorded.says, &recorded.validity.reasons);
             let before = again.differences.len();
             differences(&place, &kept, &derived, &mut again.differences);

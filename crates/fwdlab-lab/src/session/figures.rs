@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use fwdlab_engine::analysis;
-use fwdlab_engine::{Histogram, HoldUps, ReceiveCounts, SendCounts};
+use fwdlab_engine::{Histogram, ReceiveCounts, SendCounts, StallPolicy};
 use fwdlab_model::latency::StalledFrames;
 use fwdlab_model::link::{Layer, MeanSize};
 
@@ -38,7 +38,7 @@ pub struct Sent {
     /// Bits per second of frames with FCS.
     pub l2_bps: f64,
     /// How the sender handles frames that it missed in a stall.
-    pub hold_ups: Option<HoldUps>,
+    pub stall_policy: Option<StallPolicy>,
     /// The port's own counters, if it has some.
     pub port: Option<Counters>,
     /// Frames that the kernel or other programs sent on this port: in the port's counters, but not
@@ -250,8 +250,8 @@ impl Session {
                     Some(frames) => now.not_sent.min(frames.saturating_sub(now.total())),
                 },
                 made_up: now.made_up.saturating_sub(before.made_up),
-                hold_ups: (!sending.schedule.load.is_flat_out())
-                    .then_some(sending.schedule.hold_ups),
+                stall_policy: (!sending.schedule.load.is_flat_out())
+                    .then_some(sending.schedule.stall_policy),
                 ring_full: now.ring_full.saturating_sub(before.ring_full),
                 wakeups: now.wakeups.saturating_sub(before.wakeups),
                 streams: (now.streams.iter().enumerate())

@@ -608,7 +608,7 @@ impl Builder for ExistingHosts {
         if requested.dut.kind != Kind::Linux {
             return refuse(
                 &format!(
-                    "says itself what its DUT is, and not {}",
+                    "defines its DUT itself, and it is not {}",
                     requested.dut.kind
                 ),
                 "Omit dut in the matrix, or measure on the embedded bed",

@@ -241,7 +241,7 @@ fn ports_of(ssh: &Ssh, computer: &Computer) -> Result<Ends<String>, LabError> {
         name.ok_or_else(|| LabError::Machine {
             name: computer.name().to_owned(),
             reason: format!(
-                "its system has no port with the address {mac}: {}. Has it a driver for them? With machine = {{ devices = \"classic\" }} they \
+                "its system has no port with the address {mac}: {}. Does it have a driver for them? With machine = {{ devices = \"classic\" }} they \
                  are Intel's e1000",
                 output.trim().replace('\n', ", ")
             ),

@@ -221,7 +221,7 @@ fn read(observed: &Observed, requested: &Wanted, is_first: bool) -> Result<Readi
     };
     reading.ok_or_else(|| {
         let output: String = text.chars().take(80).collect();
-        let reason = format!("its answer is not whole: \"{}\"", output.escape_debug());
+        let reason = format!("its answer is incomplete: \"{}\"", output.escape_debug());
         HostError::new(host.name(), &command, Failure::File(reason))
     })
 }
@@ -322,7 +322,7 @@ fn understood(text: &str, ports: &[String], requested: &Wanted) -> Option<Readin
         for port in ports {
             let (queues, of_driver) = ports::statistics(port, part(&format!("statistics {port}")));
             if queues.is_empty() {
-                let reason = "its driver tells no packets by queue (ethtool -S)";
+                let reason = "its driver reports no packets per queue (ethtool -S)";
                 missing(&format!("queues of {port}"), reason.into());
             }
             reading.queues.extend(queues);

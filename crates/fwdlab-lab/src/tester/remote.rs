@@ -236,7 +236,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use fwdlab_engine::analysis::StreamPlan;
-    use fwdlab_engine::{HoldUps, LoadPlan, PathSpec, PortSpec};
+    use fwdlab_engine::{LoadPlan, PathSpec, PortSpec, StallPolicy};
     use fwdlab_model::trial::IpVersion;
     use fwdlab_model::units::FrameSize;
 
@@ -316,7 +316,7 @@ mod tests {
                 load: LoadPlan::Constant(4000.0),
                 frames: Some(FRAMES),
                 at_most: Duration::from_secs(10),
-                hold_ups: HoldUps::MakeUp { most_pps: None },
+                stall_policy: StallPolicy::CatchUp { most_pps: None },
                 path: 0,
             };
             rig.start(schedule).unwrap();
@@ -395,7 +395,7 @@ mod tests {
                 load: LoadPlan::Constant(4000.0),
                 frames: Some(100),
                 at_most: Duration::from_secs(10),
-                hold_ups: HoldUps::MakeUp { most_pps: None },
+                stall_policy: StallPolicy::CatchUp { most_pps: None },
                 path: 0,
             })
             .unwrap();
@@ -472,7 +472,7 @@ mod tests {
                 load: LoadPlan::Constant(2000.0),
                 frames: None,
                 at_most: Duration::from_secs(600),
-                hold_ups: HoldUps::Forgive,
+                stall_policy: StallPolicy::Skip,
                 path: 0,
             };
             rig.start(schedule).unwrap();

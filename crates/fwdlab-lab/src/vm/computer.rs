@@ -356,9 +356,9 @@ impl Computer {
             (started, _) => started?,
         };
         let usernet = human(&started.qemu, "info usernet")
-            .map_err(|e| self.failed(&format!("QEMU does not tell its ports: {e}")))?;
+            .map_err(|e| self.failed(&format!("QEMU does not report its ports: {e}")))?;
         let port = forwarded(&usernet);
-        let cause = "QEMU does not tell where its port 22 is";
+        let cause = "QEMU does not report where its port 22 is";
         *lock(&self.management) = Some(port.ok_or_else(|| self.failed(cause))?);
         let cont = started.qemu.query(QmpCommand::Continue);
         cont.map_err(|e| self.failed(&format!("it does not start: {e}")))?;

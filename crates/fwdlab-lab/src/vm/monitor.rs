@@ -96,7 +96,7 @@ impl Monitor {
         };
         match answer.get("error") {
             Some(error) => {
-                let reason = error["desc"].as_str().unwrap_or("it does not say why");
+                let reason = error["desc"].as_str().unwrap_or("without a reason");
                 Err(io::Error::other(reason.to_owned()))
             }
             None => Ok(answer["return"].take()),

@@ -296,7 +296,7 @@ fn run(mut command: Command, state: &Mutex<State>, started: &Sender<io::Result<(
 fn end(status: ExitStatus, is_killed: bool) -> String {
     match status.signal() {
         Some(9) if !is_killed => format!(
-            "{status}: it was killed, most likely by this host, which had no memory left. Give machines less, or end other programs"
+            "{status}: it was killed, most likely by this host, which had no memory left. Give machines less memory, or stop other programs"
         ),
         _ => status.to_string(),
     }
@@ -431,8 +431,7 @@ pub(super) fn check_socket(path: &Path, more: usize) -> Result<(), LabError> {
     match length <= LONGEST_SOCKET {
         true => Ok(()),
         false => Err(LabError::Preflight(format!(
-            "sockets of a machine cannot be in {}: their path would have {length} bytes, and may have {LONGEST_SOCKET}. Let TMPDIR name \
-             another folder",
+            "sockets of a machine cannot be in {}: their path would have {length} bytes, and may have {LONGEST_SOCKET}. Set TMPDIR to another folder",
             path.display()
         ))),
     }

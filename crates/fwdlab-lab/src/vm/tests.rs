@@ -46,7 +46,7 @@ fn cache() -> Cache {
 /// Boots with a shell script as init; returns the output of the console, and the duration.
 fn boot(image: &Image, requested: &[&str], script: &str) -> Result<(String, Duration), String> {
     let ImageKind::Kernel(kernel) = &image.kind else {
-        return Err("it is no kernel".into());
+        return Err("it is not a kernel".into());
     };
     let started = Instant::now();
     let recipe = Recipe {

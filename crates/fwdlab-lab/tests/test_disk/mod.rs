@@ -65,7 +65,7 @@ impl TestDisk {
         let image = std::env::var(IMAGE).unwrap_or("debian:linux-image-cloud-amd64".into());
         let image = Image::find(&image, &cache, &mut tell).map_err(|e| e.to_string())?;
         let ImageKind::Kernel(kernel) = &image.kind else {
-            panic!("{image:?} is no kernel");
+            panic!("{image:?} is not a kernel");
         };
         let recipe = Recipe {
             // the disk contains nothing of ours: any program that stays the same between test runs

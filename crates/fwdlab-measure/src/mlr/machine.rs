@@ -81,7 +81,7 @@ impl Machine {
         let mut warnings = outcome::inversions(&self.search, goals);
         warnings.extend(self.unreached_pps.map(|pps| {
             format!(
-                "the generator did not reach {pps:.0} frames/s: the search looked below it, and the DUT may do more"
+                "the generator did not reach {pps:.0} frames/s: the search continued below it; the DUT may forward more"
             )
         }));
         warnings.extend(trust::far_below(
@@ -183,7 +183,7 @@ impl Procedure for Machine {
             trials: self.progress.trials,
             traffic_s: self.traffic_ns as f64 / 1e9,
             goals,
-            course: outcome::steps(search),
+            steps: outcome::steps(search),
             failure,
             shortened: self.shortened(),
         };

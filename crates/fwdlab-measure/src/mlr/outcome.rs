@@ -106,7 +106,7 @@ pub fn goals(search: &Search, goals: &[Named], unreached_pps: Option<f64>) -> Ve
                 (None, Some(0)) => "not even the smallest load meets it".into(),
                 (None, Some(_)) => "no load is known to meet it".into(),
                 (Some(_), None) if lower == Some(grid.last()) => {
-                    "the largest load meets it: the DUT may do more".into()
+                    "the largest load meets it: the DUT may forward more".into()
                 }
                 (Some(_), None) => "no load is known to fail it".into(),
                 (Some(_), Some(_)) if outcome.is_regular => "found".into(),
@@ -155,7 +155,7 @@ pub fn steps(search: &Search) -> Vec<SearchStep> {
 pub fn failure(search: &Search, goals: &[Named]) -> Option<String> {
     search.failure().map(|failure| match failure {
         Failure::MinimumLoad { goal } => format!(
-            "the smallest load fails {}: look for a fault, or search from a smaller load",
+            "the smallest load fails {}: check for a fault, or search from a smaller load",
             goals[*goal].label
         ),
         Failure::TimeLimit => {
@@ -269,7 +269,7 @@ mod tests {
         for goal in goals(&search, &named, None) {
             assert_eq!(
                 goal.verdict,
-                "the largest load meets it: the DUT may do more"
+                "the largest load meets it: the DUT may forward more"
             );
             assert!(goal.tester_bound && !goal.regular);
             assert_eq!(goal.relevant_lower_bound_pps, Some(14_880_952.0));

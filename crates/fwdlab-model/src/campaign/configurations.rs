@@ -220,7 +220,8 @@ fn choices(
         },
         Part::Generated(mut keys) => {
             let Some(family) = keys.remove("generate") else {
-                let cause = "this table says not what is generated: add generate = \"nft-rules\" or another family";
+                let cause =
+                    "this table has no `generate`: add generate = \"nft-rules\" or another family";
                 return Err(origin.error(key_path, cause));
             };
             let at = |key: &str, cause: String| {
@@ -328,7 +329,7 @@ mod tests {
             (
                 "a = { n = 1 }",
                 "",
-                "c.toml:3:1: this table says not what is generated",
+                "c.toml:3:1: this table has no `generate`",
             ),
             (
                 "a = 5",

@@ -325,13 +325,13 @@ impl Campaign {
         let every = match (when, every) {
             (When::During, None | Some(Every::Trial)) => Every::Trial,
             (When::During, Some(_)) => {
-                let reason = "frames flow in trials, and what runs while they do runs in every trial: omit this";
+                let reason = "`during` always runs in every trial: omit this";
                 return Err(wrong(Some("every"), reason));
             }
             (_, every) => every.unwrap_or_default(),
         };
         if when == When::During && within.is_some() {
-            let reason = "what runs during a trial is ended with it: omit this";
+            let reason = "`during` always ends with its trial: omit this";
             return Err(wrong(Some("within"), reason));
         }
         if every == Every::Campaign && on != On::Controller {
@@ -342,22 +342,21 @@ impl Campaign {
         if self.is_simulated() {
             if when == When::During {
                 let reason =
-                    "a simulated DUT is sent no frames with which this could be started: omit this";
+                    "a simulated DUT gets no frames with which this could start: omit this";
                 return Err(wrong(None, reason));
             }
             if on != On::Controller {
-                let reason = "a simulated DUT has no host: say on = \"controller\"";
+                let reason = "a simulated DUT has no host: set on = \"controller\"";
                 return Err(wrong(None, reason));
             }
         }
         if every != Every::Campaign {
             let reason = match self.procedure.counting() {
                 Counting::Slices => {
-                    "slices are of DUTs in turns, and what runs on their host falls on whose turn it is: say every = \"campaign\", or measure by \
-                     another procedure"
+                    "DUTs take turns in slices, and a command on their host would disturb only one of them: set every = \"campaign\", or use another procedure"
                 }
                 Counting::Instructions => {
-                    "where instructions are counted, those of a hook would count, too: say every = \"campaign\""
+                    "the instructions of a hook would be counted, too: set every = \"campaign\""
                 }
                 Counting::Trials | Counting::Windows => "",
             };

@@ -176,18 +176,17 @@ impl Campaign {
         };
         let wrong = |key: &str, reason: String| Err(self.error(&["iterations", key], reason));
         if self.procedure.counting() == Counting::Instructions {
-            let reason = "boots count instructions and no time, and differ by what precision in [procedure] says: give a number of iterations";
+            let reason = "this procedure counts instructions, whose uncertainty is set by precision in [procedure]: give a number of iterations";
             return wrong("until", reason.into());
         }
         if until.min < FEWEST {
             let reason = format!(
-                "an interval of so few values is narrow by chance too often, and the more so as it is looked at after each: min is at least {FEWEST}, \
-                 {MIN} by default"
+                "an interval of fewer values is often narrow by chance, because it is checked after each of them: min is at least {FEWEST}, {MIN} by default"
             );
             return wrong("min", reason);
         }
         if self.iterations > MOST {
-            return wrong("max", format!("at most {MOST} iterations are made"));
+            return wrong("max", format!("at most {MOST} iterations are possible"));
         }
         match until.min > self.iterations {
             // refer to the value in the file

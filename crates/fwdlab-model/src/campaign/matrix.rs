@@ -67,7 +67,7 @@ impl std::str::FromStr for Size {
         match text {
             "smallest" => Ok(Size::Smallest),
             bytes => bytes.parse().map(Size::Bytes).map_err(|_| {
-                format!("`{text}` is no frame size: give bytes, such as 64, or \"smallest\"")
+                format!("`{text}` is not a frame size: give bytes, such as 64, or \"smallest\"")
             }),
         }
     }
@@ -327,7 +327,7 @@ impl Campaign {
             return Ok(vec![self.dut.image().map(str::to_owned)]);
         };
         if self.dut.image().is_some() {
-            let reason = "the matrix says images, and dut.host one: omit one of them";
+            let reason = "[matrix] has images, and dut.host is one: omit one of them";
             return Err(self.error(&["matrix", "image"], reason));
         }
         self.unique("image", &images.0)?;
@@ -352,7 +352,7 @@ impl Campaign {
             if !self.dut.kind.is_linux() {
                 return wrong(
                     &["matrix", "dut"],
-                    "the matrix says kinds of DUTs, and dut.kind one: omit one of them",
+                    "[matrix] has kinds of DUTs, and dut.kind is one: omit one of them",
                 );
             }
         }
@@ -364,7 +364,7 @@ impl Campaign {
             if is_said && !has_vpp {
                 return wrong(
                     &["dut", key],
-                    "this is of VPP: say kind = \"vpp\", or dut = [\"linux\", \"vpp\"] in [matrix]",
+                    "this is for VPP: set kind = \"vpp\", or dut = [\"linux\", \"vpp\"] in [matrix]",
                 );
             }
         }

@@ -694,7 +694,7 @@ impl Campaign {
         self.check_bed()?;
         if let (Some(host), None | Some("")) = (&self.dut.host, self.dut.image()) {
             let reason = format!(
-                "`{host}` is no host; give vm:IMAGE, IMAGE being debian:PACKAGE or a bzImage"
+                "`{host}` is not a host; give vm:IMAGE, IMAGE being debian:PACKAGE or a bzImage"
             );
             return wrong(&["dut", "host"], &reason);
         }
@@ -763,13 +763,13 @@ impl Campaign {
             if self.dut != Dut::default() {
                 return wrong(
                     &["dut"],
-                    "which DUT this is says the test bed; omit this, or omit bed",
+                    "the test bed defines the DUT; omit this, or omit bed",
                 );
             }
             if !bed.dut_cpus.is_empty() {
                 return wrong(
                     &["bed", "dut-cpus"],
-                    "on which CPUs the DUT forwards is not up to fwdlab there; omit this",
+                    "fwdlab does not choose the CPUs of a DUT on such a test bed; omit this",
                 );
             }
         }
@@ -808,7 +808,7 @@ impl Campaign {
         if self.is_simulated() {
             return wrong(
                 "kind",
-                "a simulated DUT is of no kind: omit kind, or engine = \"sim\"",
+                "a simulated DUT has no kind: omit kind, or engine = \"sim\"",
             );
         }
         match self.dut.host {
@@ -849,7 +849,7 @@ impl Campaign {
                 return wrong(&["telemetry"], reason);
             }
             Counting::Instructions => {
-                let reason = "where instructions are counted no time is: there is nothing to read; omit this";
+                let reason = "this procedure counts instructions and no time: there is nothing to read; omit this";
                 return wrong(&["telemetry"], reason);
             }
             Counting::Trials | Counting::Windows => {}

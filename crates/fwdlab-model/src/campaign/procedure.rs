@@ -207,11 +207,11 @@ impl Procedure {
             }
             Procedure::Churn(p) => {
                 check_trials("repetitions", p.repetitions)?;
-                check_samples(&[p.before, p.longest], p.sample)
+                check_samples(&[p.before, p.timeout], p.sample)
             }
             Procedure::Energy(p) => check_items("loads", p.loads.len()),
             Procedure::Management(p) => {
-                check_items("ask", p.ask.len())?;
+                check_items("requests", p.requests.len())?;
                 check_items("at", p.at.len())?;
                 let steps = vec![p.duration; p.at.len() + 2];
                 check_samples(&[&steps[..], &[p.after]].concat(), p.every)
@@ -332,7 +332,8 @@ pub struct Trial {
     /// Count frames in intervals of this length
     pub sample: Option<Period>,
     /// Measure the latency of frames
-    pub delays: bool,
+    #[serde(alias = "delays")]
+    pub latency: bool,
 }
 
 impl Default for Trial {
@@ -341,7 +342,7 @@ impl Default for Trial {
             load: None,
             duration: Period::seconds(10),
             sample: None,
-            delays: false,
+            latency: false,
         }
     }
 }
@@ -665,7 +666,8 @@ pub struct Churn {
     /// How long the rate must stay at its previous level to count as regained
     pub after: Period,
     /// How long to wait for that
-    pub longest: Period,
+    #[serde(alias = "longest")]
+    pub timeout: Period,
     /// Length of an interval, at least 10ms
     pub sample: Period,
     /// A rate below this share of the rate before the event is a dip
@@ -681,7 +683,7 @@ impl Default for Churn {
             load: None,
             before: Period::seconds(30),
             after: Period::seconds(30),
-            longest: Period::seconds(600),
+            timeout: Period::seconds(600),
             sample: Period(Duration::from_millis(100)),
             share: Share(0.98),
             repetitions: 5,
@@ -720,14 +722,16 @@ pub struct Management {
     /// The requests, sent concurrently: echo, 'tcp PORT', snmp, ssh or 'ssh PORT', 'command: TEXT'
     /// (for sh on the DUT), 'tester: TEXT' (for sh at the other end of the management port, with
     /// the DUT's address in $FWDLAB_DUT)
-    pub ask: Vec<String>,
+    #[serde(alias = "ask")]
+    pub requests: Vec<String>,
     /// IPv4 address of the DUT's management, reached from this machine; by default the separate
     /// management port of the embedded test bed
     pub address: Option<String>,
     /// Interval between requests of a kind
     pub every: Period,
     /// A request without an answer for this long is lost
-    pub patience: Period,
+    #[serde(alias = "patience")]
+    pub timeout: Period,
     /// The load of the flood; by default the largest
     pub load: Option<Rate>,
     /// Loads between rest and flood, in percent of what the DUT forwards in the flood
@@ -742,10 +746,10 @@ pub struct Management {
 impl Default for Management {
     fn default() -> Self {
         Management {
-            ask: vec!["echo".into()],
+            requests: vec!["echo".into()],
             address: None,
             every: Period(Duration::from_millis(200)),
-            patience: Period::seconds(2),
+            timeout: Period::seconds(2),
             load: None,
             at: vec![Percent(50.0), Percent(100.0)],
             duration: Period::seconds(20),

@@ -95,7 +95,7 @@ impl Campaign {
             return wrong(&["reboot"], reason);
         }
         match reboot.retries > MOST_RETRIES {
-            true => wrong(&["reboot", "retries"], "it is tried again 10 times at most"),
+            true => wrong(&["reboot", "retries"], "at most 10 retries are possible"),
             false => Ok(()),
         }
     }

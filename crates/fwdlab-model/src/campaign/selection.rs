@@ -50,7 +50,7 @@ impl FromStr for Selection {
             .map(term)
             .collect::<Result<_, String>>()?;
         match terms.is_empty() {
-            true => Err("say which test cases, such as configuration:nft-* size:64".into()),
+            true => Err("name the test cases, such as configuration:nft-* size:64".into()),
             false => Ok(Selection {
                 terms,
                 text: text.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -69,7 +69,7 @@ fn term(text: &str) -> Result<Term, String> {
             let known = KEYS.iter().find(|known| **known == key);
             let known = known.ok_or_else(|| {
                 let which = did_you_mean(key, &KEYS);
-                format!("`{key}` in `{text}` is nothing that test cases differ in; {which}")
+                format!("`{key}` in `{text}` is not a label of test cases; {which}")
             })?;
             (Some(*known), patterns)
         }
@@ -188,7 +188,7 @@ id = "mrr"
     #[test]
     fn errors_are_reported() {
         for (text, says) in [
-            ("", "say which"),
+            ("", "name the test cases"),
             ("configurtion:a", "`configuration`"),
             ("size:", "empty value"),
             ("size:64,,128", "empty value"),

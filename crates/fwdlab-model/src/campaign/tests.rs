@@ -102,6 +102,31 @@ fn every_procedure_has_its_defaults() {
 }
 
 #[test]
+fn former_keys_are_read() {
+    for (now, former) in [
+        (
+            "id = 'trial'\nlatency = true",
+            "id = 'trial'\ndelays = true",
+        ),
+        (
+            "id = 'management'\nrequests = ['ssh']\ntimeout = '1s'",
+            "id = 'management'\nask = ['ssh']\npatience = '1s'",
+        ),
+        (
+            "id = 'churn'\nevent = 'true'\ntimeout = '60s'",
+            "id = 'churn'\nevent = 'true'\nlongest = '60s'",
+        ),
+    ] {
+        let read = |keys: &str| {
+            let text = format!("campaign = 'c'\niterations = 1\n[procedure]\n{keys}\n");
+            parse(&text).unwrap().procedure
+        };
+        assert_eq!(read(former), read(now));
+        assert_ne!(read(now), read(now.split('\n').next().unwrap()));
+    }
+}
+
+#[test]
 fn numbers_and_texts_are_equivalent() {
     let of = |keys: &str| {
         parse(&format!("campaign = 'c'\n[procedure]\n{keys}"))
@@ -260,7 +285,7 @@ fn errors_have_a_position() {
         ),
         (
             "bed = 'apu2'\ncampaign = 'c'\n[dut]\nhost = 'vm:x'\n[procedure]\nid = 'mrr'",
-            "which DUT this is says the test bed",
+            "the test bed defines the DUT",
         ),
         (
             "bed = 7\ncampaign = 'c'\n[procedure]\nid = 'mrr'",
@@ -479,11 +504,11 @@ fn kinds_of_duts_are_set_in_the_matrix_or_in_the_dut() {
         ),
         (
             "[dut]\nworkers = 2",
-            "3:11: this is of VPP: say kind = \"vpp\"",
+            "3:11: this is for VPP: set kind = \"vpp\"",
         ),
         (
             "[dut]\nkind = 'vpp'\n[matrix]\ndut = 'linux'",
-            "5:7: the matrix says kinds of DUTs, and dut.kind one",
+            "5:7: [matrix] has kinds of DUTs, and dut.kind is one",
         ),
         (
             "[dut]\nkind = 'vpp'\nhost = 'vm:debian:x'",
@@ -491,7 +516,7 @@ fn kinds_of_duts_are_set_in_the_matrix_or_in_the_dut() {
         ),
         (
             "[bed]\nengine = 'sim'\n[dut]\nkind = 'vpp'",
-            "5:8: a simulated DUT is of no kind",
+            "5:8: a simulated DUT has no kind",
         ),
         (
             "[bed]\nengine = 'sim'\n[matrix]\ndut = ['linux', 'vpp']",
@@ -591,7 +616,7 @@ fn iterations_until_an_interval_is_narrow() {
     refused(&[
         (
             "iterations = { until = '±1%', min = 4 }",
-            "2:37: an interval of so few values is narrow by chance",
+            "2:37: an interval of fewer values is often narrow by chance",
         ),
         (
             "iterations = { until = '±1%', min = 60 }",
@@ -603,7 +628,7 @@ fn iterations_until_an_interval_is_narrow() {
         ),
         (
             "iterations = { until = '±1%', max = 5000 }",
-            "2:37: at most 1000 iterations are made",
+            "2:37: at most 1000 iterations are possible",
         ),
         (
             "iterations = { until = '±0%' }",
@@ -623,7 +648,7 @@ fn iterations_until_an_interval_is_narrow() {
     let exact = "campaign = 'c'\niterations = { until = '±1%' }\n[procedure]\nid = 'exact'";
     let error = parse(exact).unwrap_err().to_string();
     assert!(
-        error.starts_with("c.toml:2:24: boots count instructions"),
+        error.starts_with("c.toml:2:24: this procedure counts instructions"),
         "{error}"
     );
 }
@@ -646,7 +671,7 @@ fn restarts_are_of_machines() {
         ("reboot = true", "2:10: the DUT is a part of this machine"),
         (
             &bed("{ retries = 11 }"),
-            "3:22: it is tried again 10 times at most",
+            "3:22: at most 10 retries are possible",
         ),
         (
             &bed("{ retry = 1 }"),
@@ -720,11 +745,11 @@ fn hooks_as_they_are_asked_for() {
         ),
         (
             "[hooks]\nduring = { command = 'x', every = 'iteration' }",
-            "3:35: frames flow in trials",
+            "3:35: `during` always runs",
         ),
         (
             "[hooks]\nduring = { command = 'x', within = '1s' }",
-            "3:36: what runs during a trial is ended with it",
+            "3:36: `during` always ends with its trial",
         ),
         (
             "[hooks]\nafter = { command = 'x', every = 'campaign' }",
@@ -736,7 +761,7 @@ fn hooks_as_they_are_asked_for() {
         ),
         (
             "[hooks]\nduring = 'x'\n[bed]\nengine = 'sim'",
-            "3:10: a simulated DUT is sent no frames",
+            "3:10: a simulated DUT gets no frames",
         ),
         (
             "[hooks]\nbefore = 'x'\n[bed]\nengine = 'sim'",
@@ -744,8 +769,8 @@ fn hooks_as_they_are_asked_for() {
         ),
     ]);
     for (id, reported) in [
-        ("paired", "2:10: slices are of DUTs in turns"),
-        ("exact", "2:10: where instructions are counted"),
+        ("paired", "2:10: DUTs take turns in slices"),
+        ("exact", "2:10: the instructions of a hook would be counted"),
     ] {
         let text = format!("campaign = 'c'\nhooks.before = 'x'\n[procedure]\nid = '{id}'\n");
         let error = parse(&text).unwrap_err().to_string();
@@ -792,10 +817,10 @@ fn thresholds_as_they_are_asked_for() {
     assert_eq!(bare.in_unit(crate::outcome::Unit::Percent), Some(-3.0));
     let one = |keys: &str| format!("[[threshold]]\n{keys}");
     for (keys, reported) in [
-        ("", "2:1: say what must be reached"),
+        ("", "2:1: the limit is missing"),
         (
             "at-least = '1Mpps'\nat-most = '2Mpps'",
-            "2:1: at-least, at-most and not-slower-than are thresholds",
+            "2:1: a threshold has only one of at-least, at-most and not-slower-than",
         ),
         (
             "at-leest = 1",
@@ -818,7 +843,7 @@ fn thresholds_as_they_are_asked_for() {
         ("not-slower-than = { run = '@1' }", "3:19: missing key `by`"),
         (
             "not-slower-than = { by = '3%' }",
-            "3:1: say either run or configuration",
+            "3:1: set either run or configuration",
         ),
         (
             "not-slower-than = { run = ' ', by = '3%' }",

@@ -197,11 +197,11 @@ impl Campaign {
         match said.iter().filter(|said| **said).count() {
             1 => {}
             0 => {
-                let reason = "say what must be reached: at-least, at-most or not-slower-than";
+                let reason = "the limit is missing: set at-least, at-most or not-slower-than";
                 return wrong(&[], reason.into());
             }
             _ => {
-                let reason = "at-least, at-most and not-slower-than are thresholds of their own: give each a [[threshold]]";
+                let reason = "a threshold has only one of at-least, at-most and not-slower-than: use a [[threshold]] for each";
                 return wrong(&[], reason.into());
             }
         }
@@ -296,7 +296,7 @@ impl Campaign {
                     _ => Ok(()),
                 }
             }
-            _ => wrong(None, "say either run or configuration".into()),
+            _ => wrong(None, "set either run or configuration".into()),
         }
     }
 }

@@ -348,8 +348,12 @@ pub struct Counters {
     pub generator_sent: u64,
     /// Additional frames that the generator handed over and a router does not forward: broadcasts,
     /// queries to the DUT.
-    #[serde(default, skip_serializing_if = "super::is_zero")]
-    pub generator_beside: u64,
+    #[serde(
+        default,
+        alias = "generator_beside",
+        skip_serializing_if = "super::is_zero"
+    )]
+    pub generator_additional: u64,
     /// Frames that were due but that the generator did not hand over.
     pub generator_not_sent: u64,
     /// How often frames were due while the generator's ring or queue was full.
@@ -380,7 +384,7 @@ impl Counters {
         let mut sum = Counters::default();
         for counters in all {
             sum.generator_sent += counters.generator_sent;
-            sum.generator_beside += counters.generator_beside;
+            sum.generator_additional += counters.generator_additional;
             sum.generator_not_sent += counters.generator_not_sent;
             sum.generator_ring_full += counters.generator_ring_full;
             sum.generator_wakeups += counters.generator_wakeups;

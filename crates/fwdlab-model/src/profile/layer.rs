@@ -66,7 +66,8 @@ pub struct Vlan {
     /// Drop eligible
     pub drop_eligible: bool,
     /// EtherType in front of this tag: 0x8100, 0x88a8 or 0x9100
-    pub announced_by: Option<u16>,
+    #[serde(alias = "announced-by")]
+    pub tpid: Option<u16>,
     /// EtherType of the next header, if only a payload follows
     pub ethertype: Option<u16>,
 }
@@ -77,7 +78,7 @@ impl Default for Vlan {
             id: 1,
             priority: 0,
             drop_eligible: false,
-            announced_by: None,
+            tpid: None,
             ethertype: None,
         }
     }
@@ -424,12 +425,9 @@ impl Layer {
         match self {
             Layer::Vlan(vlan) => most("id", vlan.id.into(), 4095)
                 .or_else(|| most("priority", vlan.priority.into(), 7))
-                .or_else(|| match vlan.announced_by {
+                .or_else(|| match vlan.tpid {
                     None | Some(0x8100 | 0x88a8 | 0x9100) => None,
-                    Some(_) => Some((
-                        "announced-by",
-                        "a tag must be announced by 0x8100, 0x88a8 or 0x9100".into(),
-                    )),
+                    Some(_) => Some(("tpid", "it must be 0x8100, 0x88a8 or 0x9100".into())),
                 }),
             Layer::Mpls(mpls) => most("label", mpls.label, 0xf_ffff)
                 .or_else(|| most("traffic-class", mpls.traffic_class.into(), 7)),

@@ -474,11 +474,17 @@ impl Stream {
             return wrong("burst", "a burst of 0 frames; omit the stream instead");
         }
         if self.burst.is_some_and(|frames| frames > MOST_FRAMES) {
-            return wrong("burst", "more than 10^15 frames; omit burst for no end");
+            return wrong(
+                "burst",
+                "more than 10^15 frames; omit burst for an endless stream",
+            );
         }
         if let Some(Bursts { frames, count, .. }) = self.bursts {
             if frames.saturating_mul(count.unwrap_or(1)) > MOST_FRAMES {
-                return wrong("bursts", "more than 10^15 frames; omit count for no end");
+                return wrong(
+                    "bursts",
+                    "more than 10^15 frames; omit count for an endless stream",
+                );
             }
             if frames == 0 {
                 return wrong("bursts", "bursts of 0 frames; omit the stream instead");

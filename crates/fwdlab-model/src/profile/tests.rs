@@ -102,11 +102,11 @@ fn errors_have_position_and_cause() {
         ),
         (
             "[[stream]]\nburst = 1000000000000001",
-            "p.toml:2:9: more than 10^15 frames; omit burst for no end",
+            "p.toml:2:9: more than 10^15 frames; omit burst for an endless stream",
         ),
         (
             "[[stream]]\nbursts = { frames = 9223372036854775807, pause = '1ms', count = 9223372036854775807 }",
-            "p.toml:2:1: more than 10^15 frames; omit count for no end",
+            "p.toml:2:1: more than 10^15 frames; omit count for an endless stream",
         ),
         (
             "[[stream]]\nburst = 0",
@@ -235,6 +235,13 @@ fn all_keys_of_a_stream() {
     assert!(!profile.waits(0) && profile.waits(1));
     assert_eq!(profile.stream_named("2"), Some(1));
     assert_eq!(up.layers.iter().flatten().count(), 6);
+    // a key with its former name
+    let [now, former] = ["tpid", "announced-by"].map(|key| {
+        let text =
+            format!("[[stream]]\nlayers = [{{ vlan = {{ {key} = 0x88a8 }} }}, 'ipv4', 'udp']");
+        format!("{:?}", parse(&text).unwrap().streams)
+    });
+    assert_eq!(now, former);
 }
 
 #[test]

@@ -11,10 +11,10 @@ use fwdlab_stats::{
 
 use super::arrange::{Arranged, Line};
 use super::{
-    Beside, Cell, CompareError, Compared, Drift, Equivalence, Options, Outcome, Pairs, Row,
+    Cell, CompareError, Compared, Drift, Equivalence, Options, OtherTest, Outcome, Pairs, Row,
     TestChoice,
 };
-use crate::number::{bits_per_second, rate};
+use crate::number::{bits_per_second, difference, rate};
 
 /// Fewest values for an interval.
 pub(crate) const FEWEST_VALUES: usize = 3;
@@ -82,7 +82,7 @@ fn lower_bounds(baseline: &Values<'_>, other: &Values<'_>, limited: [u32; 2]) ->
         p_value_adjusted: None,
         verdict: Verdict::CannotTell,
         equivalence: None,
-        beside: Vec::new(),
+        other_tests: Vec::new(),
         warnings: Vec::new(),
     }
 }
@@ -318,11 +318,11 @@ fn independent(
             "ranks would be the test for such values, but cannot prove anything with so few".into(),
         );
     }
-    let beside = others
+    let other_tests = others
         .into_iter()
         .map(|(_, other)| other)
         .filter(|c| c.test != main.test)
-        .map(|c| Beside {
+        .map(|c| OtherTest {
             test: id(c.test),
             difference_percent: c.difference_percent,
             interval_percent: c.interval_percent.map(|i| [i.low, i.high]),
@@ -363,7 +363,7 @@ fn independent(
         verdict,
         disagreement,
         equivalence,
-        beside,
+        other_tests,
         warnings,
     }
 }
@@ -389,7 +389,11 @@ fn disagreement(
             Test::MannWhitney | Test::SignedRank => "ranks",
             Test::Student | Test::Welch | Test::PairedT | Test::Exact => "means",
         };
-        format!("the medians differ by {of_medians:+.1} %, the {what} by {tested:+.1} %")
+        format!(
+            "the medians differ by {} %, the {what} by {} %",
+            difference(of_medians, None),
+            difference(tested, None)
+        )
     })
 }
 
@@ -499,7 +503,7 @@ fn of_pairs(pairs: &Paired, column: &str, family: usize, options: &Options) -> C
         Assumption::Nothing => (ranks, normal),
         _ => (normal, ranks),
     };
-    let beside = |o: &PairedOutcome| Beside {
+    let other_test = |o: &PairedOutcome| OtherTest {
         test: id(o.test),
         difference_percent: Some(o.difference_percent),
         interval_percent: o.interval_percent,
@@ -548,7 +552,7 @@ fn of_pairs(pairs: &Paired, column: &str, family: usize, options: &Options) -> C
         p_value_adjusted: None,
         verdict: unless_contradicted(disagreement.as_ref(), verdict(main.verdict)),
         equivalence,
-        beside: vec![beside(&other)],
+        other_tests: vec![other_test(&other)],
         warnings: (main.warnings.iter().map(in_percent))
             .chain(disagreement.clone())
             .collect(),

@@ -16,7 +16,7 @@ use super::{Compared, Outcome, Row};
 use crate::number::{difference, would_have_shown};
 
 /// Advice if a comparison was inconclusive.
-pub const ACCEPT_BLIND: &str = "--accept-blind accepts that";
+pub const ACCEPT_INCONCLUSIVE: &str = "--accept-inconclusive accepts that";
 
 /// `METRIC < PERCENT` or `METRIC > PERCENT`: fail if this holds for the difference.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,9 +97,9 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    /// Judges every comparison. Inconclusive comparisons fail unless `accept_blind`; if nothing
+    /// Judges every comparison. Inconclusive comparisons fail unless `accept_inconclusive`; if nothing
     /// could be judged, the limit always fails.
-    pub fn judge(&self, outcome: &Outcome, accept_blind: bool) -> Judged {
+    pub fn judge(&self, outcome: &Outcome, accept_inconclusive: bool) -> Judged {
         let mut judged = Judged::new(self.to_string());
         for row in &outcome.rows {
             for compared in &row.comparisons {
@@ -112,7 +112,7 @@ impl Limit {
                 .not_judged
                 .push(format!("{}: not in {missing}", unmatched.test_case));
         }
-        judged.concluded(accept_blind)
+        judged.concluded(accept_inconclusive)
     }
 
     fn one(&self, row: &Row, compared: &Compared, judged: &mut Judged) {
@@ -145,9 +145,9 @@ impl Limit {
             Some(detectable) => {
                 let shown = would_have_shown(detectable, compared.pairs.is_some());
                 let only = if shown.starts_with("a ") { "only " } else { "" };
-                judged.blind.push(format!("{name}: {only}{shown}"));
+                judged.inconclusive.push(format!("{name}: {only}{shown}"));
             }
-            None => judged.blind.push(format!(
+            None => judged.inconclusive.push(format!(
                 "{name}: the smallest detectable difference is unknown for these values"
             )),
         }

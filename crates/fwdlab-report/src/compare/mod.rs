@@ -26,7 +26,7 @@ pub(crate) use formats::table;
 pub use formats::{csv, markdown, ministat};
 pub use fwdlab_model::threshold::Judged;
 pub(crate) use judge::FEWEST_VALUES;
-pub use limit::{ACCEPT_BLIND, Limit, LimitError};
+pub use limit::{ACCEPT_INCONCLUSIVE, Limit, LimitError};
 pub(crate) use text::{Scale, difference_cell, notes};
 pub use text::{changes as changes_text, text};
 
@@ -114,7 +114,7 @@ impl std::str::FromStr for Filter {
             .split_once(':')
             .filter(|(key, values)| !key.trim().is_empty() && !values.trim().is_empty())
             .ok_or_else(|| {
-                format!("`{typed}` is no filter: say a label and its values, as in size:64 or -configuration:plain,nat")
+                format!("`{typed}` is not a filter: say a label and its values, as in size:64 or -configuration:plain,nat")
             })?;
         Ok(Filter {
             key: key.trim().to_owned(),
@@ -358,7 +358,7 @@ pub struct Compared {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equivalence: Option<Equivalence>,
     /// Results of the other tests.
-    pub beside: Vec<Beside>,
+    pub other_tests: Vec<OtherTest>,
     /// Warnings about values that violate the assumption.
     pub warnings: Vec<String>,
 }
@@ -400,7 +400,7 @@ pub struct Equivalence {
 
 /// The result of a test that does not decide.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Beside {
+pub struct OtherTest {
     /// The test, as in [`Compared::test`].
     pub test: &'static str,
     /// Difference in percent of the baseline.

@@ -10,7 +10,8 @@ use fwdlab_model::comparison::Verdict;
 
 use super::judge::name_of;
 use super::{
-    ACCEPT_BLIND, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE, incomparable_reason,
+    ACCEPT_INCONCLUSIVE, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE,
+    incomparable_reason,
 };
 use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
 use crate::screen::{harmless, paragraph, width};
@@ -44,7 +45,7 @@ pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
     text.push('\n');
     let widest = if fits { NAME_BESIDE } else { NAME_BELOW - 2 };
     let is_long = |judged: &&Judged| {
-        judged.failed.len() + judged.not_judged.len() + judged.blind.len() > CASES
+        judged.failed.len() + judged.not_judged.len() + judged.inconclusive.len() > CASES
     };
     let (long, brief): (Vec<&Judged>, Vec<&Judged>) = judged.iter().partition(is_long);
     let brief: Vec<Judged> = brief.into_iter().cloned().collect();
@@ -62,7 +63,7 @@ pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
 /// these cases with the reasons.
 fn limit(judged: &Judged) -> String {
     let sentence = match judged.failed.len() {
-        0 => judged.lines(ACCEPT_BLIND).swap_remove(0),
+        0 => judged.lines(ACCEPT_INCONCLUSIVE).swap_remove(0),
         failed => format!(
             "{}: FAILED by {}",
             judged.limit,
@@ -79,7 +80,7 @@ fn limit(judged: &Judged) -> String {
     let mut rows = vec![("case".to_owned(), "why".to_owned())];
     rows.extend(reasons("", &judged.failed));
     rows.extend(reasons("not judged, ", &judged.not_judged));
-    rows.extend(reasons("blind, ", &judged.blind));
+    rows.extend(reasons("inconclusive, ", &judged.inconclusive));
     let widest = rows.iter().map(|(case, _)| case.chars().count()).max();
     let widest = widest.unwrap_or(0);
     let indent = " ".repeat(LIMIT.len() + widest + 2);
@@ -469,7 +470,7 @@ pub(crate) fn notes(
     }
     first("pairs", pairs(outcome));
     if verbose {
-        first("beside", baseline_lines(outcome));
+        first("others", baseline_lines(outcome));
     }
     let baseline = outcome.columns.first();
     let unlike = outcome.columns.iter().skip(1).filter_map(|column| {
@@ -516,7 +517,7 @@ pub(crate) fn notes(
         "fail-if",
         judged
             .iter()
-            .flat_map(|judged| judged.lines(ACCEPT_BLIND))
+            .flat_map(|judged| judged.lines(ACCEPT_INCONCLUSIVE))
             .collect(),
     );
     notes
@@ -594,21 +595,21 @@ fn pairs(outcome: &Outcome) -> Vec<String> {
 fn baseline_lines(outcome: &Outcome) -> Vec<String> {
     all(outcome)
         .flat_map(|(row, compared)| {
-            compared.beside.iter().map(move |beside| {
-                let ends = beside.interval_percent;
-                let value = beside
+            compared.other_tests.iter().map(move |other| {
+                let ends = other.interval_percent;
+                let value = other
                     .difference_percent
                     .map_or("no value".into(), |percent| {
                         format!("{} %", difference(percent, ends))
                     });
                 let ends = ends.map_or(String::new(), |ends| format!(" {}", interval(ends)));
-                let p = beside
+                let p = other
                     .p_value
                     .map_or(String::new(), |p| format!(", p {}", p_value(p)));
                 format!(
                     "{}: {} {value}{ends}{p}",
                     place(outcome, row, &compared.column),
-                    name_of(beside.test)
+                    name_of(other.test)
                 )
             })
         })

@@ -36,7 +36,7 @@ pub(super) fn body(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: Sho
         });
         m.leaf("p", &[], METHOD);
     });
-    section(m, "What was sent", |m| table(m, &traffic(summary)));
+    section(m, "Traffic", |m| table(m, &traffic(summary)));
     section(m, "Source", |m| {
         m.within("ul", &[], |m| {
             for (key, value) in &info.parameters {

@@ -19,7 +19,7 @@ pub(super) fn measurement_table(
     shown: ShownFacts,
 ) {
     let facts = &info.facts;
-    section(m, "What was measured", |m| {
+    section(m, "Measurement", |m| {
         m.leaf("p", &[], &note(&words::procedure_words(summary)));
         bed::test_bed(m, info);
         m.leaf("h3", &[], "Command");

@@ -338,7 +338,7 @@ fn systems(m: &mut Markup, runs: &[Run<'_>]) {
     let Some(grid) = grid::from_runs(runs).filter(|grid| grid.is_worth_showing(runs.len())) else {
         return;
     };
-    section(m, &format!("Beside {}", grid.reference), |m| {
+    section(m, &format!("Compared with {}", grid.reference), |m| {
         m.within("figure", &[], |m| table(m, &grid.table()));
         for sentence in grid.notes() {
             m.leaf("p", &[("class", "note")], &note(&sentence));
@@ -503,7 +503,7 @@ fn dut_activity(m: &mut Markup, summary: &Summary) {
     if found.is_empty() && tables.is_empty() {
         return;
     }
-    section(m, "What the DUT did", |m| {
+    section(m, "Load of the DUT", |m| {
         let words = "Its host was read before and after every trial, while nothing moved: counts are exact. Shares of time are of the \
                      time between these readings, which is longer than the load.";
         m.leaf("p", &[], words);
@@ -610,7 +610,7 @@ fn every_trial(
     rebuilds: &[RebuildRecord],
 ) {
     if !rebuilds.is_empty() {
-        section(m, "Every rebuild", |m| {
+        section(m, "Rebuilds", |m| {
             let names: Vec<String> = summary
                 .comparisons()
                 .zip(2..)
@@ -625,7 +625,7 @@ fn every_trial(
         });
     }
     if !trials.is_empty() {
-        section(m, "Every trial", |m| {
+        section(m, "Trials", |m| {
             m.leaf(
                 "p",
                 &[],
@@ -644,7 +644,7 @@ fn every_trial(
 }
 
 fn glossary_list(m: &mut Markup) {
-    section(m, "Words", |m| {
+    section(m, "Glossary", |m| {
         m.within("dl", &[], |m| {
             for (term, meaning) in TERMS {
                 m.within("div", &[], |m| {

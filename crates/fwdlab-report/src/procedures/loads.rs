@@ -9,7 +9,7 @@ use fwdlab_model::procedure::{Delays, Interval};
 use fwdlab_model::search::SearchOutcome;
 
 use super::shown::{Shown, at_least, bounded_pps, optional, optional_pps, plain, pps};
-use crate::number::{count, percent, rate, seconds};
+use crate::number::{counted, percent, rate, seconds};
 use crate::search;
 use crate::state::LIVELOCK;
 use crate::table::{Cell, Table, table};
@@ -97,7 +97,7 @@ impl Shown for Mrr {
 
 impl Shown for Soak {
     fn table(&self, _: &[&Outcome]) -> Table {
-        let lost = format!("{} frames", count(self.frames_lost));
+        let lost = counted(self.frames_lost, "frame");
         table! {
             right("load", "load_pps") => pps(self.load_pps),
             right("for", "duration_s") => Cell::new(seconds(self.duration_s), self.duration_s),

@@ -355,8 +355,8 @@ fn trial_reason(record: &TrialRecord) -> String {
         return String::new();
     };
     let mut text = requested.question.reason.clone();
-    if !requested.says.is_empty() {
-        text += &format!(". {}", capital(&requested.says));
+    if !requested.evaluation.is_empty() {
+        text += &format!(". {}", capital(&requested.evaluation));
     }
     if requested.answer.ended_early {
         text += match requested.question.reset_at_ns {
@@ -392,7 +392,7 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
             false => format!("up to {}", rate(question.peak_pps())),
         };
         text += &format!(
-            "{:>4}  {:>4} B  {load:>11}  for {lasted}: lost {} of {} frames\n",
+            "{:>4}  {:>4} B  {load:>11}, {lasted}: lost {} of {} frames\n",
             record.trial,
             question.frame_size_bytes.bytes(),
             count(answer.frames_lost()),
@@ -436,7 +436,7 @@ mod tests {
     /// many as above p99.9.
     #[test]
     fn delays_that_may_be_the_senders_are_marked() {
-        let table = |held_up_frames| {
+        let table = |stalled_frames| {
             let found = Found::Trial(SingleTrial {
                 intended_load_pps: 1e6,
                 offered_load_pps: 1e6,
@@ -451,7 +451,7 @@ mod tests {
                     p99_ns: Some(990),
                     p999_ns: Some(999),
                     max_ns: 1_000,
-                    held_up_frames,
+                    stalled_frames,
                     ..fwdlab_model::procedure::Delays::default()
                 }),
                 samples: Vec::new(),

@@ -184,7 +184,7 @@ fn buffer(found: &BackToBack) -> Cell {
     match (found.buffer_frames, ends) {
         (Some(frames), Some((low, high))) => between(Some([frames, low, high]), frames_between),
         (Some(frames), None) => Cell::with_values(
-            format!("{} frames", count(frames.round() as i128)),
+            counted(frames.round() as i128, "frame"),
             [frames.to_string(), String::new(), String::new()],
         ),
         _ => between(None, frames_between),

@@ -85,7 +85,7 @@ pub async fn show(
 /// Removes the parts of a trial that no page shows and that are most of its bytes.
 pub fn shorten(trial: &mut TrialRecord) {
     trial.probes.clear();
-    trial.apart.clear();
+    trial.other_states.clear();
     trial.counters = fwdlab_model::loss::Counters::default();
 }
 

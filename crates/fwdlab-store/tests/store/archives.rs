@@ -182,23 +182,26 @@ fn damaged_archives_and_foreign_paths_are_not_imported() {
         (b"no archive".to_vec(), "cannot be read"),
         (made(&[]), "no run in it"),
         (changed, "report.html has changed"),
-        (file("../evil"), "`../evil` is no file of a run"),
-        (file("/tmp/evil"), "is no file of a run"),
+        (file("../evil"), "`../evil` is not a file of a run"),
+        (file("/tmp/evil"), "is not a file of a run"),
         (
             file("2026-11-21-quick-7f3k/../../evil"),
-            "is no file of a run",
+            "is not a file of a run",
         ),
-        (file(".trash-x/run.json"), "is no file of a run"),
-        (file("2026-11-21-quick-7f3k/.lock"), "is no file of a run"),
-        (file("run.json"), "is no file of a run"),
+        (file(".trash-x/run.json"), "is not a file of a run"),
+        (
+            file("2026-11-21-quick-7f3k/.lock"),
+            "is not a file of a run",
+        ),
+        (file("run.json"), "is not a file of a run"),
         (file("x/run.json"), "x cannot be read"),
         (
             made(&[(inside, EntryType::Symlink, b"")]),
-            "is no regular file",
+            "is not a regular file",
         ),
         (
             made(&[(inside, EntryType::Fifo, b"")]),
-            "is no regular file",
+            "is not a regular file",
         ),
         (
             made(&[

@@ -2,7 +2,12 @@
 
 use fwdlab_model::event::{EventKind, RebuildRecord};
 use fwdlab_model::loss::{Counters, Ledger, Loss, Place, Reason};
-use fwdlab_model::result::{RunInfo, Stratum, TrialRecord, Validity};
+use fwdlab_model::management::{Management, Requests};
+use fwdlab_model::probe::ApartStratum;
+use fwdlab_model::procedure::{Answer, Asked, Delays, Purpose, Question};
+use fwdlab_model::result::{Gap, RunInfo, StallPolicy, Stratum, TrialRecord, Validity};
+use fwdlab_model::test_case::{Enough, Stopped};
+use fwdlab_model::threshold::Judged;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_store::{RunWriter, load};
@@ -13,6 +18,97 @@ use proptest::prelude::*;
 use super::samples::{event, finished, info, rebuild, summary, trial};
 
 const ID: &str = "2026-11-21-quick-7f3k";
+
+/// A value whose fields have their former names equals the one that was stored.
+fn assert_read_by_former_names<T>(value: &T, names: &[(&str, &str)])
+where
+    T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,
+{
+    let mut json = serde_json::to_string(value).unwrap();
+    for (now, former) in names {
+        let [now, former] = [now, former].map(|name| format!("\"{name}\""));
+        assert!(json.contains(&now), "{now}: {json}");
+        json = json.replace(&now, &former);
+    }
+    assert_eq!(serde_json::from_str::<T>(&json).unwrap(), *value);
+}
+
+/// Runs of version 0.2.0 and earlier have other names of fields.
+#[test]
+fn fields_with_their_former_names_are_read() {
+    let mut record = trial(1);
+    record.ledger.frames_additional = 1;
+    record.counters.generator_additional = 2;
+    record.other_states = vec![ApartStratum {
+        slowed: true,
+        round_trip_ns: Vec::new(),
+        moved: false,
+        stratum: Stratum::default(),
+    }];
+    let delays = Delays {
+        stalled_frames: 3,
+        longest_stall_ns: 4,
+        ..Delays::default()
+    };
+    let answer = Answer {
+        frames_additional: 5,
+        delays: Some(delays),
+        ..Answer::default()
+    };
+    record.asked = Some(Box::new(Asked {
+        question: Question::constant(FrameSize::MIN, 1e6, 1, Purpose::Measure, "a reason"),
+        answer,
+        evaluation: "a verdict".into(),
+        latency_log: None,
+    }));
+    assert_read_by_former_names(
+        &record,
+        &[
+            ("stall_policy", "hold_ups"),
+            ("skip", "forgive"),
+            ("other_states", "apart"),
+            ("frames_additional", "frames_beside"),
+            ("generator_additional", "generator_beside"),
+            ("stalled_frames", "held_up_frames"),
+            ("longest_stall_ns", "held_up_max_ns"),
+            ("evaluation", "says"),
+        ],
+    );
+    assert_read_by_former_names(&StallPolicy::CatchUp, &[("catch-up", "make-up")]);
+    let gap = Gap {
+        from: String::new(),
+        to: String::new(),
+        after: 2,
+        discarded: 1,
+    };
+    assert_read_by_former_names(&gap, &[("discarded", "cut_off")]);
+    assert_read_by_former_names(&Judged::new("x".into()), &[("inconclusive", "blind")]);
+    let stopped = Stopped {
+        why: Enough::Stopped,
+        iterations: 3,
+        figure: String::new(),
+        half_width_percent: None,
+        requested_percent: 1.0,
+    };
+    let names = [
+        ("requested_percent", "wanted_percent"),
+        ("stopped", "broken_off"),
+    ];
+    assert_read_by_former_names(&stopped, &names);
+    let requests = Requests {
+        timeout_ns: 1,
+        ..Requests::default()
+    };
+    assert_read_by_former_names(&requests, &[("timeout_ns", "patience_ns")]);
+    let management = Management {
+        carries_pps: None,
+        every_s: 1.0,
+        timeout_s: 2.0,
+        loads: Vec::new(),
+        requests: Vec::new(),
+    };
+    assert_read_by_former_names(&management, &[("timeout_s", "patience_s")]);
+}
 
 /// Any number that has a JSON form.
 fn number() -> impl Strategy<Value = f64> {
@@ -55,7 +151,7 @@ fn ledger() -> impl Strategy<Value = Ledger> {
     )
         .prop_map(|(intended, sent, lost, losses)| Ledger {
             frames_intended: intended,
-            frames_beside: 0,
+            frames_additional: 0,
             frames_sent: sent,
             frames_lost: lost,
             losses,

@@ -9,7 +9,7 @@ use fwdlab_model::facts::Facts;
 use fwdlab_model::loss::{Ledger, Loss, Place, Reason};
 use fwdlab_model::outcome::{Better, Compliance, Found, Maxfwd, Outcome, Unit};
 use fwdlab_model::result::{
-    HoldUps, Noise, RunInfo, RunState, Stratum, Summary, TrialRecord, Validity,
+    Noise, RunInfo, RunState, StallPolicy, Stratum, Summary, TrialRecord, Validity,
 };
 use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_model::trial::{IpVersion, Stream};
@@ -57,7 +57,7 @@ fn ledger() -> Ledger {
         frames_intended: None,
         frames_not_sent: 0,
         gen_limited: false,
-        frames_beside: 0,
+        frames_additional: 0,
         frames_sent: 1000,
         frames_received: 900,
         frames_lost: 100,
@@ -87,7 +87,7 @@ pub fn trial(number: u32) -> TrialRecord {
         directions: Vec::new(),
         stream: stream(),
         engine: "live-frames".into(),
-        hold_ups: Some(HoldUps::Forgive),
+        stall_policy: Some(StallPolicy::Skip),
         receiver: "xdp".into(),
         duration_s: 0.1 + 0.2,
         intended_load_pps: None,
@@ -100,7 +100,7 @@ pub fn trial(number: u32) -> TrialRecord {
             forwarding_rate_pps: Some(1.0 / 3.0),
         },
         contended: Stratum::default(),
-        apart: Vec::new(),
+        other_states: Vec::new(),
         probes: Vec::new(),
         windows_not_offered: 0,
         frame_loss_ratio: 0.1,

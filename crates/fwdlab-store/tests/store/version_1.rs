@@ -44,14 +44,14 @@ fn a_search_of_version_1_is_an_outcome_with_its_trials() {
     assert_eq!(run.trials.len(), 8);
     let first = run.trials[0].asked.as_ref().unwrap();
     assert_eq!(first.question.purpose, Purpose::WarmUp);
-    for (trial, step) in run.trials[1..].iter().zip(&found.course) {
+    for (trial, step) in run.trials[1..].iter().zip(&found.steps) {
         let requested = trial.asked.as_ref().unwrap();
         assert_eq!(requested.question.purpose, Purpose::Search);
         assert_eq!(requested.question.peak_pps(), step.load_pps);
         let (answer, ledger) = (&requested.answer, &trial.ledger);
         assert_eq!(answer.frames_lost(), ledger.frames_lost);
         assert_eq!(answer.duration_ns, 1_000_000_000);
-        assert!(!requested.says.is_empty() && !requested.question.reason.is_empty());
+        assert!(!requested.evaluation.is_empty() && !requested.question.reason.is_empty());
     }
     // it is a figure to compare, and its trials are not
     let series = run.series();

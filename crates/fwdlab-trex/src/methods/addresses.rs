@@ -31,7 +31,7 @@ pub fn set_l3(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
     let address = |name| -> Result<Ipv4Addr, Fault> {
         let text = params.text(name)?;
         text.parse()
-            .map_err(|_| Fault::params(format!("field '{name}': '{text}' is no IPv4 address")))
+            .map_err(|_| Fault::params(format!("field '{name}': '{text}' is not an IPv4 address")))
     };
     let ipv4 = Ipv4 {
         source: address("src_addr")?,
@@ -56,7 +56,7 @@ pub fn set_ipv6(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> 
     let address: Option<Ipv6Addr> = match text {
         "" => None,
         text => Some(text.parse().map_err(|_| {
-            Fault::params(format!("field 'src_ipv6': '{text}' is no IPv6 address"))
+            Fault::params(format!("field 'src_ipv6': '{text}' is not an IPv6 address"))
         })?),
     };
     quiet(model, params)?.layers.ipv6 = on.then_some(address);
@@ -111,8 +111,11 @@ pub fn mac(address: [u8; 6]) -> String {
 
 fn mac_of(params: &Params<'_>, name: &str) -> Result<[u8; 6], Fault> {
     let text = params.text(name)?;
-    address(text)
-        .ok_or_else(|| Fault::params(format!("field '{name}': '{text}' is no Ethernet address")))
+    address(text).ok_or_else(|| {
+        Fault::params(format!(
+            "field '{name}': '{text}' is not an Ethernet address"
+        ))
+    })
 }
 
 fn address(text: &str) -> Option<[u8; 6]> {

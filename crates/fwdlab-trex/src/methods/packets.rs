@@ -47,7 +47,7 @@ pub fn push(model: &mut Model, params: &Params<'_>) -> Result<Value, Fault> {
         let text = one.get("binary")?.as_str();
         let frame = text.and_then(|text| BASE64_STANDARD.decode(text).ok());
         let mut frame =
-            frame.ok_or_else(|| Fault::params(format!("packet {number} is no base64")))?;
+            frame.ok_or_else(|| Fault::params(format!("packet {number} is not base64")))?;
         if !LENGTHS.contains(&frame.len()) {
             return Err(Fault::params(format!(
                 "packet {number} has {} bytes; it may have {} to {}",

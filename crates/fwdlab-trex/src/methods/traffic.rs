@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use fwdlab_engine::sys::monotonic_ns;
-use fwdlab_engine::{HoldUps, LoadPlan, Schedule};
+use fwdlab_engine::{LoadPlan, Schedule, StallPolicy};
 use fwdlab_lab::session::FOR_EVER;
 use serde_json::{Value, json};
 
@@ -171,7 +171,7 @@ pub fn push_remote(model: &mut Model, params: &Params<'_>) -> Result<Value, Faul
             true => Duration::from_secs_f64(duration.min(longest / 1e6)),
             false => FOR_EVER,
         },
-        hold_ups: HoldUps::MakeUp { most_pps: None },
+        stall_policy: StallPolicy::CatchUp { most_pps: None },
         path: 0,
     };
     let playing = port.wire.play(recording, rounds, schedule);

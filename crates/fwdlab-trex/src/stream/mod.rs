@@ -221,7 +221,7 @@ fn frame(packet: &Params<'_>) -> Result<Vec<u8>, Fault> {
     let text = text.ok_or_else(|| Fault::params("field 'binary' must be a string"))?;
     let mut frame = BASE64_STANDARD
         .decode(text)
-        .map_err(|error| Fault::params(format!("field 'binary' is no base64: {error}")))?;
+        .map_err(|error| Fault::params(format!("field 'binary' is not base64: {error}")))?;
     if !FRAME.contains(&frame.len()) {
         return Err(Fault::params(format!(
             "a frame has {} to {} bytes without FCS, not {}",

@@ -56,7 +56,7 @@ impl Export {
                 return Err(Usage(reason.into()).into());
             }
             if std::io::stdout().is_terminal() {
-                let reason = "an archive is nothing to read on a terminal; name a file with -o FILE, or pipe it somewhere";
+                let reason = "an archive is not readable on a terminal; name a file with -o FILE, or pipe it to a program";
                 return Err(Usage(reason.into()).into());
             }
             let made = fwdlab_store::export(

@@ -53,18 +53,18 @@ use crate::tui::theme::Symbols;
 /// records the gap.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Campaign file, or a name from the catalogue [default with --resume and --failed-of: the file of that run]
-    #[arg(value_name = "CAMPAIGN.toml|NAME", required_unless_present_any = ["resume", "failed_of", "list"])]
+    /// Campaign file, or a name from the catalogue [default with --resume and --retry: the file of that run]
+    #[arg(value_name = "CAMPAIGN.toml|NAME", required_unless_present_any = ["resume", "retry", "list"])]
     file: Option<PathBuf>,
     /// List the catalogue: the built-in campaigns, the question that each answers, and what it needs
-    #[arg(long, conflicts_with_all = ["file", "resume", "failed_of"])]
+    #[arg(long, conflicts_with_all = ["file", "resume", "retry"])]
     list: bool,
     /// Continue this run, which was interrupted, killed or failed
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["set_unconfined", "seed", "only", "failed_of"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["set_unconfined", "seed", "only", "retry"])]
     resume: Option<String>,
     /// Start a new run that repeats the incomplete test cases of this run, with all of their iterations
-    #[arg(long, value_name = "RUN")]
-    failed_of: Option<String>,
+    #[arg(long, alias = "failed-of", value_name = "RUN")]
+    retry: Option<String>,
     /// Measure only these test cases: names or KEY:VALUE with `*` and `?`, such as "configuration:nft-* size:64,128 !ip:ipv6"
     #[arg(long, value_name = "EXPR")]
     only: Option<Selection>,
@@ -178,7 +178,7 @@ impl Run {
 
     /// Returns the plan of a new run.
     fn plan(&self, global: &Global) -> anyhow::Result<plan::Plan> {
-        let failed = match &self.failed_of {
+        let failed = match &self.retry {
             Some(name) => Some(fwdlab_store::load(&resolve(&global.runs_root()?, name)?)?),
             None => None,
         };
@@ -197,7 +197,7 @@ impl Run {
         };
         let mut plan = read(&file, chosen)?;
         if let Some(failed) = &failed {
-            plan.keep("failed_of", failed.info.id.clone());
+            plan.keep(RETRY_OF, failed.info.id.clone());
         }
         keep_place(&mut plan, &file);
         Ok(plan)
@@ -225,14 +225,16 @@ impl Run {
             .seed
             .is_some();
         let only = output("only").and_then(|only| only.as_str());
-        let named = output("failed_of").and_then(|_| {
-            let cases = output("test_cases")?.as_array()?.iter();
-            Some(
-                cases
-                    .filter_map(|case| Some(case.as_str()?.to_owned()))
-                    .collect(),
-            )
-        });
+        let named = output(RETRY_OF)
+            .or_else(|| output("failed_of"))
+            .and_then(|_| {
+                let cases = output("test_cases")?.as_array()?.iter();
+                Some(
+                    cases
+                        .filter_map(|case| Some(case.as_str()?.to_owned()))
+                        .collect(),
+                )
+            });
         let chosen = Options {
             seed: (!has_seed).then_some(info.seed),
             unconfined: output("set_unconfined").is_some(),
@@ -245,7 +247,8 @@ impl Run {
         let runs = output("threshold_runs").and_then(|runs| runs.as_array());
         let runs = runs.into_iter().flatten();
         plan.set_references(runs.map(|run| run.as_str().map(str::to_owned)));
-        for name in ["failed_of", "file"] {
+        // `failed_of` is the name in runs of earlier versions
+        for name in [RETRY_OF, "failed_of", "file"] {
             if let Some(value) = output(name) {
                 plan.keep(name, value.clone());
             }
@@ -253,6 +256,9 @@ impl Run {
         Ok(plan)
     }
 }
+
+/// Name of the parameter that records which run is retried.
+const RETRY_OF: &str = "retry_of";
 
 /// Records the path of the campaign file, so that resuming does not need it as an argument.
 fn keep_place(plan: &mut plan::Plan, file: &Path) {
@@ -272,7 +278,7 @@ fn file_of(info: &RunInfo) -> anyhow::Result<PathBuf> {
     let file = info.parameters.get("file").and_then(|file| file.as_str());
     let file = file.ok_or_else(|| {
         Usage(format!(
-            "{} does not say where the file of its campaign is: name it before the options",
+            "{} does not record the path of its campaign file: give it before the options",
             info.id
         ))
     })?;
@@ -288,7 +294,7 @@ fn without_result(run: &StoredRun) -> anyhow::Result<BTreeSet<String>> {
             "campaign" => {
                 format!("{id} was interrupted and has no result: continue it with --resume {id}")
             }
-            kind => format!("{id} is a run of `{kind}`, and no campaign"),
+            kind => format!("{id} is a run of `{kind}`, not of a campaign"),
         })
     })?;
     let cases = summary.test_cases.iter();
@@ -362,18 +368,21 @@ impl Plan {
             plural(ids.len(), "test case"),
         );
         let mut text = fwdlab_report::table::wrap(&answer, WIDTH, "") + "\n";
-        text += &format!(
-            "{}: {}{} by {}, {} each, seed {}\n\n",
-            campaign.name,
-            match campaign.about.as_str() {
-                "" => String::new(),
-                about => format!("{about}\n"),
-            },
+        let title = match campaign.about.as_str() {
+            "" => campaign.name.clone(),
+            about => format!("{}: {about}", campaign.name),
+        };
+        let content = format!(
+            "{} by {}, {} each, seed {}",
             plural(ids.len(), "test case"),
             procedure(campaign),
             campaign.iterations_in_words(),
             parameters.seed(),
         );
+        for paragraph in [title, content] {
+            text += &fwdlab_report::table::wrap(&paragraph, WIDTH, "");
+        }
+        text.push('\n');
         let fewest = campaign
             .until
             .map_or(campaign.iterations, |until| until.min);
@@ -645,7 +654,7 @@ pub(super) fn plan_of(
             }
             BedFile::Image { image, .. } if kind != plan::CAMPAIGN && !is_exact => {
                 return Err(Usage(format!(
-                    "the test bed {name} is a virtual machine, in which instructions are counted; say: fwdlab quick --vm {image}"
+                    "the test bed {name} is a virtual machine, in which instructions are counted; use: fwdlab quick --vm {image}"
                 ))
                 .into());
             }
@@ -741,7 +750,7 @@ fn check(file: &Path, dut: Option<&str>) -> anyhow::Result<String> {
             (true, false) => " for Linux",
             (false, true) => " for FreeBSD",
             (true, true) => "",
-            (false, false) => " of parts for Linux and for FreeBSD, which no DUT takes",
+            (false, false) => " with parts for Linux and parts for FreeBSD: no DUT can apply both",
         };
         let needs: Vec<String> = set
             .needs()
@@ -809,11 +818,12 @@ mod tests {
     /// Checks every entry of the catalogue: if `check --dut KIND` accepts it, a run on such a test
     /// bed gets past its start; if it refuses, the run would have failed after minutes of traffic.
     /// These are the texts of valid refusals; "unknown key" is not one of them.
-    const REFUSALS: [&str; 12] = [
-        "is of ",
-        "are of ",
+    const REFUSALS: [&str; 13] = [
+        " changes ",
+        " is for ",
+        " are for ",
         "the test bed has one DUT",
-        "the test bed says itself",
+        "the test bed defines its DUT",
         "its DUT has to run",
         "fwdlab cannot log in to",
         "has no login",
@@ -821,7 +831,7 @@ mod tests {
         "its DUT is VPP, which cannot",
         "a VPP takes lines of its command line",
         "over a management port",
-        "of a DUT on hosts they are not known",
+        "not known for a DUT on hosts",
     ];
 
     #[test]
@@ -918,7 +928,7 @@ mod tests {
             if needs.iter().any(|need| need.starts_with("a test bed ")) {
                 let reason = planned(Path::new(entry.name), None).unwrap_err();
                 let is_said =
-                    ["embedded test bed", " of FreeBSD"].map(|words| reason.contains(words));
+                    ["embedded test bed", " for FreeBSD"].map(|words| reason.contains(words));
                 assert!(is_said.contains(&true), "{}: {reason}", entry.name);
                 let is_somewhere = |(_, name): &(&str, &str)| *name == entry.name;
                 assert!(accepted.iter().any(is_somewhere), "{}", entry.name);

@@ -164,7 +164,7 @@ mod tests {
                 &["--set", rules, "--vs", "true"],
             ),
             (
-                "trial --seed 7 --load 50% --link 1G --for 2s --sample 100ms --delays",
+                "trial --seed 7 --load 50% --link 1G --for 2s --sample 100ms --latency",
                 &[],
             ),
             (

@@ -9,7 +9,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use fwdlab_model::series::Series;
 use fwdlab_report::compare::{
-    self, ACCEPT_BLIND, Filter, Judged, Limit, Options, Outcome, Source, TestChoice,
+    self, ACCEPT_INCONCLUSIVE, Filter, Judged, Limit, Options, Outcome, Source, TestChoice,
 };
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::{Model, Options as ReadOptions, read_values};
@@ -41,8 +41,7 @@ pub struct Compare {
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
     /// Metric to compare: forwarding-rate, ndr, throughput, receive-rate ...; files of numbers are taken as this metric [default:
-    /// that of
-    /// --fail-if, else forwarding-rate, else the first that all runs have]
+    /// the metric of --fail-if, else forwarding-rate, else the first that all runs have]
     #[arg(long)]
     metric: Option<String>,
     /// Test: auto is Welch's t, or a rank test if outliers or two modes contradict a normal distribution
@@ -63,8 +62,8 @@ pub struct Compare {
     fail_if: Vec<Limit>,
     /// With --fail-if: accept test cases that could not be judged (missing in a run, too few values, too noisy), as long as at
     /// least one could
-    #[arg(long, requires = "fail_if")]
-    accept_blind: bool,
+    #[arg(long, alias = "accept-blind", requires = "fail_if")]
+    accept_inconclusive: bool,
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -139,7 +138,7 @@ impl Compare {
         let judged: Vec<Judged> = self
             .fail_if
             .iter()
-            .map(|limit| limit.judge(&outcome, self.accept_blind))
+            .map(|limit| limit.judge(&outcome, self.accept_inconclusive))
             .collect();
         let verbose = global.verbosity() == Verbosity::Verbose;
         match format {
@@ -161,7 +160,7 @@ impl Compare {
             // These formats have no place for sentences.
             judged
                 .iter()
-                .flat_map(|judged| judged.lines(ACCEPT_BLIND))
+                .flat_map(|judged| judged.lines(ACCEPT_INCONCLUSIVE))
                 .for_each(|line| output::note(&format!("fail-if   {line}")));
         }
         Ok(if judged.iter().any(|judged| !judged.failed.is_empty()) {

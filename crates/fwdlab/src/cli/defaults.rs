@@ -162,7 +162,12 @@ fn set(
                 .filter_map(|arg| Some((arg.get_long()?.to_owned(), arg)))
                 .collect();
             let long = key.replace('_', "-");
-            let Some((_, arg)) = options.iter().find(|(name, _)| *name == long) else {
+            // former names stay valid, as on the command line
+            let is_meant = |(name, arg): &&(String, &Arg)| {
+                let former = arg.get_all_aliases().unwrap_or_default();
+                *name == long || former.contains(&long.as_str())
+            };
+            let Some((_, arg)) = options.iter().find(is_meant) else {
                 let names: Vec<&String> = options.iter().map(|(name, _)| name).collect();
                 let of = match &way[..way.len() - 1] {
                     [all] if all == ALL => "an option of all commands".to_owned(),
@@ -304,6 +309,36 @@ mod tests {
                 assert_eq!(read(text, line), read("", &typed), "{text}");
             }
         }
+    }
+
+    /// Options keep their former names as aliases, in the file and on the command line.
+    #[test]
+    fn former_names_of_options_are_read() {
+        for (command, option, former) in [
+            ("trial", "--latency", "--delays"),
+            ("run x", "--retry=y", "--failed-of=y"),
+            (
+                "traffic send --port=p",
+                "--on-stall=skip",
+                "--hold-ups=forgive",
+            ),
+            (
+                "compare a b --fail-if=ndr<-1%",
+                "--accept-inconclusive",
+                "--accept-blind",
+            ),
+            ("import netbenches d", "--replace", "--again"),
+        ] {
+            let line = |option| -> Vec<&str> {
+                let words = ["fwdlab"].into_iter().chain(command.split(' '));
+                words.chain([option]).collect()
+            };
+            let typed = read("", &line(option));
+            assert_eq!(read("", &line(former)), typed, "{former}");
+        }
+        let typed = read("", &["fwdlab", "trial", "--latency"]);
+        let text = "[trial]\ndelays = true\n";
+        assert_eq!(read(text, &["fwdlab", "trial"]), typed);
     }
 
     #[test]

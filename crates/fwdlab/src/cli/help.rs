@@ -148,7 +148,7 @@ const MORE: &[More] = &[
         examples: &[
             ("fwdlab trial --load 100kpps", "one load for some time"),
             (
-                "fwdlab trial --load 100kpps --delays",
+                "fwdlab trial --load 100kpps --latency",
                 "with the latency of frames",
             ),
         ],
@@ -608,7 +608,7 @@ impl Code {
             Code::SomeFailed => "some test cases failed, the others are good",
             Code::Interrupted => "interrupted, all changes undone",
             Code::Terminated => "terminated, all changes undone",
-            Code::PktGen => "wrong usage, as in the original",
+            Code::PktGen => "wrong options of pkt-gen, as in the original",
         }
     }
 }

@@ -7,7 +7,7 @@ use super::loadtest::Loadtest;
 use super::netbenches::Netbenches;
 use crate::exit_code::Code;
 
-/// Read other people's measurements into stored runs.
+/// Import other people's measurements as stored runs.
 #[derive(Debug, Subcommand)]
 pub enum Import {
     Netbenches(Netbenches),

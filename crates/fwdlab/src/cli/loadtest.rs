@@ -19,14 +19,14 @@ use crate::output;
 
 /// Load tests of TRex: ramps as trex-loadtest writes them
 ///
-/// Every file and channel becomes a test case of one run: its seconds, the most it forwarded, what it forwarded where the loss began
-/// that lasted, and its share of the line rate, by the arithmetic of trex-loadtest-viz. Channel 0 goes from port 0 to port 1, channel 1
-/// the other way; a channel in which nothing was sent is left out. The files are kept in the run as they are.
+/// Every file and channel becomes a test case of one run: its seconds, the highest forwarding rate, the rate at which lasting loss
+/// began, and its share of the line rate, as trex-loadtest-viz computes them. Channel 0 is from port 0 to port 1, channel 1 from port 1
+/// to port 0; a channel without frames is omitted. The run contains the original files.
 ///
-/// The other way round: fwdlab report RUN --format loadtest.
+/// To write such files from a run: fwdlab report RUN --format loadtest.
 #[derive(Debug, Args)]
 pub struct Loadtest {
-    /// The files; their names name the tests
+    /// The files; each test has the name of its file
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Title of the run
@@ -35,7 +35,7 @@ pub struct Loadtest {
     /// Only these channels
     #[arg(long, value_name = "0|1", value_delimiter = ',', value_parser = channel)]
     only_channels: Vec<Channel>,
-    /// The share of lost frames above which a second failed: 0.0001 to 1
+    /// Share of lost frames above which a second counts as failed: 0.0001 to 1
     #[arg(long, value_name = "RATIO", default_value_t = FAIL_THRESHOLD, value_parser = threshold)]
     fail_threshold: f64,
 }
@@ -48,7 +48,7 @@ fn channel(text: &str) -> Result<Channel, String> {
 }
 
 fn threshold(text: &str) -> Result<f64, String> {
-    let read: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    let read: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
     match FAIL_THRESHOLDS.contains(&read) {
         true => Ok(read),
         false => Err(format!(

@@ -160,7 +160,7 @@ impl Server {
     fn parse(address: &str) -> anyhow::Result<(Server, Option<String>)> {
         let wrong = || {
             let reason = format!(
-                "`{address}` is no address of a dashboard: http://HOST:8080, or that of the page of a run, http://HOST:8080/runs/ID"
+                "`{address}` is not an address of a dashboard: http://HOST:8080, or that of the page of a run, http://HOST:8080/runs/ID"
             );
             Usage(reason)
         };
@@ -229,7 +229,7 @@ impl Server {
 
     fn json(&self, path: &str) -> anyhow::Result<Value> {
         let output = self.ask(path, &["--max-time", "30"])?;
-        serde_json::from_str(&output).with_context(|| format!("{} is no dashboard", self.base))
+        serde_json::from_str(&output).with_context(|| format!("{} is not a dashboard", self.base))
     }
 
     fn steer(&self, run: &str, request: Request) -> anyhow::Result<String> {

@@ -27,10 +27,10 @@ const LISTED: usize = 20;
 ///
 /// Every result set (a directory of logs) becomes one stored run, for use with `fwdlab runs show`, `fwdlab compare` and
 /// report.html. A run's value is the median of the receiver's samples from 5 s after the first frame received to 2 s before the
-/// last sent; the value by the archive's own rule is stored with it. Sets that were imported before are named and left alone.
+/// last sent; the value by the archive's own rule is stored with it. Sets that were imported before are listed and skipped.
 ///
-/// With --audit nothing is imported. For every ministat block of every README, and every file of values, the audit says whether
-/// it follows from the logs, by which generation of ministat, or what differs. Findings are results: the exit code is 0.
+/// With --audit nothing is imported. For every ministat block of every README, and every file of values, the audit reports
+/// whether it follows from the logs, by which generation of ministat, or what differs. Findings are results: the exit code is 0.
 #[derive(Debug, Args)]
 pub struct Netbenches {
     /// The archive, or a directory of it
@@ -42,8 +42,8 @@ pub struct Netbenches {
     #[arg(long)]
     audit: bool,
     /// Replace what was imported before
-    #[arg(long, conflicts_with = "audit")]
-    again: bool,
+    #[arg(long, alias = "again", conflicts_with = "audit")]
+    replace: bool,
 }
 
 impl Netbenches {
@@ -79,7 +79,7 @@ impl Netbenches {
             archive: &self.dir,
             runs: &runs,
             choices: &self.sets,
-            again: self.again,
+            again: self.replace,
             tool_version: env!("CARGO_PKG_VERSION"),
             command_line: &command_line,
             entropy: super::run::random_seed(),
@@ -163,7 +163,7 @@ fn print_import(imported: &Imported, global: &Global, seconds: f64) {
             SetResult::Changed(id) => (
                 "changed",
                 id,
-                "  its logs differ; replace it with --again".to_owned(),
+                "  its logs differ; replace it with --replace".to_owned(),
             ),
             SetResult::Failed(reason) => ("failed", reason, String::new()),
         };

@@ -77,7 +77,12 @@ impl New {
                 let text = campaign(&name, from.as_deref())?;
                 ("campaigns", name, text, "fwdlab plan")
             }
-            New::Profile { name } => ("profiles", name, PROFILE.to_owned(), "fwdlab profile show"),
+            New::Profile { name } => (
+                "profiles",
+                name,
+                PROFILE.to_owned(),
+                "fwdlab traffic profile show",
+            ),
         };
         let path = write(Path::new(""), folder, &name, &text)?;
         let file = path.display();

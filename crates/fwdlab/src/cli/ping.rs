@@ -8,7 +8,7 @@ use clap::Args;
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis, StreamPlan};
 use fwdlab_engine::stamps::{Kind, MOST};
 use fwdlab_engine::{
-    Expected, Frames, HoldUps, LoadPlan, Mode, Schedule, SignaturePlace, TestFrames,
+    Expected, Frames, LoadPlan, Mode, Schedule, SignaturePlace, StallPolicy, TestFrames,
 };
 use fwdlab_lab::ports::{Port, Role, TrafficPort};
 use fwdlab_lab::session::stamping::{Stamping, StampingResult, analysis};
@@ -30,7 +30,7 @@ use crate::output;
 /// Duration of the measurement of the tester's own latency.
 const FLOOR: Duration = Duration::from_secs(1);
 /// Send every frame of the probe, even late.
-const HOLD_UPS: HoldUps = HoldUps::MakeUp { most_pps: None };
+const STALL_POLICY: StallPolicy = StallPolicy::CatchUp { most_pps: None };
 /// Engines for a probe. Prefers those that send frames one by one, at the time written in them.
 const PROBERS: [Mode; 3] = [Mode::AfXdp, Mode::AfPacket, Mode::XdpLive];
 /// Rows of the histogram, and columns of its bars.
@@ -176,7 +176,7 @@ impl Probe {
             load: LoadPlan::Constant(self.load_pps),
             frames: Some(self.frames),
             at_most: self.at_most,
-            hold_ups: HOLD_UPS,
+            stall_policy: STALL_POLICY,
             path: 0,
         };
         let expected = Expected {
@@ -333,7 +333,7 @@ impl Ping {
                 "rx_port": self.rx_port.as_ref().unwrap_or(&self.port),
                 "session": self.session,
                 "engine": probed.engine,
-                "hold_ups": HOLD_UPS.name(),
+                "stall_policy": STALL_POLICY.name(),
                 "frames_sent": probed.sent,
                 "frames_made_up": probed.made_up,
                 "frames_received": probed.received,

@@ -158,7 +158,7 @@ fn host(text: &str) -> anyhow::Result<Arc<dyn Host>> {
         }
         _ => {
             let reason = format!(
-                "--on {text}: no host is called so; write local, netns:NAME or ssh://[user@]host[:port]"
+                "--on {text} is not a host; write local, netns:NAME or ssh://[user@]host[:port]"
             );
             return Err(Usage(reason).into());
         }

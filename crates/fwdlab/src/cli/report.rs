@@ -211,7 +211,7 @@ impl Report {
                 let is_for_people =
                     !matches!(formats[..], [Format::Html | Format::Png | Format::Svg]);
                 if self.output.is_none() && !is_for_people && std::io::stdout().is_terminal() {
-                    return Err(Usage(format!("{name} is nothing to read in a terminal: give -o FILE, or -o - for all the same")).into());
+                    return Err(Usage(format!("{name} is not readable in a terminal: give -o FILE, or -o - to print it anyway")).into());
                 }
                 match formats[..] {
                     [Format::Png] => output::bytes(bytes, &[]),
@@ -368,7 +368,7 @@ impl FormatOptions {
             Format::Loadtest => {
                 for run in runs.iter().filter(|run| loadtest::halves(run)) {
                     output::note(&format!(
-                        "warning   {}: it kept only the direction that lost more; channel 1 is silent in the file",
+                        "warning   {}: the run has only the direction with more loss; channel 1 of the file is empty",
                         run.info.id
                     ));
                 }

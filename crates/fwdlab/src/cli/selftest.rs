@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::{
-    Expected, Frames, HoldUps, Mode, PortSpec, Schedule, SignaturePlace, TestFrames,
+    Expected, Frames, Mode, PortSpec, Schedule, SignaturePlace, StallPolicy, TestFrames,
 };
 use fwdlab_lab::ports::{Role, TrafficPort};
 use fwdlab_lab::session::{BackToBack, Period, Receiving, Sending, Session, memif_pair};
@@ -29,7 +29,7 @@ const FLOWS: u32 = 2000;
 /// The load of the latency probe.
 const PROBE_PPS: f64 = 1000.0;
 /// As in trials, so that stalls of the sender on this host become visible.
-const HOLD_UPS: HoldUps = HoldUps::Forgive;
+const STALL_POLICY: StallPolicy = StallPolicy::Skip;
 
 /// Measure the tester itself, back to back: rates sent and received, accuracy, lateness
 ///
@@ -75,7 +75,7 @@ struct Limit {
 struct Pacing {
     engine: &'static str,
     load_pps: f64,
-    hold_ups: &'static str,
+    stall_policy: &'static str,
     sent_pps: f64,
     error_percent: f64,
     frames_not_sent: u64,
@@ -241,7 +241,7 @@ impl SelfTest {
             document.pacing.push(Pacing {
                 engine: mode.name(),
                 load_pps,
-                hold_ups: HOLD_UPS.name(),
+                stall_policy: STALL_POLICY.name(),
                 sent_pps: load_pps * sent.given as f64 / due.max(1) as f64,
                 error_percent: -100.0 * sent.not_sent as f64 / due.max(1) as f64,
                 frames_not_sent: sent.not_sent,
@@ -296,7 +296,7 @@ impl SelfTest {
             load: load_pps.into(),
             frames: None,
             at_most: self.trial + Duration::from_secs(1),
-            hold_ups: HOLD_UPS,
+            stall_policy: STALL_POLICY,
             path: 0,
         };
         let expected = Expected {
@@ -491,7 +491,7 @@ mod tests {
             document.pacing.push(Pacing {
                 engine: "af-xdp",
                 load_pps: 1e3,
-                hold_ups: "forgive",
+                stall_policy: "skip",
                 sent_pps: 1e3,
                 error_percent: -0.1 * f64::from(missed),
                 frames_not_sent: missed.into(),

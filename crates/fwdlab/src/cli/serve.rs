@@ -24,7 +24,7 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080
 /// With --trex, it serves ports to TRex clients instead, which have no token: see docs/reference/trex.md.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Directory of runs [default: that of --runs]
+    /// Directory of runs [default: --runs]
     #[arg(conflicts_with = "trex")]
     dir: Option<PathBuf>,
     /// Address to listen on; port 0 takes any free port [default: 127.0.0.1:8080, with --trex 127.0.0.1:4501]

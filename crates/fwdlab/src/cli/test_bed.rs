@@ -101,7 +101,7 @@ pub fn planning_bed(kind: &str) -> anyhow::Result<TestBed> {
 pub fn host(bed: &TestBed) -> anyhow::Result<(Site, Placement)> {
     if !is_all_remote(bed) && !user_namespace::is_root() {
         return Err(Usage(format!(
-            "the test bed {} has ports on this machine, which only root may use; run the same with sudo",
+            "the test bed {} has ports on this machine, which only root may use; run this command with sudo",
             bed.name
         ))
         .into());
@@ -119,22 +119,22 @@ pub fn machine(bed: &WholeMachine) -> anyhow::Result<(Site, Placement)> {
     let disk = disk(bed)?;
     if !user_namespace::is_root() {
         return Err(Usage(format!(
-            "the test bed {} has ports on this machine, which only root may make; run the same with sudo",
+            "the test bed {} has ports on this machine, which only root may create; run this command with sudo",
             bed.name
         ))
         .into());
     }
     output::note(&format!(
-        "machine   {} starts in {} when it is wanted; a system that emulates takes minutes for that",
+        "machine   {} starts in {} when it is needed; an emulated system takes minutes to start",
         disk.path.display(),
         fastest()
     ));
     let program = std::env::current_exe()?;
     let notes = [
-        ("generator", "any CPU: the machine has threads of its own"),
+        ("generator", "any CPU: the machine has its own threads"),
         (
             "dut",
-            "on CPUs of the machine that executes it: fwdlab does not place it",
+            "not pinned: it runs on CPUs of the machine that executes it",
         ),
     ];
     let placement = Placement {

@@ -105,5 +105,5 @@ fn ask(trex: &Trex, path: &Path) -> anyhow::Result<Vec<BTreeMap<u32, Value>>> {
         return Err(Usage(format!("{file}: {reason}")).into());
     }
     serde_json::from_value(answer["streams"].take())
-        .context("the TRex library answered otherwise than expected")
+        .context("the TRex library gave an unexpected answer")
 }

@@ -28,8 +28,8 @@ pub struct Trial {
     #[arg(long, value_name = "TIME")]
     sample: Option<Period>,
     /// Measure the latency of frames
-    #[arg(long)]
-    delays: bool,
+    #[arg(long, alias = "delays")]
+    latency: bool,
     #[command(flatten)]
     arrangement: Arrangement,
 }
@@ -49,7 +49,7 @@ impl Trial {
                 load: self.load,
                 duration: self.duration,
                 sample: self.sample,
-                delays: self.delays,
+                latency: self.latency,
             }),
         )
     }

@@ -38,7 +38,7 @@ fn wrong_use_of_bisect() {
         ("--good a --bad b --git /no/such --build true", 2, "--git"),
         ("--good a --bad b --threshold 100", 2, "--threshold"),
         ("--resume /no/such", 2, "there is no file"),
-        ("--resume log.jsonl", 3, "no log of a bisection"),
+        ("--resume log.jsonl", 3, "not a log of a bisection"),
         ("--resume log.jsonl --good a", 2, "cannot be used with"),
         ("--good a --bad b --case x", 2, "--campaign"),
         (&format!("{campaign} two.toml"), 2, "2 test cases"),

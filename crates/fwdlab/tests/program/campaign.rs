@@ -231,13 +231,13 @@ seed = 1 / [bed] / engine = 'sim' / dut = 'seed=4' / [procedure] / id = 'mrr' =>
 [procedure] / id = 'mrr' / [procedure.sweep] / parameter = 'cores' / values = [1, 1000] => :4:12: 1000 cores: the DUT has
 [bed] / engine = 'sim' / [procedure] / id = 'paired' => :5:6: slices compare real DUTs
 [procedure] / id = 'paired' / reference = 'none' => :4:13: there is no configuration `none`
-[matrix] / directions = 'both' / [procedure] / id = 'paired' => :2:2: slices send test frames one way
+[matrix] / directions = 'both' / [procedure] / id = 'paired' => :2:2: slices have test frames in one direction
 [procedure] / id = 'paired' / [procedure.sweep] / parameter = 'flows' / values = [1, 2] => :5:13: slices compare DUTs under the same traffic
 [procedure] / id = 'paired' / [procedure.sweep] / parameter = 'rules' / values = [0..70] => :2:2: 72 DUTs would be side by side; the maximum is 64
-[bed] / engine = 'sim' / [procedure] / id = 'maxfwd' => :5:6: windows are chosen by probes
-[matrix] / directions = 'both' / [procedure] / id = 'maxfwd' => :2:2: windows measure one direction
-[procedure] / id = 'maxfwd' / [procedure.sweep] / parameter = 'rules' / values = [1, 2] => :4:12: windows tell what comes out
-bed = 'v' / [procedure] / id = 'maxfwd' => :4:6: an emulated machine has no rates";
+[bed] / engine = 'sim' / [procedure] / id = 'maxfwd' => :5:6: maxfwd chooses windows by probes
+[matrix] / directions = 'both' / [procedure] / id = 'maxfwd' => :2:2: maxfwd measures one direction
+[procedure] / id = 'maxfwd' / [procedure.sweep] / parameter = 'rules' / values = [1, 2] => :4:12: maxfwd has no sweep
+bed = 'v' / [procedure] / id = 'maxfwd' => :4:6: rates of an emulated machine mean nothing";
 
 /// Every error is printed with its position before anything happens, and no run is stored.
 #[test]
@@ -442,7 +442,7 @@ fn traffic_is_a_dimension_of_the_matrix() {
             assert_eq!(count(&trial["frames_intended"]), 8_000_000, "{trial}");
         }
         if trial["variant"]["modifiers"].is_array() {
-            let beside = count(&trial["frames_beside"]);
+            let beside = count(&trial["frames_additional"]);
             assert!(beside.abs_diff(sent / 99) <= 2, "{trial}");
         }
     }
@@ -490,8 +490,8 @@ at = []
 for = '6s'
 after = '1s'
 every = '50ms'
-patience = '3s'
-ask = ['echo', 'command: sleep 0.05', 'command: true', '''command:
+timeout = '3s'
+requests = ['echo', 'command: sleep 0.05', 'command: true', '''command:
 r() { sed -n 's/ *eth0: *[0-9]* *\([0-9]*\).*/\1/p' /proc/net/dev; }
 a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
 "#;
@@ -597,16 +597,16 @@ fn a_killed_campaign_is_resumed() {
     lab.run("runs verify @1").code(0);
     lab.run(&["run", "--resume", &id])
         .code(2)
-        .says(&["is finished", "--failed-of"]);
+        .says(&["is finished", "--retry"]);
 
     // the error is fixed, and only that test case is measured again
     lab.write("cut.toml", &text.replace("exit 1", "exit 0"));
-    let again = lab.json(&["run", "--failed-of", &id, "--only", "size:5*"]);
+    let again = lab.json(&["run", "--retry", &id, "--only", "size:5*"]);
     let [case] = list(&again["test_cases"]) else {
         panic!("{again}")
     };
     assert_eq!(case["test_case"], lost["test_case"]);
-    assert_eq!(again["info"]["parameters"]["failed_of"], *id);
+    assert_eq!(again["info"]["parameters"]["retry_of"], *id);
     lab.run(&["plan", &path, "--only", "size:65"])
         .code(2)
         .says(&[

@@ -235,7 +235,7 @@ pub fn conserved(record: &Value) {
 
 /// Returns the number of judged windows of a trial, over all strata.
 fn windows_judged(trial: &Value) -> u64 {
-    let apart = trial["apart"].as_array().into_iter().flatten();
+    let apart = trial["other_states"].as_array().into_iter().flatten();
     let strata = apart.chain([&trial["quiet"], &trial["contended"]]);
     strata.map(|stratum| count(&stratum["windows"])).sum()
 }
@@ -322,7 +322,7 @@ fn procedures_report_why_the_dut_drops() {
     let Some(lab) = Lab::root() else { return };
     let set = "nft add table ip t; nft add chain ip t f { type filter hook forward priority 0\\; }; \
         nft add rule ip t f numgen random mod 10 0 drop";
-    let line = "trial --load 5kpps --max 20kpps --for 300ms --flows 10 --both-directions --modifier broadcast --delays --sample 100ms";
+    let line = "trial --load 5kpps --max 20kpps --for 300ms --flows 10 --both-directions --modifier broadcast --latency --sample 100ms";
     let document = lab.json(&format!("{line} --set '{set}'"));
     let (mut named, mut modified) = (0, 0);
     for record in list(&document["trials"]) {
@@ -335,7 +335,7 @@ fn procedures_report_why_the_dut_drops() {
         assert_eq!(list(&record["probes"]).len(), 2, "{record}");
         assert_eq!(windows_judged(record), 1, "{record}");
         if record["variant"]["modifiers"].is_array() {
-            let beside = count(&record["frames_beside"]);
+            let beside = count(&record["frames_additional"]);
             let all = count(&record["frames_sent"]) + beside;
             // even if the sender stalled and few frames left
             assert!(beside.abs_diff(all / 100) <= 2 + all / 2000, "{record}");
@@ -352,7 +352,7 @@ fn procedures_report_why_the_dut_drops() {
             continue;
         }
         conserved(record);
-        assert!(record["frames_beside"].is_null(), "{record}");
+        assert!(record["frames_additional"].is_null(), "{record}");
         let losses = list(&record["losses"]);
         let Some(inside) = losses.iter().find(|loss| loss["place"] == "dut") else {
             continue;

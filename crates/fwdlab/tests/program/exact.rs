@@ -83,8 +83,8 @@ fn usage_errors_are_reported() {
         ended.code(code).says(&[words]);
     }
     for (procedure, words) in [
-        ("exact", "which with image"),
-        ("mrr\"\n[matrix]\nimage = [\"x\"", "say exact"),
+        ("exact", "set image"),
+        ("mrr\"\n[matrix]\nimage = [\"x\"", "use exact"),
     ] {
         let closing = if procedure.contains('[') { "]" } else { "\"" };
         let text = format!("campaign = \"c\"\n[procedure]\nid = \"{procedure}{closing}\n");

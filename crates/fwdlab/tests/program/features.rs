@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fwdlab_engine::analysis::{AnalysisPlan, StreamPlan};
-use fwdlab_engine::{Choice, HoldUps, LoadPlan, Mode, Schedule};
+use fwdlab_engine::{Choice, LoadPlan, Mode, Schedule, StallPolicy};
 use fwdlab_lab::bed::Bed;
 use fwdlab_lab::bursts::Bursts;
 use fwdlab_lab::control::Control;
@@ -204,7 +204,7 @@ impl Guest {
             load: LoadPlan::Constant(1000.0),
             frames: Some(COUNT),
             at_most: Duration::from_secs(30),
-            hold_ups: HoldUps::MakeUp { most_pps: None },
+            stall_policy: StallPolicy::CatchUp { most_pps: None },
             path: 0,
         })
         .unwrap();
@@ -284,7 +284,7 @@ mod in_guests {
             Err(e) => return skipped(&e.to_string()),
         };
         let ImageKind::Kernel(kernel) = &image.kind else {
-            panic!("{image:?} is no kernel");
+            panic!("{image:?} is not a kernel");
         };
         let recipe = Recipe {
             program: Path::new(PROGRAM),

@@ -89,7 +89,7 @@ fn an_archive_becomes_runs() {
         .prints(&["import-cpu-nic-topic-os", "4.003 Mpps"]);
 
     lab.run(&import).code(0).prints(&["there already"]);
-    let replaced = lab.json(&[&import[..], &["--again"]].concat());
+    let replaced = lab.json(&[&import[..], &["--replace"]].concat());
     assert_eq!(replaced["sets"][0]["result"], "replaced");
     assert_eq!(replaced["lines_unknown"], 0);
     assert_eq!(fs::read_dir(lab.runs()).unwrap().count(), 1);
@@ -140,7 +140,7 @@ fn usage_errors_of_import_are_reported() {
     for (arguments, words) in [
         (&["/no/such/archive"][..], "not a directory"),
         (&[path, "--set", "gpu/*"], "no result set"),
-        (&[path, "--audit", "--again"], "--again"),
+        (&[path, "--audit", "--replace"], "--replace"),
     ] {
         lab.run(&[&["import", "netbenches"], arguments].concat())
             .code(2)

@@ -42,7 +42,7 @@ fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
         assert!((value - expect).abs() < 5e-4, "{key}: {value}");
     }
     assert_eq!(trials[0]["asked"]["question"]["purpose"], "warm_up");
-    let progress = list(&found(&document)["course"]);
+    let progress = list(&found(&document)["steps"]);
     assert_eq!(progress.len(), 35);
     assert_eq!(count(&progress[0]["load_index"]), 1479);
     for (step, trial) in progress.iter().zip(&trials[1..]) {

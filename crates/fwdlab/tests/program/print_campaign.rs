@@ -31,7 +31,7 @@ fn forget(value: &mut Value) {
 #[test]
 fn the_printed_campaign_gives_the_same_results() {
     for line in [
-        "trial --load 1.1Mpps --for 2s --sample 500ms --delays",
+        "trial --load 1.1Mpps --for 2s --sample 500ms --latency",
         "ndr --goals pdr --goal loss=1%,final=2s,sum=4s --min 10kpps --seed 7",
         "rfc2544 --profile imix --tests throughput,latency --latency-at 50,100",
     ] {

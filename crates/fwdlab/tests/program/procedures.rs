@@ -112,7 +112,7 @@ fn a_stored_run_shows_the_same_again() {
             "/goals/1/relevant_lower_bound_pps",
         ),
         (
-            "trial --load 1Mpps --delays --sample 1s",
+            "trial --load 1Mpps --latency --sample 1s",
             "/forwarding_rate_pps",
         ),
     ] {
@@ -153,7 +153,7 @@ fn a_stored_run_shows_the_same_again() {
             assert!(markdown.starts_with("**") && markdown.contains("| ---:"));
         }
         // delays are stored as a histogram, whose figures agree with the record
-        if line.contains("--delays") {
+        if line.contains("--latency") {
             let requested = &document["trials"][0]["asked"];
             let log = requested["latency_log"].as_str().unwrap();
             assert!(log.starts_with("raw/") && log.ends_with("/latency.hlog"));

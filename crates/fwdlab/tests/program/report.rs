@@ -258,7 +258,9 @@ fn impossible_exports_and_imports_are_refused() {
     assert!(!file.exists());
     fs::write(&file, "[]").unwrap();
     let import = ["import", "loadtest", path];
-    lab.run(&import).code(2).says(&["x.json", "no load test"]);
+    lab.run(&import)
+        .code(2)
+        .says(&["x.json", "not a load test"]);
     for wrong in [["--only-channels", "2"], ["--fail-threshold", "7"]] {
         lab.run(&[&import[..], &wrong].concat()).code(2);
     }

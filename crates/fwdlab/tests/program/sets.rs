@@ -63,7 +63,7 @@ fn generated_configurations_and_sets_are_measured_by_name() {
     let bsd = example("bsdrp-forwarding");
     lab.run(&format!("{TINY} --set {bsd}"))
         .code(2)
-        .says(&["of FreeBSD, and this DUT runs Linux"]);
+        .says(&["for FreeBSD, but this DUT runs Linux"]);
     lab.run(&["check", set, &bsd]).code(0).prints(&[
         "configuration set for FreeBSD",
         "/boot/loader.conf.local: restart of the DUT",

@@ -212,6 +212,6 @@ for = "600ms"
         lab.run("runs show @1")
             .prints(&["dropped on purpose: nft ip t f"]);
         let page = fs::read_to_string(directory.join("report.html")).unwrap();
-        assert!(page.contains("What the DUT did") && page.contains("numgen inc mod 2"));
+        assert!(page.contains("Load of the DUT") && page.contains("numgen inc mod 2"));
     }
 }

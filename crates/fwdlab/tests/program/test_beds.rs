@@ -174,7 +174,7 @@ fn beds_are_found_by_name_and_errors_in_them_are_reported() {
     );
     lab.run("quick --bed r")
         .code(2)
-        .says(&["beds/r.toml:5:8: `ssh://a b` is no address for SSH"]);
+        .says(&["beds/r.toml:5:8: `ssh://a b` is not an address for SSH"]);
     lab.write(
         "beds/v.toml",
         "bed = 'v'\n[dut]\nhost = 'vm:debian:linux-image-cloud-amd64'\n",

@@ -309,7 +309,7 @@ fn one(
             ethernet(&default)
         }
         Text::Vlan(layer) => {
-            if let Some(announced) = layer.announced_by {
+            if let Some(announced) = layer.tpid {
                 match before.last_mut() {
                     Some(Layer::Ethernet(below)) => below.ethertype = announced,
                     Some(Layer::Vlan(below)) => below.ethertype = announced,

@@ -287,7 +287,7 @@ impl FreeBsd {
                 "yes" => {}
                 "no" => {
                     return Err(LabError::Preflight(format!(
-                        "{} has not the package {package}, which the set needs. Install it there: pkg install {package}",
+                        "{} does not have the package {package}, which the set needs. Install it there: pkg install {package}",
                         self.host.name()
                     )));
                 }

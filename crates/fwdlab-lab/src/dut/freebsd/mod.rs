@@ -140,7 +140,7 @@ impl FreeBsd {
     /// Returns the error for a setting that the DUT did not keep.
     fn otherwise(&self, reason: String) -> LabError {
         LabError::Preflight(format!(
-            "{} did not keep the setting: {reason}. See whether something else changes it",
+            "{} did not keep the setting: {reason}. Check whether something else changes it",
             self.host.name()
         ))
     }

@@ -181,7 +181,7 @@ impl FreeBsd {
         let undo = format!(
             "set -e\nkldstat -q -m pf || exit 0\npfctl -q -d 2>/dev/null || :\npfctl -q -F all\n{unload}"
         );
-        let undo = self.script("take rules of pf back", &undo);
+        let undo = self.script("undo rules of pf", &undo);
         let script = format!(
             "set -e\nkldstat -q -m pf || kldload pf\npfctl -q -f - <<'END'\n{rules}END\n{more}pfctl -s info | grep -q '^Status: Enabled' || pfctl -q -e\n"
         );
@@ -299,7 +299,7 @@ impl FreeBsd {
             );
         }
         if !routes.is_empty() {
-            let undo = self.script("take routes for test frames back", &undo);
+            let undo = self.script("undo routes for test frames", &undo);
             self.changing("routes for test frames", undo, || {
                 self.host.run(
                     &self.script("set routes for test frames", &script),

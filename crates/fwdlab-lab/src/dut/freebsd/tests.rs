@@ -860,9 +860,9 @@ fn unsupported_requests_are_refused() {
         (dut.start_agent(&agent).map(drop), "start bsnmpd there"),
         (
             applied(&dut, nft.path()).map(drop),
-            "etc/nftables.conf is of Linux, and this DUT runs FreeBSD",
+            "etc/nftables.conf is for Linux, but this DUT runs FreeBSD",
         ),
-        (generated(&dut, "nft-rules,n=1"), "nft-rules is of Linux"),
+        (generated(&dut, "nft-rules,n=1"), "nft-rules is for Linux"),
         (
             dut.upgrade(Path::new("/x.img"), "1.97", &control),
             "it is not a NanoBSD system",
@@ -970,7 +970,7 @@ fn netbenches_sets_are_applied_unchanged() {
             "{error}"
         );
         assert!(
-            error.contains("of FreeBSD, and this DUT runs Linux"),
+            error.contains("for FreeBSD, but this DUT runs Linux"),
             "{error}"
         );
         // and is applied

@@ -181,8 +181,7 @@ impl Linux {
                 let is_own = |file: &&Upload| OWN.iter().any(|own| file.theirs.starts_with(own));
                 if let Some(file) = others().find(|file| !is_own(file)) {
                     return Err(LabError::Preflight(format!(
-                        "{} has no place on {}, which is a part of this machine: of its own are only /etc, /run and /var. Leave it out of \
-                         the set, or measure the set on a machine of its own",
+                        "{} cannot be changed on {}, which is a part of this machine and has only its own /etc, /run and /var. Omit it from the set, or measure the set on a separate machine",
                         file.theirs,
                         self.place.name()
                     )));
@@ -230,7 +229,7 @@ impl Linux {
         match missing.is_empty() {
             true => Ok(()),
             false => Err(LabError::Preflight(format!(
-                "{} has not all packages that the set needs. Install there: {}",
+                "{} does not have all packages that the set needs. Install there: {}",
                 self.place.name(),
                 missing.join(" ")
             ))),

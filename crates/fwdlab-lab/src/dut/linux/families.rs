@@ -390,7 +390,7 @@ impl Linux {
         }
         if is_fixed {
             return Err(self.unsupported(&format!(
-                "set {feature} of {port} {requested}: its driver has it {before} for good"
+                "set {feature} of {port} {requested}: its driver does not allow that; it is always {before}"
             )));
         }
         let undo_commands = Command::new("ethtool", &["-K", port, feature, &before]);
@@ -419,7 +419,7 @@ impl Linux {
             && !file.starts_with("/proc/sys/net/")
         {
             return Err(self.unsupported(&format!(
-                "set {name}: it is a part of this machine, and of its own are only settings that begin with net."
+                "set {name}: it is a part of this machine and has only its own settings below `net`"
             )));
         }
         self.set_file(&file, value)
@@ -626,7 +626,7 @@ mod tests {
         for (text, expect) in [
             (
                 "offload,feature=lro,state=on",
-                "its driver has it off for good",
+                "its driver does not allow that; it is always off",
             ),
             ("offload,feature=tso,state=on", "does not name it"),
             (
@@ -638,7 +638,7 @@ mod tests {
             ("packet-steering,n=4", "fwdlab knows 3 of its CPUs"),
             (
                 "sysctl,name=vm.swappiness,value=1",
-                "of its own are only settings that begin with net.",
+                "has only its own settings below `net`",
             ),
         ] {
             let one = &Generated::parse(text).unwrap()[0];

@@ -106,7 +106,7 @@ impl Linux {
         for port in &self.ports {
             if let Some(other) = self.program(port)? {
                 return Err(LabError::Preflight(format!(
-                    "{} has an XDP program already, {other}, on {port}. Take it off: ip link set dev {port} xdp off",
+                    "{} already has an XDP program, {other}, on {port}. Detach it: ip link set dev {port} xdp off",
                     self.host.name()
                 )));
             }

@@ -283,12 +283,12 @@ fn a_set_that_is_not_in_force_is_an_error() {
         (
             "set.toml",
             "verify = [{ command = 'nft list tables', expect = 'ip lost' }]",
-            "`nft list tables` should say `ip lost`, and says: table inet fw",
+            "`nft list tables` should print `ip lost`, but prints: table inet fw",
         ),
         (
             "set.toml",
             "verify = [{ command = 'echo no; false' }]",
-            "`echo no; false` should end with exit code 0, and ends with 1: no",
+            "`echo no; false` should end with exit code 0, but ends with 1: no",
         ),
         (
             "set.toml",
@@ -298,18 +298,22 @@ fn a_set_that_is_not_in_force_is_an_error() {
         (
             "set.toml",
             "reboot = true",
-            "it needs a restart of the DUT, which is no machine of its own here",
+            "it needs a restart of the DUT, which is a part of this machine here",
         ),
-        ("usr/local/bin/x", "", "/usr/local/bin/x has no place on"),
+        (
+            "usr/local/bin/x",
+            "",
+            "/usr/local/bin/x cannot be changed on",
+        ),
         (
             "etc/rc.conf",
             "gateway_enable=YES",
-            "etc/rc.conf is of FreeBSD, and this DUT runs Linux",
+            "etc/rc.conf is for FreeBSD, but this DUT runs Linux",
         ),
         (
             "etc/sysctl.conf",
             "hw.pci.do_power_nodriver=3",
-            "hw.pci.do_power_nodriver in etc/sysctl.conf is of FreeBSD",
+            "hw.pci.do_power_nodriver in etc/sysctl.conf is for FreeBSD",
         ),
         (
             "etc/sysctl.conf",

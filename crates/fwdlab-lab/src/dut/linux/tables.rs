@@ -174,7 +174,7 @@ impl Linux {
     /// Returns the error for a setting that the DUT did not keep.
     pub(super) fn otherwise(&self, reason: String) -> LabError {
         LabError::Preflight(format!(
-            "{} did not keep the setting: {reason}. See whether something else changes it",
+            "{} did not keep the setting: {reason}. Check whether something else changes it",
             self.host.name()
         ))
     }
@@ -279,7 +279,7 @@ impl Linux {
             let requested = requested.split(" proto ").next().unwrap_or(requested);
             if !table.lines().any(|route| route.starts_with(requested)) {
                 return Err(self.otherwise(format!(
-                    "a routing update was not taken: `{requested}` is not among its routes after `ip {line}`"
+                    "a routing update was not applied: `{requested}` is not among its routes after `ip {line}`"
                 )));
             }
         }

@@ -172,7 +172,7 @@ impl Folder {
                 walk(entry, &format!("/{name}"), &mut files).map_err(|e| bad(e.to_string()))?;
             } else if apply.is_none() && !name.starts_with('.') {
                 return Err(bad(format!(
-                    "`{name}` is no directory of a DUT's: {} can be, and what an executable `apply` uses can be anywhere next to it",
+                    "`{name}` is not a directory of a DUT; those are {}. Files for an executable `apply` can be anywhere next to it",
                     ROOTS.join(", ")
                 )));
             }
@@ -336,7 +336,10 @@ fn walk(folder: &Path, theirs: &str, files: &mut Vec<Upload>) -> io::Result<()> 
                 theirs,
             });
         } else {
-            return Err(io::Error::other(format!("{} is no file", ours.display())));
+            return Err(io::Error::other(format!(
+                "{} is not a file",
+                ours.display()
+            )));
         }
         if files.len() > MOST_FILES {
             return Err(io::Error::other(format!("more than {MOST_FILES} files")));
@@ -417,7 +420,7 @@ mod tests {
         assert!(error(&[]).contains("this directory contains none of"));
         assert!(
             error(&[("ect/sysctl.conf", "")])
-                .contains("`ect` is no directory of a DUT's: etc, boot")
+                .contains("`ect` is not a directory of a DUT; those are etc, boot")
         );
         let lost = error(&[
             (

@@ -155,7 +155,7 @@ impl Configuration {
                 return Err(LabError::Configuration {
                     name: name.to_owned(),
                     reason: format!(
-                        "it has {} twice, and the second would be in the place of the first; omit one",
+                        "it has {} twice, and the second would replace the first; omit one",
                         one.family.name
                     ),
                 });
@@ -194,7 +194,7 @@ impl Configuration {
         Err(LabError::Configuration {
             name: self.name.clone(),
             reason: format!(
-                "{shown} of {other}, and this DUT runs {system}; measure it on a DUT that runs {other}, or leave that out"
+                "{shown} for {other}, but this DUT runs {system}; measure it on a DUT that runs {other}, or omit that"
             ),
         })
     }
@@ -209,7 +209,7 @@ impl Configuration {
             None => Ok(()),
             Some(_) => Err(LabError::Configuration {
                 name: self.name.clone(),
-                reason: "it needs a restart of the DUT, which is no machine of its own here but a part of this one; omit reboot from its set.toml, \
+                reason: "it needs a restart of the DUT, which is a part of this machine here; omit reboot from its set.toml, \
                          or measure it on a machine that can be restarted"
                     .into(),
             }),
@@ -471,7 +471,7 @@ mod tests {
         let error = Configuration::parse("generate:pf-rules,n=1").unwrap();
         let error = error.check_for(System::Linux).unwrap_err().to_string();
         assert!(
-            error.contains("pf-rules is of FreeBSD, and this DUT runs Linux"),
+            error.contains("pf-rules is for FreeBSD, but this DUT runs Linux"),
             "{error}"
         );
         assert!(both.check_for(System::Linux).is_ok() && both.check_for(System::FreeBsd).is_err());

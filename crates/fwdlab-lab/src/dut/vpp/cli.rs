@@ -115,7 +115,7 @@ impl Cli {
                 return Err(LabError::Vpp {
                     dut: self.host.name().to_owned(),
                     reason: format!(
-                        "it had {:.0} s and has not come to `{line}`: put much of the same into one line, such as ip route add ... count N",
+                        "it did not reach `{line}` within {:.0} s: combine similar lines into one, such as ip route add ... count N",
                         limit.time.as_secs_f64()
                     ),
                 });
@@ -183,7 +183,7 @@ impl Cli {
             dut: self.host.name().to_owned(),
             reason: match output.is_empty() {
                 true => {
-                    format!("it refuses `{line}` and does not say why; `vppctl show logging` may")
+                    format!("it refuses `{line}` without a reason; see `vppctl show logging`")
                 }
                 false => format!("it refuses `{line}`: {output}. Try it there with vppctl"),
             },

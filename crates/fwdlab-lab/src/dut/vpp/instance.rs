@@ -228,7 +228,7 @@ impl Instance {
         };
         loop {
             if let Some(words) = self.last_words(LOOK) {
-                return Err(not_up(format!("it does not come up: it {words}")));
+                return Err(not_up(format!("it does not start: it {words}")));
             }
             if socket.exists() && self.cli.query("show version").is_ok() {
                 return Ok(());
@@ -239,7 +239,7 @@ impl Instance {
                     "it does not answer {} s after it was started{}. Try it by hand: fwdlab bed up builds the same bed",
                     STARTS.as_secs(),
                     match output.is_empty() {
-                        true => ", and said nothing".into(),
+                        true => ", and printed nothing".into(),
                         false => format!(". It said: {output}"),
                     }
                 )));
@@ -256,7 +256,7 @@ impl Instance {
         drop(running);
         let output = self.last_output();
         Some(match output.is_empty() {
-            true => format!("has ended ({how}) and said nothing"),
+            true => format!("has ended ({how}) and printed nothing"),
             false => format!("has ended ({how}); its last words: {output}"),
         })
     }

@@ -236,7 +236,7 @@ impl Vpp {
         LabError::Vpp {
             dut: self.host().name().to_owned(),
             reason: format!(
-                "it did not keep the setting: {cause}. See whether something else changes it"
+                "it did not keep the setting: {cause}. Check whether something else changes it"
             ),
         }
     }

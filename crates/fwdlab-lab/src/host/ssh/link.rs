@@ -306,7 +306,7 @@ impl Keeper {
                 let _ = is_closed.recv_timeout(Duration::from_millis(300));
                 let complaint = complaint.lock().unwrap_or_else(PoisonError::into_inner);
                 return Err(Failure::Refused(format!(
-                    "its shell does nothing for us ({}). By hand: {}",
+                    "its shell does not run our commands ({}). Try it by hand: {}",
                     last_words(&complaint),
                     self.target.check_command()
                 )));

@@ -154,7 +154,7 @@ impl Ssh {
     ) -> Result<Vec<Result<Vec<u8>, HostError>>, HostError> {
         let mut rest = output;
         let each = paths.iter().map(|path| {
-            let torn = || Failure::Lost("its answer is not whole".into());
+            let torn = || Failure::Lost("its answer is incomplete".into());
             let (status, content) =
                 next_answer(&mut rest).ok_or_else(|| HostError::new(&self.name, action, torn()))?;
             Ok(match status {
@@ -432,7 +432,7 @@ fn failed(status: Status, program: &str, output: String) -> Failure {
             said: output,
         },
         Status::Input => {
-            let reason = format!("its input did not arrive, and it was not begun: {output}");
+            let reason = format!("its input did not arrive, and it was not started: {output}");
             Failure::File(reason.trim_end_matches([':', ' ', '\n']).to_owned())
         }
         Status::Stopped => Failure::Stopped,
@@ -446,7 +446,7 @@ fn session_lost(link: &Link, output: &str) -> Failure {
     }
     if output.contains("session request failed") || output.contains("open failed") {
         return Failure::Refused(format!(
-            "it takes no more commands at the same time ({}). Raise MaxSessions in its sshd_config",
+            "it accepts no more commands at the same time ({}). Raise MaxSessions in its sshd_config",
             ssh_errors::last_words(output)
         ));
     }

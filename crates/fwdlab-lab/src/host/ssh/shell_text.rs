@@ -28,7 +28,7 @@ pub(super) const KILLED: &str = "killed-";
 /// When its input ends, through us or with the connection, or brings nothing new for this many
 /// seconds, the guard ends everything that still runs and removes the directory. An sshd may take
 /// hours to notice a lost connection.
-pub(super) fn guard(name: &str, patience_s: u32) -> String {
+pub(super) fn guard(name: &str, timeout_s: u32) -> String {
     format!(
         "trap '' HUP INT TERM PIPE; {KILL}umask 077; \
          for b in \"${{TMPDIR:-/tmp}}\" /var/tmp \"$HOME\" /run; do d=$b/{name}; mkdir \"$d\" 2>/dev/null && break; d=; done; \
@@ -36,7 +36,7 @@ pub(super) fn guard(name: &str, patience_s: u32) -> String {
          mkdir \"$d/p\" \"$d/s\" \"$d/i\" \"$d/put\" || exit 1; \
          c() {{ : >\"$d/stop\"; for f in \"$d\"/p/*; do p=$(cat \"$f\" 2>/dev/null); \
          [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; done; rm -rf \"$d\"; }}; \
-         {{ while rm -f \"$d/beat\"; sleep {patience_s}; do [ -e \"$d/beat\" ] || {{ c; kill -9 $$; exit; }}; done; }} \
+         {{ while rm -f \"$d/beat\"; sleep {timeout_s}; do [ -e \"$d/beat\" ] || {{ c; kill -9 $$; exit; }}; done; }} \
          </dev/null >/dev/null 2>&1 & w=$!; printf '%s\\n' \"$d\"; while read j; do : >\"$d/beat\"; \
          [ -z \"$j\" ] || {{ : >\"$d/s/$j\"; p=$(cat \"$d/p/$j\" 2>/dev/null); [ -z \"$p\" ] || {{ k; kill -9 \"-$p\" 2>/dev/null; }}; \
          rm -f \"$d/p/$j\" \"$d/i/$j\"; echo {KILLED}$j; }}; done; c; p=$w; k"

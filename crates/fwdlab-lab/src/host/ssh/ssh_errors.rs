@@ -23,23 +23,22 @@ pub(super) fn not_connected(target: &Target, output: &str) -> Failure {
     }
     if has("Host key verification failed") || has("host key is known for") {
         return unreachable(format!(
-            "ssh does not know its host key. Connect once by hand, compare the key that it shows, and say yes: {hand}"
+            "its host key is not known to ssh. Connect once by hand, compare the key that ssh shows, and confirm it: {hand}"
         ));
     }
     if has("Permission denied") || has("Too many authentication failures") {
         return Failure::Refused(format!(
-            "it takes none of our keys ({last}). Passwords are not used: put your public key into ~/.ssh/authorized_keys there, or the right \
-             key into your agent, until this asks for nothing: {hand}"
+            "it accepts none of our keys ({last}). Passwords are not used: put your public key into ~/.ssh/authorized_keys there, or the right key into your agent, until this connects without asking for a password: {hand}"
         ));
     }
     let reason = if has("Could not resolve hostname") {
         "unknown host name: check the spelling, or add it to ~/.ssh/config"
     } else if has("Connection refused") {
-        "nothing listens there. See that its SSH server runs, and on which port"
+        "nothing listens there. Check that its SSH server is running, and on which port"
     } else if has("No route to host") || has("Network is unreachable") {
-        "there is no route to it. See that it runs, and look at the addresses and cables of the way to it"
+        "there is no route to it. Check that it is running, and check addresses and cables of the path to it"
     } else if has("timed out") {
-        "it does not answer. See that it runs, and that no firewall is in the way"
+        "it does not answer. Check that it is running, and that no firewall blocks it"
     } else {
         "connect and read the error"
     };

@@ -30,7 +30,7 @@ pub struct Target {
 /// An address that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no address for SSH: {reason}. Write ssh://[user@]host[:port], as in ssh://root@router1 or ssh://root@[2001:db8::1]:2222"
+    "`{text}` is not an address for SSH: {reason}. Write ssh://[user@]host[:port], as in ssh://root@router1 or ssh://root@[2001:db8::1]:2222"
 )]
 pub struct BadTarget {
     text: String,
@@ -100,7 +100,7 @@ impl FromStr for Target {
             None => None,
             Some(port) => match port.parse() {
                 Ok(number) if number > 0 => Some(number),
-                _ => return Err(bad(&format!("`{port}` is no port, which is 1 to 65535"))),
+                _ => return Err(bad(&format!("`{port}` is not a port, which is 1 to 65535"))),
             },
         };
         Ok(Target {
@@ -193,9 +193,9 @@ mod tests {
             ("ssh://@router1", "the user is missing"),
             ("ssh://root@", "the host is missing"),
             ("ssh://root:secret@router1", "password"),
-            ("ssh://router1:0", "`0` is no port"),
-            ("ssh://router1:", "`` is no port"),
-            ("ssh://router1:99999", "no port"),
+            ("ssh://router1:0", "`0` is not a port"),
+            ("ssh://router1:", "`` is not a port"),
+            ("ssh://router1:99999", "is not a port"),
             ("ssh://2001:db8::1", "needs brackets"),
             ("ssh://[2001:db8::1", "not closed"),
             ("ssh://[2001:db8::1]x", "follow the bracket"),

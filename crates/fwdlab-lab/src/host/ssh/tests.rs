@@ -337,7 +337,10 @@ fn remote_commands_end_when_the_connection_is_lost() {
 
     let error = host.query("true", &[]).unwrap_err().to_string();
     assert!(error.contains("nothing listens there"), "{error}");
-    assert!(error.contains("See that its SSH server runs"), "{error}");
+    assert!(
+        error.contains("Check that its SSH server is running"),
+        "{error}"
+    );
     // and when it answers again, it accepts commands again
     server.child = Server::begin(server.folder.path(), None, &[]);
     wait_until("it is back", || {
@@ -356,11 +359,11 @@ fn login_failures_are_explained() {
     let error = output();
     assert!(matches!(error.failure, Failure::Refused(_)), "{error}");
     let text = error.to_string();
-    assert!(text.contains("takes none of our keys"), "{text}");
+    assert!(text.contains("accepts none of our keys"), "{text}");
     assert!(text.contains("Permission denied (publickey)"), "{text}");
     server.write_client("user", None);
     let text = output().to_string();
-    assert!(text.contains("does not know its host key"), "{text}");
+    assert!(text.contains("its host key is not known to ssh"), "{text}");
     assert!(text.contains("Connect once by hand"), "{text}");
     server.write_client("user", Some("other.pub"));
     let text = output().to_string();
@@ -420,7 +423,10 @@ fn a_host_whose_shell_does_nothing_is_named() {
     let only = "command=\"echo This account is not available. >&2; exit 1\" ";
     std::fs::write(&file, format!("{only}{key}")).unwrap();
     let text = server.host().query("true", &[]).unwrap_err().to_string();
-    assert!(text.contains("its shell does nothing for us"), "{text}");
+    assert!(
+        text.contains("its shell does not run our commands"),
+        "{text}"
+    );
     assert!(text.contains("This account is not available."), "{text}");
 }
 

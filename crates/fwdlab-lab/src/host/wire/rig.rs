@@ -11,7 +11,7 @@ use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis};
 use fwdlab_engine::stamps::{Clock, Kind, Origin, Origins};
 use fwdlab_engine::tester::Proof;
 use fwdlab_engine::{
-    Choice, Histogram, HoldUps, LoadPlan, Mode, Reading, ReceiveCounts, Schedule, Traffic,
+    Choice, Histogram, LoadPlan, Mode, Reading, ReceiveCounts, Schedule, StallPolicy, Traffic,
 };
 use fwdlab_model::procedure::Stretch;
 use fwdlab_model::trial::Stream;
@@ -159,7 +159,7 @@ pub(crate) struct ScheduleWords {
     load: LoadWords,
     frames: Option<u64>,
     at_most: Duration,
-    hold_ups: HoldUps,
+    stall_policy: StallPolicy,
     path: usize,
 }
 
@@ -182,7 +182,7 @@ impl From<Schedule> for ScheduleWords {
             },
             frames: of.frames,
             at_most: of.at_most,
-            hold_ups: of.hold_ups,
+            stall_policy: of.stall_policy,
             path: of.path,
         }
     }
@@ -198,7 +198,7 @@ impl From<ScheduleWords> for Schedule {
             },
             frames: of.frames,
             at_most: of.at_most,
-            hold_ups: of.hold_ups,
+            stall_policy: of.stall_policy,
             path: of.path,
         }
     }

@@ -62,7 +62,7 @@ impl Log {
         let failed = |e| LabError::system(format!("read the log {}", path.display()), e);
         let wrong = |reason: String| {
             LabError::Preflight(format!(
-                "{} is no log of a bisection that can be continued: {reason}",
+                "{} is not a log of a bisection that can be continued: {reason}",
                 path.display()
             ))
         };
@@ -102,7 +102,7 @@ impl Log {
                 .is_some_and(|candidate| candidate.name == one.candidate)
         };
         if let Some(one) = tested.iter().find(|one| !is_known(one)) {
-            return Err(wrong(format!("{} is no candidate of it", one.candidate)));
+            return Err(wrong(format!("{} is not a candidate of it", one.candidate)));
         }
         Ok(Log {
             path: path.to_owned(),
@@ -169,7 +169,7 @@ fn lock(file: &File, path: &Path) -> Result<(), LabError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(LabError::Preflight(format!(
-            "another fwdlab continues {} now; wait for its end",
+            "another fwdlab is using {}; wait until it ends",
             path.display()
         ))),
         Err(TryLockError::Error(e)) => Err(LabError::system(format!("lock {}", path.display()), e)),
@@ -242,7 +242,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             let reason = Log::open(&path).unwrap_err().to_string();
             assert!(
-                reason.contains("no log of a bisection"),
+                reason.contains("not a log of a bisection"),
                 "{text:?}: {reason}"
             );
         }

@@ -452,7 +452,7 @@ fn not_again(candidate: &Candidate, cause: &str) -> LabError {
     LabError::NotUp {
         image: candidate.words(),
         reason: format!(
-            "it could be measured before, and not once more for the comparison: {cause}"
+            "it was measured before, but the second measurement for the comparison failed: {cause}"
         ),
     }
 }

@@ -91,13 +91,11 @@ pub(in crate::run) fn check_images(campaign: &Campaign) -> Result<(), FileError>
     let with_image = campaign.cases.iter().find(|case| case.image.is_some());
     match with_image {
         Some(_) if !is_exact => {
-            let reason =
-                "an emulated machine has no rates that mean anything: on an image, say exact";
+            let reason = "rates of an emulated machine mean nothing: use exact for an image";
             Err(campaign.error(&["procedure", "id"], reason))
         }
         None if is_exact => {
-            let reason = "instructions are counted in a virtual machine: say which with image = [\"debian:PACKAGE\"] in the matrix, or \
-                       with host = \"vm:IMAGE\" in [dut]";
+            let reason = "instructions are counted in a virtual machine: set image = [\"debian:PACKAGE\"] in [matrix], or host = \"vm:IMAGE\" in [dut]";
             Err(campaign.error(&["matrix"], reason))
         }
         _ => Ok(()),
@@ -118,7 +116,7 @@ pub(in crate::run) fn check(plan: &Plan, p: &campaign::Exact) -> Result<(), File
         return Err(campaign.error(&["procedure", "sweep"], reason));
     }
     if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
-        let reason = "bursts are of test frames one way: leave profiles, destinations, directions and modifiers out";
+        let reason = "bursts are test frames in one direction: omit profiles, destinations, directions and modifiers";
         return Err(campaign.error(&["matrix"], reason));
     }
     let mut cases = campaign.cases.iter();
@@ -409,7 +407,7 @@ impl Method for Bursts {
         }
         if names.len() > 1 {
             run.warn(format!(
-                "kernels were sent frames by {}, which differ by more than the kernels: say generator = \"pktgen\" for all of them",
+                "kernels got frames from different generators ({}), so the kernels cannot be compared: set generator = \"pktgen\" for all of them",
                 names.join(" and ")
             ))?;
         }

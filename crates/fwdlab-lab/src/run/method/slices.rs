@@ -76,7 +76,7 @@ pub(in crate::run) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(
         return wrong(&["procedure", "reference"], reason);
     }
     if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
-        let reason = "slices send test frames one way: leave profiles, destinations, directions and modifiers out";
+        let reason = "slices have test frames in one direction: omit profiles, destinations, directions and modifiers";
         return wrong(&["matrix"], reason.into());
     }
     if campaign.cases.iter().any(|case| !case.dut.is_linux()) {
@@ -85,8 +85,7 @@ pub(in crate::run) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(
         return wrong(&["procedure", "id"], reason.into());
     }
     if let Some(SweptParameter::Stream) = parameters.swept_parameter() {
-        let reason =
-            "slices compare DUTs under the same traffic; say sizes and flows in the matrix";
+        let reason = "slices compare DUTs under the same traffic; set size and flows in [matrix]";
         return wrong(&["procedure", "sweep", "parameter"], reason.into());
     }
     let values = campaign.sweep.as_ref().map_or(1, |s| s.values.len());

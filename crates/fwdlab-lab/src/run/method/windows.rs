@@ -22,7 +22,7 @@ use fwdlab_model::event::EventKind;
 use fwdlab_model::facts::Facts;
 use fwdlab_model::file::FileError;
 use fwdlab_model::probe::Reading;
-use fwdlab_model::result::{HoldUps, TrialRecord, Validity};
+use fwdlab_model::result::{StallPolicy, TrialRecord, Validity};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 
@@ -55,17 +55,17 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 pub(in crate::run) fn check(parameters: &Plan) -> Result<(), FileError> {
     let campaign = parameters.campaign();
     if campaign.is_simulated() {
-        let reason = "windows are chosen by probes of a real machine; on a simulated DUT say forwarding-rate or mrr";
+        let reason = "maxfwd chooses windows by probes of a real machine; use forwarding-rate or mrr on a simulated DUT";
         return Err(campaign.error(&["procedure", "id"], reason));
     }
     if campaign.sweep.is_some() {
-        let reason = "windows tell what comes out, and machines are faster or slower from one bed to the next: sweep by paired slices";
+        let reason = "maxfwd has no sweep, because a machine is faster or slower from one bed to the next: use id = \"paired\"";
         return Err(campaign.error(&["procedure", "sweep"], reason));
     }
     let mut variants = campaign.cases.iter().map(|case| &case.variant);
     if variants.any(|variant| variant.both_directions || !variant.modifiers.is_empty()) {
         let reason =
-            "windows measure one direction of an unmodified DUT: leave directions and modifier out";
+            "maxfwd measures one direction of an unmodified DUT: omit directions and modifier";
         return Err(campaign.error(&["matrix"], reason));
     }
     Ok(())
@@ -646,7 +646,7 @@ fn of_windows(
         procedure: ID.into(),
         iteration: planned.turn.iteration,
         control: planned.control,
-        hold_ups: load.map(|_| HoldUps::Forgive),
+        stall_policy: load.map(|_| StallPolicy::Skip),
         duration_s: windows.last().map_or(0.0, |w| w.start_s + w.duration_s),
         intended_load_pps: load,
         telemetry: telemetry_of(counted, &record),
@@ -664,7 +664,7 @@ fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> Tr
     record.forwarding_rate_ungated_pps = strata.ungated_pps;
     record.quiet = strata.quiet;
     record.contended = strata.contended;
-    record.apart = strata.apart;
+    record.other_states = strata.other_states;
     record.windows_not_offered = strata.not_offered;
     record
 }

@@ -183,12 +183,12 @@ fn cut_everywhere(scene: &Scene, text: &str) -> usize {
         let [gap] = &stored.info.gaps[..] else {
             panic!("{:?}", stored.info.gaps);
         };
-        cut_off += gap.cut_off as usize;
+        cut_off += gap.discarded as usize;
         let marked = |reasons: &Vec<String>| reasons.iter().any(|reason| reason == CUT_OFF);
         let trials = stored.trials.iter().map(|trial| &trial.validity.reasons);
         let rebuilds = stored.rebuilds.iter().map(|one| &one.validity.reasons);
         let all = trials.chain(rebuilds).filter(|reasons| marked(reasons));
-        assert_eq!(all.count(), gap.cut_off as usize, "{at}");
+        assert_eq!(all.count(), gap.discarded as usize, "{at}");
         let again = verify::derive(&stored);
         assert_eq!(again.differences, ["x"; 0], "{at}");
         // nothing is left of a finished run
@@ -232,7 +232,7 @@ fn a_campaign_interrupted_twice_is_resumed() {
     assert_eq!(found(&measured), right);
     let stored = load(&only_run(second.path())).unwrap();
     let reported: Vec<(u32, u32)> = (stored.info.gaps.iter())
-        .map(|gap| (gap.after, gap.cut_off))
+        .map(|gap| (gap.after, gap.discarded))
         .collect();
     assert_eq!(reported, [(4, 1), (6, 2)]);
     let marked = measured.trials.iter().filter(|t| t.validity.is_cut_off());

@@ -66,7 +66,7 @@ fn measuring_ends_when_the_interval_is_narrow() {
                 Enough::NarrowEnough => values >= 5,
                 Enough::JudgedAgain => (5..8).contains(&iterations),
                 Enough::Maximum => iterations == 8,
-                Enough::BrokenOff => false,
+                Enough::Stopped => false,
             };
             assert!(is_right, "{order}: {iterations} {reason:?} {values}");
         }
@@ -107,7 +107,7 @@ fn noisy_test_cases_get_more_iterations_up_to_the_limit() {
     let most = noisy(0.02, 6);
     assert_eq!(most.ends(), [(6, Enough::Maximum, 6)]);
     let stopped = most.cases()[0].stopped.clone().unwrap();
-    assert!(stopped.half_width_percent.unwrap() > 1.0 && stopped.wanted_percent == 1.0);
+    assert!(stopped.half_width_percent.unwrap() > 1.0 && stopped.requested_percent == 1.0);
     assert_eq!(stopped.figure, "receive rate");
 }
 

@@ -134,7 +134,7 @@ pub(crate) fn read_link(
     found.ok_or_else(|| {
         let output: String = output.trim().chars().take(80).collect();
         LabError::Preflight(format!(
-            "`{requested}` on {} gives \"{}\", which is no port with a MAC address. Try it there by hand",
+            "`{requested}` on {} gives \"{}\", which is not a port with a MAC address. Try it there by hand",
             host.name(),
             output.escape_debug()
         ))

@@ -8,7 +8,7 @@ use std::process::Child;
 
 use fwdlab_engine::analysis::AnalysisPlan;
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
-use fwdlab_engine::{HoldUps, LoadPlan, Schedule};
+use fwdlab_engine::{LoadPlan, Schedule, StallPolicy};
 use fwdlab_model::campaign;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
@@ -446,7 +446,7 @@ fn endless() -> Schedule {
         load: LoadPlan::Constant(2000.0),
         frames: None,
         at_most: Duration::from_secs(600),
-        hold_ups: HoldUps::Forgive,
+        stall_policy: StallPolicy::Skip,
         path: 0,
     }
 }

@@ -167,8 +167,7 @@ impl Cache {
             true => Cache::at(cache),
             false => Err(ImageError::not_usable(
                 cache,
-                "there is no home folder, and this one is not a private folder of the user. Let FWDLAB_CACHE \
-                 name a folder to keep images in",
+                "there is no home folder, and this one is not a private folder of the user. Set FWDLAB_CACHE to a folder for images",
             )),
         }
     }

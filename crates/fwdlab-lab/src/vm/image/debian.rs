@@ -302,7 +302,7 @@ fn keep(package: &str, tree: &Path, new: &Path) -> Result<String, ImageError> {
     let release = match header(&content) {
         Header::Kernel { release } => release,
         Header::Not(cause) => return Err(ImageError::not_usable(&file, cause)),
-        Header::Other => return Err(ImageError::not_usable(&file, "it is no bzImage")),
+        Header::Other => return Err(ImageError::not_usable(&file, "it is not a bzImage")),
     };
     moved(&file, &new.join("bzImage"))?;
     let config = tree.join(format!("boot/config-{release}"));

@@ -45,7 +45,7 @@ impl Disk {
         let Some(format) = format(&file).map_err(failed)? else {
             return Err(ImageError::not_usable(
                 path,
-                "it is no disk (no boot sector, no qcow2, vmdk, vdi or vhdx), and no kernel (bzImage) either. A compressed file \
+                "it is neither a disk (boot sector, qcow2, vmdk, vdi or vhdx) nor a kernel (bzImage). A compressed file \
                  must be unpacked first",
             ));
         };
@@ -155,7 +155,7 @@ fn parsed<T: for<'a> Deserialize<'a>>(path: &Path, output: &[u8]) -> Result<T, I
     serde_json::from_slice(output).map_err(|e| {
         ImageError::not_usable(
             path,
-            format!("what qemu-img says of it cannot be read: {e}"),
+            format!("the output of qemu-img about it cannot be read: {e}"),
         )
     })
 }
@@ -186,12 +186,12 @@ fn reason(output: &str) -> String {
     let output = output.trim().trim_start_matches("qemu-img: ");
     let advice = match () {
         () if output.contains("\" lock") => {
-            "Another emulator uses it: end that one, or take a copy"
+            "Another emulator is using it: stop that one, or make a copy"
         }
         () if output.contains("backing file") || output.contains("No such file") => {
-            "It is only what differs from another disk: put that one where it looks for it"
+            "It contains only the differences from another disk: put that disk at the path where it is expected"
         }
-        () => "Was it copied to its end, and from a machine that was not running?",
+        () => "Was it copied completely, and from a machine that was not running?",
     };
     format!(
         "qemu-img says: {}. {advice}",
@@ -235,8 +235,7 @@ fn cut(file: &File, length: u64) -> std::io::Result<Option<String>> {
     let end = end_of_partitions(&start);
     Ok((end > length).then(|| {
         format!(
-            "it is cut: its partitions end at byte {end}, and the file has {length}. Was it copied to its end? Where it is made so, \
-             take a copy and lengthen that: truncate -s {end} COPY"
+            "it is truncated: its partitions end at byte {end}, and the file has {length}. Was it copied completely? If it was made this way, extend a copy of it: truncate -s {end} COPY"
         )
     }))
 }
@@ -278,7 +277,7 @@ fn qcow2_size(file: &File, length: u64) -> Result<u64, String> {
     // docs/interop/qcow2.txt: backing file at 8, size at 24, first table at 40
     match number(8)? {
         0 if number(40)? < length => number(24),
-        0 => Err("it is cut: its first table is behind its end".into()),
+        0 => Err("it is truncated: its first table is beyond its end".into()),
         _ => Err(
             "it has a backing file, which only qemu-img can look at: apt-get install qemu-utils"
                 .into(),
@@ -336,13 +335,13 @@ mod tests {
         ]);
         fs::write(path("cut"), &fs::read(path("qcow2")).unwrap()[..70_000]).unwrap();
         assert!(
-            reason("cut").contains("copied to its end"),
+            reason("cut").contains("copied completely"),
             "{}",
             reason("cut")
         );
         fs::remove_file(path("qcow2")).unwrap();
         assert!(
-            reason("over").contains("put that one where"),
+            reason("over").contains("put that disk at the path"),
             "{}",
             reason("over")
         );
@@ -394,7 +393,7 @@ mod tests {
     #[test]
     fn a_disk_in_use_is_reported() {
         let output = "qemu-img: Could not open 'd': Failed to get shared \"write\" lock\nIs another process using the image [d]?\n";
-        assert!(reason(output).contains("Another emulator uses it"));
+        assert!(reason(output).contains("Another emulator is using it"));
     }
 
     #[test]
@@ -408,7 +407,7 @@ mod tests {
         fs::write(&path, &header).unwrap();
         let file = File::open(&path).unwrap();
         assert_eq!(format(&file).unwrap(), Some("qcow2"));
-        assert!(qcow2_size(&file, 72).unwrap_err().contains("cut"));
+        assert!(qcow2_size(&file, 72).unwrap_err().contains("truncated"));
         assert_eq!(qcow2_size(&file, 200_000), Ok(5 << 30));
     }
 }

@@ -85,7 +85,7 @@ impl ImageError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            ". Make room there, or let FWDLAB_CACHE name a folder on a larger disk"
+            ". Free some space there, or set FWDLAB_CACHE to a folder on a larger disk"
         }
         _ => "",
     }

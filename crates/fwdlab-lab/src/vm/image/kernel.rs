@@ -82,8 +82,7 @@ impl Kernel {
             return Err(ImageError::not_usable(
                 folder,
                 format!(
-                    "it has no modules.dep.bin, so no module could be loaded. Let depmod make it: depmod -b FOLDER {release}, FOLDER \
-                     being the one that has lib/modules/{release}"
+                    "it has no modules.dep.bin, so no module could be loaded. Create it with depmod -b FOLDER {release}, where FOLDER contains lib/modules/{release}"
                 ),
             ));
         }
@@ -196,7 +195,7 @@ fn bzimage(file: &[u8]) -> Header {
         Some((protocol, flags, whole, release))
     };
     let Some((protocol, flags, whole, release)) = parse() else {
-        return Header::Not("it ends within its header: was it copied to its end?".into());
+        return Header::Not("it ends within its header: was it copied completely?".into());
     };
     // from protocol 2.12 on, a bit shows whether there is a 64-bit entry point
     if protocol >= 0x20c && flags & 1 == 0 {
@@ -205,7 +204,7 @@ fn bzimage(file: &[u8]) -> Header {
     if (file.len() as u64) < whole {
         let length = file.len();
         return Header::Not(format!(
-            "it has {length} bytes of {whole}: was it copied to its end?"
+            "it has {length} bytes of {whole}: was it copied completely?"
         ));
     }
     match release.is_empty() || release.contains('/') {

@@ -178,7 +178,7 @@ fn in_files(name: &str) -> Result<ImageKind, ImageError> {
         Header::Not(cause) => Err(ImageError::not_usable(path, cause)),
         Header::Other if modules.is_some() => Err(ImageError::not_usable(
             path,
-            "modules are given, but it is no kernel (bzImage)",
+            "modules are given, but it is not a kernel (bzImage)",
         )),
         Header::Other => Ok(ImageKind::Disk(Disk::at(path)?)),
     }
@@ -188,7 +188,7 @@ fn release(file: &Path) -> Result<String, ImageError> {
     match header(file)? {
         Header::Kernel { release } => Ok(release),
         Header::Not(reason) => Err(ImageError::not_usable(file, reason)),
-        Header::Other => Err(ImageError::not_usable(file, "it is no kernel (bzImage)")),
+        Header::Other => Err(ImageError::not_usable(file, "it is not a kernel (bzImage)")),
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
         assert!(why(Path::new("ubuntu:linux-image")).contains("debian:PACKAGE"));
         assert!(why(folder.path()).contains("it is a folder"));
         assert!(why(&path("empty", b"")).contains("it is empty"));
-        assert!(why(&path("text", b"#!/bin/sh\n")).contains("no disk"));
+        assert!(why(&path("text", b"#!/bin/sh\n")).contains("neither a disk"));
         assert!(why(Path::new("/proc/self/exe")).contains("ELF"));
     }
 

@@ -165,7 +165,7 @@ fn packages_of(missing: &[String], cache: &Cache, report: Report<'_>) -> Result<
     for program in missing {
         let package = packaged::package_of(program).ok_or_else(|| ImageError::NoProgram {
             program: program.clone(),
-            reason: "this machine does not have it, and fwdlab does not know which package does. Install it on this machine".into(),
+            reason: "this machine does not have it, and fwdlab does not know its package. Install it on this machine".into(),
         })?;
         names.push(package);
     }

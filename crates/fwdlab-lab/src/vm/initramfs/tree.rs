@@ -158,7 +158,7 @@ impl Source {
             true => elf::cut(&content).ok_or_else(|| {
                 failed(io::Error::new(
                     io::ErrorKind::InvalidData,
-                    "it is no ELF program for x86-64",
+                    "it is not an ELF program for x86-64",
                 ))
             }),
         }

@@ -42,7 +42,7 @@ pub(super) fn searches(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
 /// Draws the course of a search: its trials and, after each, the bounds of every goal; then the
 /// loss of each trial at its load.
 fn search(charts: &mut Vec<Chart>, search: &SearchOutcome) {
-    let progress = &search.course;
+    let progress = &search.steps;
     if progress.len() < 2 {
         return;
     }

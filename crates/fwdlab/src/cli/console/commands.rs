@@ -107,7 +107,7 @@ pub struct Start {
     /// VLAN tag of all frames
     #[arg(long, value_name = "ID")]
     pub vlan: Option<u16>,
-    /// Destination MAC address [default: that of the console, or resolved]
+    /// Destination MAC address [default: the one of the console, or resolved]
     #[arg(long, value_name = "MAC")]
     pub dst_mac: Option<String>,
     /// Address of the next hop

@@ -38,7 +38,7 @@ use crate::tui::theme::{Environment, Theme};
 /// Interval of the checks for signals, finished traffic and due counters.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Start, change and stop traffic on ports interactively, in the manner of the TRex console
+/// Start, change and stop traffic on ports interactively, like the TRex console
 ///
 /// Ports are numbered from 0 in the order given; even ports send forward, odd ports in reverse. All of them count what they receive.
 /// Commands come from the terminal, with history and completion, or from a pipe: there the first error ends the console.

@@ -84,8 +84,7 @@ impl Multiplier {
                     None => of.own_pps,
                 };
                 let base = base.ok_or(
-                    "there is no load: give one, such as -m 10kpps (a factor, such as -m 2, is of the load that the profile says, and this \
-                     one says none)",
+                    "there is no load: give one, such as -m 10kpps (a factor, such as -m 2, multiplies the load of the profile, and this one has none)",
                 )?;
                 base * self.value
             }
@@ -114,11 +113,11 @@ impl FromStr for Multiplier {
     fn from_str(text: &str) -> Result<Multiplier, String> {
         let wrong = || {
             format!(
-                "`{text}` is no load: for example 10kpps, 1mpps, 20%, 1gbps (layer 2), 1gbpsl1, or 2 for twice the profile's own; of update also 10%+ and 10%-"
+                "`{text}` is not a load: for example 10kpps, 1mpps, 20%, 1gbps (layer 2), 1gbpsl1, or 2 for twice the profile's own; of update also 10%+ and 10%-"
             )
         };
         if let Some(reason) = bytes_or_bits(text) {
-            return Err(format!("`{text}` is no load: {reason}"));
+            return Err(format!("`{text}` is not a load: {reason}"));
         }
         let typed = text.trim().to_ascii_lowercase();
         let (typed, change) = match typed.strip_suffix('+') {

@@ -203,13 +203,10 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The options of pkt-gen, printed by `-h` and after every error.
-pub const USAGE: &str = "\
-Usage:
-pkt-gen arguments
-  -i INTERFACE   Interface; `netmap:` before it, a ring (-1) or flags (/T) behind it are accepted
+/// The options of pkt-gen.
+pub const OPTIONS: &str = "  -i INTERFACE   Interface; may have netmap: in front, and a ring (-1) or flags (/T) at the end
   -f FUNCTION    rx, tx, ping, pong, txseq or rxseq [default: rx]
-  -n COUNT       Frames to send, or round trips of ping; 0 means without end [default: 0]
+  -n COUNT       Frames to send, or round trips of ping; 0 is unlimited [default: 0]
   -l SIZE        Frame size in bytes without FCS [default: 60]; with a second -l: random sizes,
                  from the second up to just below the first
   -R RATE        Frames per second; k, M and G may follow [default: as fast as possible]
@@ -228,11 +225,15 @@ pkt-gen arguments
   -B             Count 24 bytes of framing and FCS per frame in bps
   -a CPU         Pin the sender to this CPU
   -c CPUS        CPUs to use; 0 is all [default: 1]
-  -v             Say which engine was chosen and why
+  -v             Print the chosen engine and the reason
   -h             Print this and exit
-Accepted, without effect here: -b -p -o -F -M -I -C -H -r -X -U -e -E -m
-What fwdlab adds: fwdlab pkt-gen --help
+Accepted without effect: -b -p -o -F -M -I -C -H -r -X -U -e -E -m
 ";
+
+/// Returns the text that `-h` and every error print, with the original's first lines.
+pub fn usage() -> String {
+    format!("Usage:\npkt-gen arguments\n{OPTIONS}More options: fwdlab traffic pkt-gen --help\n")
+}
 
 /// The options as typed, before they are checked against each other.
 #[derive(Default)]

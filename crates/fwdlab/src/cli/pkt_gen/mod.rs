@@ -22,7 +22,7 @@ use fwdlab_engine::Mode;
 use fwdlab_lab::LabError;
 use fwdlab_lab::ports::Facts;
 
-use self::arguments::{Arguments, Function, Refusal, USAGE};
+use self::arguments::{Arguments, Function, OPTIONS, Refusal, usage};
 use self::lines::place;
 use self::log::Log;
 use super::Global;
@@ -37,9 +37,9 @@ pub use self::arguments::awaits_value;
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
-    override_usage = "fwdlab pkt-gen [--netns NAME] [--engine ENGINE] [--allow-...] -i INTERFACE [-f FUNCTION] [OPTIONS OF \
+    override_usage = "fwdlab traffic pkt-gen [--netns NAME] [--engine ENGINE] [--allow-...] -i INTERFACE [-f FUNCTION] [OPTIONS OF \
         PKT-GEN]",
-    after_help = USAGE
+    after_help = format!("Options of pkt-gen:\n{}", OPTIONS.trim_end())
 )]
 pub struct PktGen {
     #[command(flatten)]
@@ -99,13 +99,13 @@ impl PktGen {
         let arguments = match Arguments::parse(&words, host_cpus) {
             Ok(arguments) => arguments,
             Err(Refusal::Help) => {
-                output::bytes(&[], USAGE.as_bytes());
+                output::bytes(&[], usage().as_bytes());
                 return Ok(Code::Done);
             }
             Err(Refusal::Wrong(what)) => {
                 let now = std::time::SystemTime::now();
                 let message = lines::message(now, place::BAD, &what);
-                output::bytes(&[], format!("{message}{USAGE}").as_bytes());
+                output::bytes(&[], format!("{message}{}", usage()).as_bytes());
                 return Ok(Code::PktGen);
             }
         };

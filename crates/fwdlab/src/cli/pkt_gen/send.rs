@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fwdlab_engine::traffic::TrafficFrames;
 use fwdlab_engine::traffic::reach;
-use fwdlab_engine::{Frames, HoldUps, Mode, Schedule};
+use fwdlab_engine::{Frames, Mode, Schedule, StallPolicy};
 use fwdlab_lab::ports::{Role, destinations};
 use fwdlab_lab::session::figures::Counted;
 use fwdlab_lab::session::{FOR_EVER, Period, Sending, Sent, Session};
@@ -39,7 +39,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
         load: arguments.rate_pps.map(|rate| rate as f64).into(),
         frames: arguments.frames,
         at_most: FOR_EVER,
-        hold_ups: HoldUps::MakeUp { most_pps: None },
+        stall_policy: StallPolicy::CatchUp { most_pps: None },
         path: 0,
     };
     let frames = Frames::Traffic(TrafficFrames { traffic, nonce: 0 });

@@ -32,7 +32,7 @@ use self::frames::{FrameKind, FrameRequest};
 pub(super) use self::frames::{LOOKED_AT, Planned, signature_place};
 use self::loads::Resolved;
 use super::Global;
-use super::session::options::{Amount, OnHoldUp, Ports, Timestamps};
+use super::session::options::{Amount, OnStall, Ports, Timestamps};
 use super::session::range::Range;
 use super::session::streams::{self, StreamEnd};
 use super::session::{SECOND, Signals, stamping, words};
@@ -110,8 +110,14 @@ pub struct Send {
     #[arg(long = "for", value_name = "TIME|FRAMES")]
     amount: Option<Amount>,
     /// Policy for frames missed while the sender stalls
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
-    hold_ups: OnHoldUp,
+    #[arg(
+        long = "on-stall",
+        alias = "hold-ups",
+        value_name = "POLICY",
+        value_enum,
+        default_value_t
+    )]
+    stall_policy: OnStall,
     /// Engine; auto takes the fastest that can send these frames on this port
     #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
@@ -212,9 +218,9 @@ impl Send {
         if self.ports.len() > 2 {
             return Err(Usage("--port: one port, or two for both directions".into()).into());
         }
-        if self.pcap.is_some() && self.hold_ups == OnHoldUp::Forgive {
+        if self.pcap.is_some() && self.stall_policy == OnStall::Skip {
             return Err(Usage(
-                "--hold-ups skip: no frame of a capture can be skipped; after a stall its times are delayed and catch up".into(),
+                "--on-stall skip: no frame of a capture can be skipped; after a stall its times are delayed and catch up".into(),
             )
             .into());
         }
@@ -495,8 +501,8 @@ impl Send {
             load: self.load_plan(loads),
             frames,
             at_most: self.at_most(),
-            hold_ups: self
-                .hold_ups
+            stall_policy: self
+                .stall_policy
                 .policy(self.link.map(|link| link.line_rate_pps(planned.mean))),
             path: 0,
         };

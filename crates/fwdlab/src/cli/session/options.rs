@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fwdlab_engine::stamps::Kind;
-use fwdlab_engine::{HoldUps, PortSpec};
+use fwdlab_engine::{PortSpec, StallPolicy};
 use fwdlab_lab::ports::{self, Danger, Port, Role, TrafficPort};
 use fwdlab_lab::session::answering::Answering;
 use fwdlab_model::units::{UnitError, parse_duration};
@@ -107,22 +107,22 @@ impl Answers {
 
 /// What becomes of frames that are missed while the sender stalls. The values had other names, which stay as aliases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum OnHoldUp {
+pub enum OnStall {
     /// They leave afterwards, with gaps a quarter shorter until the backlog is empty: the mean load is exact
     #[default]
     #[value(name = "catch-up", alias = "make-up")]
-    MakeUp,
+    CatchUp,
     /// They are counted as not sent: the load never exceeds the intended one
     #[value(name = "skip", alias = "forgive")]
-    Forgive,
+    Skip,
 }
 
-impl OnHoldUp {
+impl OnStall {
     /// Returns the policy for the engine: catching up never exceeds the link rate.
-    pub fn policy(self, most_pps: Option<f64>) -> HoldUps {
+    pub fn policy(self, most_pps: Option<f64>) -> StallPolicy {
         match self {
-            OnHoldUp::MakeUp => HoldUps::MakeUp { most_pps },
-            OnHoldUp::Forgive => HoldUps::Forgive,
+            OnStall::CatchUp => StallPolicy::CatchUp { most_pps },
+            OnStall::Skip => StallPolicy::Skip,
         }
     }
 }

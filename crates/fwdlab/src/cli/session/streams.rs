@@ -322,9 +322,9 @@ fn figures(latency: &LatencySummary, figures: &[(&str, &str, Option<u64>)]) -> S
 /// Returns how stalls of the sender affect the latencies, if there were any.
 pub fn describe_stalls(latency: &LatencySummary) -> Option<String> {
     let frames = latency
-        .latency_held_up_frames
+        .latency_stalled_frames
         .filter(|&frames| frames > 0)?;
-    let of = match latency.latency_held_up_max_ns {
+    let of = match latency.latency_longest_stall_ns {
         Some(longest_ns) if longest_ns > 0 => format!(", for up to {}", short_time(longest_ns)),
         _ => String::new(),
     };

@@ -176,8 +176,8 @@ pub fn period_json(
                 value["took_s"] = elapsed.seconds.into();
                 value["planned_s"] = elapsed.planned_s.into();
             }
-            if let Some(hold_ups) = sent.hold_ups {
-                value["hold_ups"] = hold_ups.name().into();
+            if let Some(stall_policy) = sent.stall_policy {
+                value["stall_policy"] = stall_policy.name().into();
             }
             if !sent.streams.is_empty() {
                 value["streams_sent"] = sent.streams.clone().into();

@@ -129,8 +129,11 @@ fn latest(trial: &Trial) -> String {
         return format!("{number} INVALID: {}", record.validity.reasons.join("; "));
     }
     match &record.asked {
-        Some(requested) if !requested.says.is_empty() => {
-            format!("{number} {}: {}", requested.question.reason, requested.says)
+        Some(requested) if !requested.evaluation.is_empty() => {
+            format!(
+                "{number} {}: {}",
+                requested.question.reason, requested.evaluation
+            )
         }
         Some(requested) => format!("{number} {}", requested.question.reason),
         None => format!("{number} iteration {}", trial.iteration),

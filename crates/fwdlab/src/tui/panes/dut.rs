@@ -22,7 +22,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme, title: &
     });
     let Some((number, telemetry)) = read else {
         let inner = framed(frame, area, title, theme);
-        let words = "nothing was read of the DUT's host: a campaign says `[telemetry]` to have it read (docs/reference/telemetry.md)";
+        let words = "the DUT's host was not read: add `[telemetry]` to the campaign (docs/reference/telemetry.md)";
         let words: Vec<Line<'_>> = wrapped(words, inner.width, "")
             .into_iter()
             .map(Line::from)

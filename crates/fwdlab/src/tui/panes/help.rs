@@ -26,7 +26,7 @@ const MEANT: [(&str, &str); 6] = [
         "loads between which the largest one without loss lies",
     ),
     ("apart", "smallest and largest iteration of a test case"),
-    ("invalid", "trials that count for nothing, and say why"),
+    ("invalid", "trials that do not count, and the reason"),
 ];
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
@@ -101,9 +101,9 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     }
     say(
         key(&[KeyFunction::Keep]),
-        "leave, and keep the screen's last words on the terminal",
+        "leave, and keep the last screen on the terminal",
     );
-    say("ctrl-z".into(), "to the shell; fg comes back");
+    say("ctrl-z".into(), "suspend, back to the shell; fg resumes");
     say(String::new(), "");
     for (word, means) in MEANT {
         say(word.to_owned(), means);

@@ -41,7 +41,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
             }
             if !record.validity.is_valid() {
                 say(&format!(
-                    "The trial is invalid and counts for nothing: {}.",
+                    "The trial is invalid and does not count: {}.",
                     record.validity.reasons.join("; ")
                 ));
             }
@@ -113,10 +113,10 @@ pub fn sentences(ledger: &Ledger) -> Vec<String> {
     } else if ledger.frames_lost > 0 {
         all.push("Every lost frame is accounted for.".into());
     }
-    if ledger.frames_beside > 0 {
+    if ledger.frames_additional > 0 {
         all.push(format!(
             "{} frames were sent in addition, which a router does not forward.",
-            count(ledger.frames_beside)
+            count(ledger.frames_additional)
         ));
     }
     all

@@ -201,7 +201,7 @@ fn unauthorised_clients_are_rejected() {
     end(server);
     lab.run("serve --trex --allow 10.0.0.0/99")
         .code(2)
-        .says(&["no network such as"]);
+        .says(&["nor a network such as"]);
 }
 
 /// Every instruction of TRex's field engine, with flow-stats groups, chains and addresses: compares
