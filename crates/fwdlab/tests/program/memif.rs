@@ -286,7 +286,7 @@ mod alone {
         }
         for line in [
             "trial --load 2kpps --for 300ms",
-            "ndr --size 64 --trial 100ms",
+            "ndr --size 64 --max 10kpps --time-limit 5s",
             "quick --size 64 --flows 10 -n 1 --trial 200ms",
         ] {
             let Some(_dut) = Testpmd::start(TEST, &lab, "io") else {
