@@ -36,8 +36,8 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// are a power of two.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Given {
-    pub first_chunk: usize,
-    pub entries: u32,
+    pub(super) first_chunk: usize,
+    pub(super) entries: u32,
 }
 
 /// A socket on one transmit queue.

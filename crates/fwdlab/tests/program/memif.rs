@@ -157,7 +157,7 @@ mod alone {
 
     impl Testpmd {
         /// Starts it; `None`, and counted, if there is none.
-        fn start(test: &str, lab: &Lab, mode: &str) -> Option<Testpmd> {
+        fn start(lab: &Lab, mode: &str) -> Option<Testpmd> {
             static NUMBER: AtomicU32 = AtomicU32::new(0);
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let prefix = format!("fwdlab-program-{}-{number}", std::process::id());
@@ -193,7 +193,7 @@ mod alone {
                 if testpmd.child.try_wait().unwrap().is_some() {
                     let has_it = Command::new("dpdk-testpmd").arg("--version").output();
                     assert!(has_it.is_err(), "testpmd ended: {}", text());
-                    skipped(test, "no dpdk-testpmd (Debian's package dpdk-dev)");
+                    skipped("no dpdk-testpmd (Debian's package dpdk-dev)");
                     return None;
                 }
                 assert!(begin.elapsed() < PATIENCE, "{}", text());
@@ -268,11 +268,10 @@ mod alone {
     /// `doctor`, `trial`, `ndr` and `quick` on a bed whose DUT is another program's.
     #[test]
     fn a_testpmd_is_a_black_box_between_memif_ports() {
-        const TEST: &str = "memif::alone::a_testpmd_is_a_black_box_between_memif_ports";
         let lab = Lab::alone();
         let file = bed(&lab, "");
         for mode in ["io", "mac"] {
-            let Some(_dut) = Testpmd::start(TEST, &lab, mode) else {
+            let Some(_dut) = Testpmd::start(&lab, mode) else {
                 return;
             };
             let ended = lab.run(&["doctor", &file]);
@@ -289,7 +288,7 @@ mod alone {
             "ndr --size 64 --max 10kpps --time-limit 5s",
             "quick --size 64 --flows 10 -n 1 --trial 200ms",
         ] {
-            let Some(_dut) = Testpmd::start(TEST, &lab, "io") else {
+            let Some(_dut) = Testpmd::start(&lab, "io") else {
                 return;
             };
             let _ = std::fs::remove_dir_all(lab.runs());
@@ -303,17 +302,16 @@ mod alone {
     /// A DUT that forwards nothing, that restarts, or whose queue is too short: never a good figure.
     #[test]
     fn losses_in_a_testpmd_are_losses_or_make_trials_invalid() {
-        const TEST: &str = "memif::alone::losses_in_a_testpmd_are_losses_or_make_trials_invalid";
         let lab = Lab::alone();
         let file = bed(&lab, "");
-        let Some(dut) = Testpmd::start(TEST, &lab, "rxonly") else {
+        let Some(dut) = Testpmd::start(&lab, "rxonly") else {
             return;
         };
         let line = ["trial", "--load", "2kpps", "--for", "300ms", "--bed", &file];
         lab.run(&line).code(4).says(&["and 0 arrived at memif:"]);
         drop(dut);
 
-        let Some(dut) = Testpmd::start(TEST, &lab, "io") else {
+        let Some(dut) = Testpmd::start(&lab, "io") else {
             return;
         };
         let _ = std::fs::remove_dir_all(lab.runs());
@@ -329,7 +327,7 @@ mod alone {
             events.any(|events| events.is_ok_and(|events| events.contains("\"progress\"")))
         });
         drop(dut);
-        let Some(_dut) = Testpmd::start(TEST, &lab, "io") else {
+        let Some(_dut) = Testpmd::start(&lab, "io") else {
             return;
         };
         let ended = running.wait(PATIENCE);
@@ -341,7 +339,7 @@ mod alone {
         );
         drop(_dut);
 
-        let Some(_dut) = Testpmd::start(TEST, &lab, "io") else {
+        let Some(_dut) = Testpmd::start(&lab, "io") else {
             return;
         };
         // longer than the proof of the path
