@@ -174,7 +174,7 @@ fn ports_that_cannot_be_used() {
         .unwrap()
         .to_string();
     assert!(
-        error.contains("`mode=server` is not valid in memif:"),
+        error.contains("`mode=server` is not valid in `memif:"),
         "{error}"
     );
     let socket = sockets.port(1, "");

@@ -178,7 +178,7 @@ fn machines_that_cannot_start_have_a_reason() {
     let cache = Cache::at(&folder.path().join("cache")).unwrap();
     let reason = Image::find(used.to_str().unwrap(), &cache, &mut |_| {}).unwrap_err();
     assert!(
-        reason.to_string().contains("Another emulator uses it"),
+        reason.to_string().contains("Another emulator is using it"),
         "{reason}"
     );
     drop(computer);

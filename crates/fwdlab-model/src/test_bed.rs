@@ -1291,7 +1291,7 @@ net = '10.1.0.0/24'
             (
                 ", b = '/run/b,role=server'",
                 "",
-                "x:4:1: frames come back nowhere",
+                "x:4:1: there is no port for frames that come back",
             ),
             (
                 "kind = 'none'\nmacs = { a = '02:00:00:00:00:0a', b = '02:00:00:00:00:0b' }",

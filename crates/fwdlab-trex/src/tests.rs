@@ -600,7 +600,7 @@ fn traffic_reports_its_changes_of_state() {
             "no mode 'sometimes'",
         ),
         (json!({"packet": {"binary": "AAAA"}}), "14 to 9238 bytes"),
-        (json!({"packet": {"binary": "?"}}), "no base64"),
+        (json!({"packet": {"binary": "?"}}), "is not base64"),
         (
             json!({"vm": {"instructions": [{"type": "write_flow_var", "name": "x", "pkt_offset": 4}]}}),
             "no variable x",

@@ -125,7 +125,7 @@ fn results_go_to_stdout_and_messages_to_stderr() {
     let trial = "trial --engine sim --load 1Mpps --for 1s";
     let ended = lab.run(trial);
     ended.code(0).prints(&["report.html", "64"]);
-    assert!(ended.err.contains("no traffic") && !ended.out.contains("no traffic"));
+    assert!(ended.err.contains("1 step, simulated") && !ended.out.contains("1 step"));
     assert!(
         !(ended.out + &ended.err).contains('\x1b'),
         "colour in a pipe"

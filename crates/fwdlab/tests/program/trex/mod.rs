@@ -159,7 +159,7 @@ fn clients_acquire_ports_push_and_capture_packets_and_release() {
         &[
             ("13", "it may have 14 to 9238"),
             ("9239", "it may have 14 to 9238"),
-            ("no base64", "no base64"),
+            ("no base64", "is not base64"),
             ("too long", "more than 1 s"),
             ("filter", "syntax error"),
             ("limit", "100000 packets"),
