@@ -29,7 +29,8 @@ const OF_POWER: &str = "@@ power";
 #[derive(Debug)]
 pub(super) struct Sampler {
     is_over: Arc<AtomicBool>,
-    listener: JoinHandle<SampleResult>,
+    /// `None` once it was joined.
+    listener: Option<JoinHandle<SampleResult>>,
 }
 
 /// Samples, and why they ended early.
@@ -83,15 +84,27 @@ impl Sampler {
         let is_over = Arc::new(AtomicBool::new(false));
         let over = is_over.clone();
         let listener = std::thread::spawn(move || listen(process, &over));
+        let listener = Some(listener);
         Ok(Sampler { is_over, listener })
     }
 
     /// Ends it.
-    pub fn end(self) -> SampleResult {
+    pub fn end(mut self) -> SampleResult {
+        self.join().unwrap_or_default()
+    }
+
+    /// Returns what it has read, once.
+    fn join(&mut self) -> Option<SampleResult> {
         self.is_over.store(true, Ordering::Release);
-        self.listener
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let ended = self.listener.take()?.join();
+        Some(ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+}
+
+/// The process on the host ends with the sampler, also when a trial fails or is stopped.
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.join();
     }
 }
 
@@ -203,7 +216,7 @@ mod tests {
         };
         let sampler =
             Sampler::start(&observed, Duration::from_secs(1), &Wanted::default()).unwrap();
-        while !sampler.listener.is_finished() {
+        while !sampler.listener.as_ref().unwrap().is_finished() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let (samples, reason) = sampler.end();
