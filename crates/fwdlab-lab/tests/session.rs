@@ -341,10 +341,16 @@ fn a_capture_ends_at_its_limit() {
     for (nonce, due) in [(7, 50), (8, 0)] {
         let set = move |c: &mut Capturing| {
             c.own = Some(nonce);
+            c.snap = 40;
             c.at_most = Duration::from_millis(300);
         };
         let (totals, _) = case(&set, FrameLimit::default());
-        assert_eq!(totals.unwrap().kept, due, "session {nonce}");
+        let totals = totals.unwrap();
+        assert_eq!(
+            (totals.kept, totals.bytes, totals.cut),
+            (due, 40 * due, due),
+            "session {nonce}"
+        );
     }
 
     let keeper = FrameLimit {

@@ -51,6 +51,8 @@ pub struct Capturing {
     pub stamps: Stamps,
     /// Captures only frames with a signature of this session.
     pub own: Option<u16>,
+    /// Keeps at most this many bytes of a frame. A filter needs all that the capture has of it.
+    pub snap: u32,
     /// Ends after this number of captured frames.
     pub keep_at_most: Option<u64>,
     /// Ends after this time.
@@ -120,6 +122,7 @@ impl Capturing {
                 },
             },
             own: None,
+            snap: options.snap,
             keep_at_most: None,
             at_most: FOR_EVER,
             spec: spec.clone(),
@@ -174,6 +177,7 @@ impl Capturing {
         totals: &mut CaptureTotals,
     ) -> Result<Result<usize, EngineError>, LabError> {
         let (own, most) = (self.own, self.keep_at_most.unwrap_or(u64::MAX));
+        let snap = self.snap as usize;
         let kind = self.stamps.kind;
         let mut result = Ok(());
         let taken = self.capture.frames(patience, &mut |frame| {
@@ -182,6 +186,10 @@ impl Capturing {
             }) {
                 return true;
             }
+            let frame = Captured {
+                bytes: &frame.bytes[..frame.bytes.len().min(snap)],
+                ..frame
+            };
             match keeper.keep(&frame) {
                 Ok(true) => totals.add(&frame, kind),
                 Ok(false) => totals.is_refused = true,

@@ -115,7 +115,11 @@ impl Capture {
         };
         let signals = Signals::catch()?;
         let options = Options {
-            snap: self.snap,
+            snap: match self.filter {
+                // a signature may be anywhere in a frame
+                Filter::Own => Options::default().snap,
+                _ => self.snap,
+            },
             ring_bytes: (self.buffer as usize) << 20,
             promiscuous: !self.no_promiscuous,
             outgoing: !self.incoming,
@@ -124,6 +128,7 @@ impl Capture {
         // `user` means the packet socket here
         let mut capturing = Capturing::open(&spec, &options, self.timestamps.kind())?;
         capturing.own = (self.filter == Filter::Own).then_some(self.session);
+        capturing.snap = self.snap;
         capturing.keep_at_most = self.count;
         capturing.at_most = self.duration.unwrap_or(FOR_EVER);
         let mut sink = self.sink(global)?;
