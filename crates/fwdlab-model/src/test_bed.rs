@@ -129,7 +129,7 @@ pub enum PortKind {
     #[default]
     Interface,
     /// memif ports, connected to a DUT in user space on this machine: its ports are written as
-    /// SOCKET[,role=client|server][,id=N][,queues=N][,ring=N][,buffer=N][,secret=TEXT]
+    /// `SOCKET[,role=client|server][,id=N][,queues=N][,ring=N][,buffer=N][,secret=TEXT]`
     Memif,
 }
 

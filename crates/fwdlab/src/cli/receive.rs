@@ -32,7 +32,7 @@ use crate::{output, profiles};
 /// unchanged.
 #[derive(Debug, Args)]
 pub struct Receive {
-    /// Interface to count on, or a memif port: memif:SOCKET[,role=server][,id=N]...
+    /// Interface to count on, or a memif port such as memif:SOCKET,role=server
     #[arg(long, value_name = "PORT")]
     port: String,
     /// Duration, or number of our frames: 10s, 2m, 1e6frames [default: until Ctrl-C]

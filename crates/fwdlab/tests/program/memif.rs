@@ -278,7 +278,7 @@ mod alone {
             ended.code(0);
             for words in [
                 "connected to DPDK",
-                "100 of 100 frames came back; whether through the DUT is not known",
+                "100 of 100 frames came back; it is not known whether they passed the DUT",
             ] {
                 assert!(ended.out.contains(words), "{ended:?}");
             }

@@ -82,11 +82,11 @@ mod alone {
             ("af-xdp", "--flows 100"),
             ("af-packet", "--profile imix"),
         ] {
-            for how in ["make-up", "forgive"] {
+            for how in ["catch-up", "skip"] {
                 let before = left();
                 let line = format!(
                     "send --port pa --rx-port pb --dst-mac {MAC_B} --load 10kpps --for 800ms --analyse --json-stream \
-                     --engine {engine} {frames} --hold-ups {how}"
+                     --engine {engine} {frames} --on-stall {how}"
                 );
                 let mut sender = wire.start(&lab, &line);
                 stall_process(&mut sender, STOPPED);
@@ -99,9 +99,9 @@ mod alone {
                 let figures = Figures::parse(sent);
                 let reported = format!("{line}: {figures:?}, {latency}");
                 assert_eq!(figures.sent, left() - before, "{reported}");
-                assert_eq!(sent["hold_ups"], how);
+                assert_eq!(sent["stall_policy"], how);
                 assert!(figures.is_complete(), "{reported}");
-                if how == "forgive" {
+                if how == "skip" {
                     assert!(figures.not_sent >= 990, "{reported}");
                     assert_eq!(figures.made_up, 0, "{reported}");
                     assert_eq!(at("latency_not_sent_frames"), figures.not_sent);

@@ -46,7 +46,7 @@ use crate::output;
 /// use.
 #[derive(Debug, Args)]
 pub struct Send {
-    /// Interface to send on, or a memif port: memif:SOCKET[,role=server][,id=N]...; a second one sends in the reverse direction
+    /// Interface to send on, or a memif port such as memif:SOCKET,role=server; a second one sends in the reverse direction
     #[arg(long = "port", required = true, value_name = "PORT")]
     ports: Vec<String>,
     /// Interface or memif port to count on at the same time
