@@ -506,13 +506,13 @@ impl Delays {
 
     /// Returns the 99th percentile, if enough frames are above it: early runs have one for any
     /// number of frames.
-    pub fn told_p99_ns(&self) -> Option<u64> {
+    pub fn supported_p99_ns(&self) -> Option<u64> {
         self.p99_ns
             .filter(|_| latency::has_enough_values(self.frames, 0.99))
     }
 
     /// Returns the 99.9th percentile, likewise.
-    pub fn told_p999_ns(&self) -> Option<u64> {
+    pub fn supported_p999_ns(&self) -> Option<u64> {
         self.p999_ns
             .filter(|_| latency::has_enough_values(self.frames, 0.999))
     }
@@ -817,7 +817,7 @@ mod tests {
         );
         // ten are above the 99th percentile, one is above the 99.9th
         assert_eq!(
-            (delays.p90_ns, delays.told_p99_ns()),
+            (delays.p90_ns, delays.supported_p99_ns()),
             (Some(900), Some(990))
         );
         assert_eq!((delays.p999_ns, delays.p9999_ns), (None, None));
@@ -834,7 +834,10 @@ mod tests {
             r#"{"frames":500,"mean_ns":9,"min_ns":1,"p50_ns":5,"p99_ns":495,"p999_ns":500,"max_ns":500}"#,
         )
         .unwrap();
-        assert_eq!((early.told_p99_ns(), early.told_p999_ns()), (None, None));
+        assert_eq!(
+            (early.supported_p99_ns(), early.supported_p999_ns()),
+            (None, None)
+        );
         assert_eq!(of(vec![7, 7]).unwrap().worst_case_ns, 7);
         assert_eq!(of(Vec::new()), None);
         let many = of((1..=100_000).collect()).unwrap();

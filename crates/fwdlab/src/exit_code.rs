@@ -103,8 +103,8 @@ fn for_result(summary: &Summary) -> Code {
 }
 
 /// Returns the code of a measurement, by the same rule for commands and files: that of its result,
-/// unless some of it failed and the rest is valid. Windows and slices lost to noise are no failure if other iterations of the test case are
-/// valid.
+/// unless some of it failed and the rest is valid. Windows and slices lost to noise are no failure
+/// if other iterations of the test case are valid.
 pub fn for_measurement(summary: &Summary) -> Code {
     // by the rule of `compare --fail-if`
     if summary.thresholds.iter().any(|one| !one.failed.is_empty()) {

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn hardware_timestamps_are_parsed() {
         let mut control = message(1, 37, &times([0, 0], [77, 5]));
-        assert_eq!(stamp(&control), None, "nobody says whose it is");
+        assert_eq!(stamp(&control), None, "its owner is not known");
         control.extend(message(263, 16, &error(42, 4, u32::MAX)));
         let found = stamp(&control).unwrap();
         assert_eq!(found.hardware_ns, Some(77_000_000_005));

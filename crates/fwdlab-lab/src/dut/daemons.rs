@@ -279,12 +279,12 @@ fn shown(line: &str) -> String {
 
 /// Describes which daemons ended when, with the last lines of their logs.
 pub(crate) fn describe_ended(ended: &[EndedDaemon], when: &str) -> String {
-    let all: Vec<String> = ended.iter().map(|one| one.told(when)).collect();
+    let all: Vec<String> = ended.iter().map(|one| one.describe(when)).collect();
     all.join("; ")
 }
 
 impl EndedDaemon {
-    fn told(&self, when: &str) -> String {
+    fn describe(&self, when: &str) -> String {
         let space = if when.is_empty() { "" } else { " " };
         format!(
             "{self}{space}{when}; {}",

@@ -678,7 +678,7 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
         (true, false) => None,
         (false, _) => Some(Check::skip(
             "idle links",
-            "a memif port has one peer, and nobody else sends there",
+            "a memif port has a single peer, the DUT",
         )),
     });
     for Noise {

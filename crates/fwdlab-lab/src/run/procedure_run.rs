@@ -570,7 +570,7 @@ impl ProcedureRun<'_> {
             frame_loss_ratio: answer.frames_lost().max(0) as f64 / answer.frames_sent.max(1) as f64,
             telemetry: (made.telemetry.as_ref()).map(|observed| {
                 let sent = answer.frames_sent + answer.frames_additional;
-                Box::new(observed.told(sent, answer.frames_received))
+                Box::new(observed.to_telemetry(sent, answer.frames_received))
             }),
             validity,
             ..record(

@@ -479,8 +479,8 @@ impl Bench<'_> {
     }
 
     /// The same; with an analysis plan, the receivers examine every frame. The load never exceeds
-    /// `most_pps`. Fails if it is stopped from outside: nobody uses the counts of a part, and on a
-    /// busy host over SSH each look for a load takes seconds.
+    /// `most_pps`. Fails if it is stopped from outside: the counts of an incomplete trial are not
+    /// used, and on a busy host over SSH each look for a load takes seconds.
     pub fn count_and_analyse<T: Send>(
         &mut self,
         stream: &Stream,
@@ -890,7 +890,7 @@ pub(super) fn telemetry_of(
 ) -> Option<Box<fwdlab_model::telemetry::Telemetry>> {
     let frames = record.ledger.frames_sent + record.ledger.frames_additional;
     (counted.telemetry.as_ref())
-        .map(|observed| Box::new(observed.told(frames, record.ledger.frames_received)))
+        .map(|observed| Box::new(observed.to_telemetry(frames, record.ledger.frames_received)))
 }
 
 /// Creates the record of a trial with the parts that all trials have: engines, stream, and the fate

@@ -2,8 +2,7 @@
 //! else sees; or the two ends of a memif connection.
 //!
 //! The namespace belongs to a thread and has no name; it disappears with this value, and with the
-//! process however that ends. Start with
-//! [`BackToBack::new`] or [`memif_pair`].
+//! process however that ends. Start with [`BackToBack::new`] or [`memif_pair`].
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -339,9 +339,9 @@ impl ExistingHosts {
         if stations.all(|station| station.is_reachable(within(HELLO, &is_stopped))) {
             return Ok(hosts);
         }
-        let anew = self.reach(Some(&hosts))?;
+        let renewed = self.reach(Some(&hosts))?;
         let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(reached.insert(anew).clone())
+        Ok(reached.insert(renewed).clone())
     }
 
     /// Connects to the hosts. `known` hosts are reused, except for lost agents.

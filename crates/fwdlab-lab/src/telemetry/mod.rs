@@ -446,7 +446,7 @@ impl Seen {
     }
 
     /// Returns the telemetry of a trial in which this number of frames was sent and received.
-    pub fn told(&self, frames_sent: u64, frames_received: u64) -> Telemetry {
+    pub fn to_telemetry(&self, frames_sent: u64, frames_received: u64) -> Telemetry {
         let around = ReadingContext {
             host: &self.host,
             system: self.system,
@@ -592,7 +592,7 @@ mod tests {
                     Ok(beside) => beside.end(),
                     Err(observations) => *observations,
                 };
-                let reported = observations.told(10, 9);
+                let reported = observations.to_telemetry(10, 9);
                 assert!(
                     !reported.missing.is_empty(),
                     "{how:?} at {at}: {reported:?}"

@@ -257,7 +257,7 @@ impl Procedure for Latency {
         warnings.extend(describe_stalls(timed()));
         let fewest = timed().min_by_key(|delays| delays.frames);
         if let (LatencyMode::Rfc8219, Some(delays)) = (p.mode, fewest)
-            && delays.told_p999_ns().is_none()
+            && delays.supported_p999_ns().is_none()
         {
             warnings.push(format!(
                 "the worst case of {} frames is nearly their maximum: 99.9 % needs 10000",

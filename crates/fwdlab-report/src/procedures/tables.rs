@@ -148,8 +148,8 @@ pub(crate) type Percentile = (
 pub(crate) const PERCENTILES: [Percentile; 6] = [
     ("p50", &["p50_ns"], 0.5, |d| Some(d.p50_ns)),
     ("p90", &["p90_ns"], 0.9, |d| d.p90_ns),
-    ("p99", &["p99_ns"], 0.99, Delays::told_p99_ns),
-    ("p99.9", &["p999_ns"], 0.999, Delays::told_p999_ns),
+    ("p99", &["p99_ns"], 0.99, Delays::supported_p99_ns),
+    ("p99.9", &["p999_ns"], 0.999, Delays::supported_p999_ns),
     ("p99.99", &["p9999_ns"], 0.9999, |d| d.p9999_ns),
     ("max", &["max_ns"], 1.0, |d| Some(d.max_ns)),
 ];

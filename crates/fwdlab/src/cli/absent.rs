@@ -9,7 +9,7 @@ use super::Global;
 use crate::exit_code::{Code, Usage};
 
 /// What to do about something that is not in this build.
-pub const ADVICE: &str = "this program was built by make quick, without the dashboard, TRex and netbenches; make build builds one that has them";
+pub const ADVICE: &str = "this program was built without it: make quick leaves out the dashboard, TRex and netbenches. Build one that has them with: make build";
 
 /// Not in this build: make build has it
 #[derive(Debug, Args)]

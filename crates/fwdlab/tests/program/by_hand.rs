@@ -257,7 +257,7 @@ fn captures_are_files_that_tshark_reads_with_nanoseconds() {
     assert!(rows.is_sorted(), "{rows:?}");
     // live, as pcapng, into a pipe
     let script = format!(
-        "{PROGRAM} capture --port pb --netns {} -c 5 --snap 40 -o - | tshark -r - -T fields -e frame.cap_len",
+        "{PROGRAM} capture --port pb --netns {} -c 5 --filter own --snap 40 -o - | tshark -r - -T fields -e frame.cap_len",
         wire.name
     );
     let mut piped = lab.start_command(lab.with(&["sh", "-c"], &[&script]));

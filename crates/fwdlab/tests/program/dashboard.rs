@@ -259,7 +259,7 @@ fn curl_reads_through_tls_with_the_token_only() {
         "{refused}"
     );
     let by_others = try_tool(&["curl", "-s", &compared(&ramp)]);
-    assert!(by_others.is_err(), "nobody vouches for it");
+    assert!(by_others.is_err(), "no authority has signed it");
     let both = trusted(&compared(&other));
     assert!(both.contains("\"outcome\""), "{both}");
 }

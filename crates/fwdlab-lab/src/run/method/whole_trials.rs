@@ -173,12 +173,12 @@ impl TrialTurns {
             let readings = calibrate(common, &mut run.info.facts);
             running.gate = Gate::calibrate(&readings);
         }
-        let stands = device::erect(common).and_then(|(bed, routes)| {
+        let erected = device::erect(common).and_then(|(bed, routes)| {
             let (tester, words) = open_tester(&bed, common)?;
             Ok((bed, tester, words, routes))
         });
-        let (bed, tester, words, routes) = match stands {
-            Ok(stands) => stands,
+        let (bed, tester, words, routes) = match erected {
+            Ok(erected) => erected,
             // if a host does not answer once, other test beds may still be built
             Err(error) if run.has_bed => return Ok((Vec::new(), Some(error))),
             Err(error) => return Err(error),

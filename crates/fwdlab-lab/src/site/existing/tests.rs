@@ -152,12 +152,12 @@ fn telemetry_of(site: &Site) {
     assert_eq!(observed.ports, ["da", "db"]);
     let reading = match TrialReading::begin(observed, &Read::default()) {
         Ok(reading) => reading,
-        Err(unread) => panic!("{:?}", unread.told(100, 100)),
+        Err(unread) => panic!("{:?}", unread.to_telemetry(100, 100)),
     };
     let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).unwrap();
     let proof = rig.prove(0, &stream, 100).unwrap();
     assert_eq!(proof.received, 100);
-    let reported = reading.end().told(100, 100);
+    let reported = reading.end().to_telemetry(100, 100);
     // the ports are the DUT's, and count the frames
     assert!(
         reported.ports["da"].rx_packets >= 100 && reported.ports["db"].tx_packets >= 100,

@@ -19,16 +19,16 @@ const NEAREST: usize = 5;
 /// Returns the kernel of a package: `linux-image-6.1.0-56-cloud-amd64`, or a package that depends
 /// on one, either with `=VERSION`.
 ///
-/// A name that was requested before needs no network, unless `anew` is set: then a package that now
-/// depends on a newer kernel returns that one.
+/// A name that was requested before needs no network, unless `refresh` is set: then a package that
+/// now depends on a newer kernel returns that one.
 pub(super) fn find(
     package: &str,
-    anew: bool,
+    refresh: bool,
     cache: &Cache,
     report: Report<'_>,
 ) -> Result<Kernel, ImageError> {
     let name = format!("debian:{package}");
-    if !anew
+    if !refresh
         && let Some(checksum) = cache.checksum_of(&name)
         && let Some(entry) = cache.find(Kind::Image, &checksum, report)
     {

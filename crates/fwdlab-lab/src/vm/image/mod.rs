@@ -85,7 +85,7 @@ impl Image {
 
     fn find_as(
         name: &str,
-        anew: bool,
+        refresh: bool,
         cache: &Cache,
         report: Report<'_>,
     ) -> Result<Image, ImageError> {
@@ -94,7 +94,7 @@ impl Image {
             None => (name, false),
         };
         let kind = match of.strip_prefix("debian:") {
-            Some(package) => ImageKind::Kernel(debian::find(package, anew, cache, report)?),
+            Some(package) => ImageKind::Kernel(debian::find(package, refresh, cache, report)?),
             None => in_files(of)?,
         };
         Ok(Image {

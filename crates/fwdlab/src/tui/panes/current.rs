@@ -109,7 +109,7 @@ fn rates(app: &App, trial: Option<&Trial>, theme: Theme) -> Vec<Line<'static>> {
     });
     if let Some(delays) = delays {
         let p99 = delays
-            .told_p99_ns()
+            .supported_p99_ns()
             .map_or(String::new(), |p99| format!(" p99 {}", delay(p99 as f64)));
         words.push(Span::raw(format!(
             "   latency p50 {}{p99}",

@@ -44,7 +44,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
             rate(trial.offered_pps),
             telemetry(Some(of.min_ns)),
             telemetry(Some(of.p50_ns)),
-            telemetry(of.told_p99_ns()),
+            telemetry(of.supported_p99_ns()),
             telemetry(of.p999_ns),
             telemetry(Some(of.max_ns)),
         )
