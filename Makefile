@@ -2,10 +2,9 @@
 
 CARGO  := scripts/cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-FWDLAB := $(TARGET)/release/fwdlab
-# what takes longest to compile, and no measurement needs: the dashboard, TRex and netbenches
-EXTRAS := serve,import
-BUILT  := $(wildcard $(TARGET)/release/deps/libfwdlab_serve-*.rlib)
+# of Cargo.toml
+PROFILE := release
+FWDLAB = $(TARGET)/$(PROFILE)/fwdlab
 
 # administrators' programs are not in every user's PATH
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
@@ -19,8 +18,8 @@ help:
 	@echo '                  sudo make quick    with all it can; still builds as you'
 	@echo 'make test         checks and tests; tests that need root are skipped without it'
 	@echo 'make test-all     also those that need the machine for themselves, or guests: 15 minutes more'
-	@echo 'make build        build target/release/fwdlab: what make quick leaves out, too (dashboard, TRex, netbenches),'
-	@echo '                  but not PNG and TLS (make dist includes them)'
+	@echo 'make build        build target/release/fwdlab: smaller than the target/quick/fwdlab of make quick, and faster'
+	@echo '                  at everything but frames; neither has PNG and TLS (make dist includes them)'
 	@echo 'make dist         static programs and Debian packages for x86-64 and arm64, in dist/'
 	@echo 'make bench        benchmarks; sudo make bench also compares our engines with other generators (4 minutes)'
 	@echo 'make clean-beds   remove test beds that a killed run left behind'
@@ -32,12 +31,11 @@ bootstrap:
 # quiet if nothing needs to be built
 build: bootstrap
 	@quiet=; \
-	if [ -x $(FWDLAB) ] && [ "$(if $(EXTRAS),$(BUILT),none)" ] && [ -z "$$(find Cargo.toml Cargo.lock crates -newer $(FWDLAB) -type f -print -quit)" ]; \
+	if [ -x $(FWDLAB) ] && [ -z "$$(find Cargo.toml Cargo.lock crates -newer $(FWDLAB) -type f -print -quit)" ]; \
 	then quiet=--quiet; fi; \
-	$(CARGO) build --release --package fwdlab --no-default-features --features "$(EXTRAS)" $$quiet
+	$(CARGO) build --profile $(PROFILE) --package fwdlab --no-default-features $$quiet
 
-# without the extras, unless they were built before
-quick clean-beds: EXTRAS := $(if $(BUILT),$(EXTRAS))
+quick clean-beds: PROFILE := quick
 quick: build
 # code 5 is a result, too: the machine is too noisy, and the output says what to do. Scripts call
 # the program and get the code

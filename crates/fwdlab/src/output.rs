@@ -610,12 +610,10 @@ fn bar() -> ProgressBar {
 }
 
 /// Progress of something that counts: one line that changes on a terminal, nothing elsewhere.
-#[cfg(feature = "import")]
 pub struct Counter {
     bar: Option<ProgressBar>,
 }
 
-#[cfg(feature = "import")]
 impl Counter {
     /// Creates a counter, and shows nothing.
     pub fn new(verbosity: Verbosity) -> Counter {

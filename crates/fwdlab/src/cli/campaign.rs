@@ -35,7 +35,6 @@ use fwdlab_store::{StoredRun, resolve};
 use serde_json::json;
 
 use super::run::{self, random_seed};
-#[cfg(feature = "serve")]
 use super::trex_frames;
 use super::{Global, run_screen, test_bed, trex_profile};
 use crate::catalogue;
@@ -672,14 +671,10 @@ pub(super) fn plan_of(
         None if campaign.is_simulated() => (Site::default(), Placement::default()),
         None => (Site::default(), Placement::choose(&campaign.bed.dut_cpus)?),
     };
-    #[cfg(feature = "serve")]
     let trex = campaign.trex.clone();
     let profile = |name: &str, both_ways: bool, speed: Option<LinkSpeed>| {
         let networks = &Networks::EMBEDDED;
         if trex_profile::is_one(name) {
-            #[cfg(not(feature = "serve"))]
-            return Err(super::absent::ADVICE.into());
-            #[cfg(feature = "serve")]
             return trex_frames::frames(&trex, &folder.join(name), both_ways, speed, networks)
                 .map_err(|error| format!("{error:#}"));
         }

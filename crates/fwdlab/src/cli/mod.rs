@@ -1,7 +1,5 @@
 //! The commands, one file each, and what they share. Start with [`arguments`] and [`run()`].
 
-#[cfg(not(all(feature = "import", feature = "serve")))]
-mod absent;
 mod agent;
 mod archive;
 mod bed;
@@ -26,7 +24,6 @@ mod man;
 mod ministat;
 mod mirror;
 mod ndr;
-#[cfg(feature = "import")]
 mod netbenches;
 mod new;
 mod ping;
@@ -48,9 +45,7 @@ mod runs;
 mod schema;
 mod selftest;
 mod send;
-#[cfg(feature = "serve")]
 mod serve;
-#[cfg(feature = "serve")]
 mod serve_trex;
 mod session;
 mod soak;
@@ -59,7 +54,6 @@ mod test_bed;
 mod throughput;
 mod top;
 mod traffic;
-#[cfg(feature = "serve")]
 mod trex_frames;
 mod trex_profile;
 mod trial;
@@ -72,10 +66,6 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use fwdlab_engine::Mode;
 
-#[cfg(not(feature = "import"))]
-use self::absent as netbenches;
-#[cfg(not(feature = "serve"))]
-use self::absent as serve;
 use crate::exit_code::Code;
 use crate::output::{self, Verbosity};
 use crate::tui::settings::Settings;
