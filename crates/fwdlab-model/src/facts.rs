@@ -97,6 +97,12 @@ impl Facts {
     pub fn is_simulated(&self) -> bool {
         self.engine.starts_with("sim:")
     }
+
+    /// Returns true if the DUT's host was read; a black box, or a host that does not answer, has no
+    /// facts.
+    pub fn is_known(&self) -> bool {
+        !self.kernel.is_empty()
+    }
 }
 
 #[cfg(test)]

@@ -307,19 +307,21 @@ pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
     {
         text.push_str(&format!(", {}", seconds(s)));
     }
-    text.push_str(&format!(
-        ", seed {}. Linux {}, {}, {}{}. fwdlab {}",
-        info.seed,
-        facts.kernel,
-        facts.cpu_model,
-        plural(facts.cpus as usize, "CPU"),
-        if facts.virtual_machine {
-            ", virtual machine"
-        } else {
-            ""
-        },
-        info.tool_version
-    ));
+    text.push_str(&format!(", seed {}.", info.seed));
+    if facts.is_known() {
+        text.push_str(&format!(
+            " Linux {}, {}, {}{}.",
+            facts.kernel,
+            facts.cpu_model,
+            plural(facts.cpus as usize, "CPU"),
+            if facts.virtual_machine {
+                ", virtual machine"
+            } else {
+                ""
+            },
+        ));
+    }
+    text.push_str(&format!(" fwdlab {}", info.tool_version));
     text
 }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 use clap::error::ErrorKind as ErrorOfArguments;
 use fwdlab_model::event::{Event, EventKind, Request};
 use fwdlab_model::result::TrialRecord;
+use fwdlab_report::number::counted;
 use fwdlab_report::text::steers;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -309,23 +310,29 @@ impl Screen {
                 ..
             } => {
                 self.tells_iterations = info.kind == "campaign";
+                let facts = &info.facts;
+                let host = match facts.is_known() {
+                    true => format!(
+                        "kernel {}  {} ({})",
+                        facts.kernel,
+                        counted(facts.cpus, "CPU"),
+                        facts.cpu_model
+                    ),
+                    false => "the host of the DUT cannot be read".into(),
+                };
+                let without_root = match facts.privileged || facts.is_simulated() {
+                    true => "",
+                    false => "  user namespace, no root",
+                };
                 self.line(&format!(
-                    "fwdlab {}  kernel {}  {} CPUs ({}){}",
-                    info.tool_version,
-                    info.facts.kernel,
-                    info.facts.cpus,
-                    info.facts.cpu_model,
-                    if info.facts.privileged || info.facts.is_simulated() {
-                        ""
-                    } else {
-                        "  user namespace, no root"
-                    },
+                    "fwdlab {}  {host}{without_root}",
+                    info.tool_version
                 ));
                 self.line(&format!(
                     "run       {}  seed {}  {}, {}",
                     info.id,
                     info.seed,
-                    fwdlab_report::number::counted(*steps, "step"),
+                    counted(*steps, "step"),
                     fwdlab_report::number::estimate(*estimate_s, *guessed)
                 ));
                 self.count_up_to(*steps);
@@ -340,7 +347,7 @@ impl Screen {
                 self.line(&format!(
                     "run       {}  resumed: {} left, {}",
                     info.id,
-                    fwdlab_report::number::counted(*steps, "step"),
+                    counted(*steps, "step"),
                     fwdlab_report::number::estimate(*estimate_s, *guessed)
                 ));
                 self.count_up_to(*steps);
@@ -415,7 +422,7 @@ impl Screen {
                 let words = format!(
                     "rebuild {}  {}  differences {}{}",
                     record.rebuild,
-                    fwdlab_report::number::counted(record.blocks, "block"),
+                    counted(record.blocks, "block"),
                     differences.join("  "),
                     invalid(&record.validity.reasons)
                 );
@@ -428,7 +435,7 @@ impl Screen {
                     "boot {}  {}  {}, Linux {}{}",
                     record.boot,
                     record.test_case,
-                    fwdlab_report::number::counted(record.bursts.len() as u64, "burst"),
+                    counted(record.bursts.len() as u64, "burst"),
                     record.kernel,
                     invalid(&record.validity.reasons)
                 );
@@ -573,7 +580,7 @@ impl Screen {
                 "{:<30} {}  ({})",
                 record.test_case,
                 words(median),
-                fwdlab_report::number::counted(sorted.len() as u64, "iteration")
+                counted(sorted.len() as u64, "iteration")
             );
             self.line(&text);
         }

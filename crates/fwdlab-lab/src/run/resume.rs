@@ -117,7 +117,7 @@ impl CutOff {
         }
         let (facts, others) = (&info.facts, &now.facts);
         // a host that does not answer now has no facts, and there will be no bed
-        let is_known = !facts.kernel.is_empty() && !others.kernel.is_empty();
+        let is_known = facts.is_known() && others.is_known();
         if is_known && facts.kernel != others.kernel {
             return wrong("the kernel", &facts.kernel, &others.kernel);
         }

@@ -56,11 +56,14 @@ pub(super) fn measurement_table(
                 .map(|(name, value)| (name.clone(), plain_value(value, shown))),
         );
 
-        let mut host = vec![
-            ("kernel", facts.kernel.clone()),
-            ("CPU", facts.cpu_model.clone()),
-            ("CPUs online", facts.cpus.to_string()),
-        ];
+        let mut host = match facts.is_known() {
+            true => vec![
+                ("kernel", facts.kernel.clone()),
+                ("CPU", facts.cpu_model.clone()),
+                ("CPUs online", facts.cpus.to_string()),
+            ],
+            false => vec![],
+        };
         let mut optional =
             |name, value: Option<String>| host.extend(value.map(|value| (name, value)));
         optional(

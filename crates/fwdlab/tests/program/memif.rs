@@ -295,6 +295,14 @@ mod alone {
             let ended = lab.run(&[&words(line)[..], &["--bed", &file]].concat());
             ended.measured();
             assert!(!trials(&lab).is_empty(), "{ended:?}");
+            let unknown = "the host of the DUT cannot be read";
+            assert!(ended.err.contains(unknown), "{ended:?}");
+            for claim in ["0 CPUs", "Linux ,"] {
+                assert!(
+                    !ended.out.contains(claim) && !ended.err.contains(claim),
+                    "{ended:?}"
+                );
+            }
         }
         lab.assert_clean("a bed of memif ports");
     }
