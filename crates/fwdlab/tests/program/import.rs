@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::formats::all_valid;
 use crate::support::Lab;
 
 /// Creates an archive with one set: two configurations, five runs each.
@@ -94,11 +95,10 @@ fn an_archive_becomes_runs() {
     assert_eq!(replaced["lines_unknown"], 0);
     assert_eq!(fs::read_dir(lab.runs()).unwrap().count(), 1);
     // lines of trials.jsonl follow the schema
-    let schema = lab.run("schema imported");
-    let validator = jsonschema::validator_for(&serde_json::from_str(&schema.out).unwrap()).unwrap();
-    for record in json["imported"].as_array().unwrap() {
-        assert!(validator.is_valid(record), "{record}");
-    }
+    all_valid(
+        &lab.json("schema imported"),
+        json["imported"].as_array().unwrap(),
+    );
 }
 
 #[test]
