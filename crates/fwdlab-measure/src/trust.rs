@@ -5,13 +5,18 @@
 //! searches and procedures, [`of_windows`] test cases of many windows, [`of_comparison`] paired
 //! differences.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use fwdlab_model::comparison::{Comparison, Verdict};
+use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::outcome::{Found, Maxfwd, Outcome};
 use fwdlab_model::probe::{ApartStratum, MachineState};
 use fwdlab_model::procedure::Purpose;
 use fwdlab_model::result::{Noise, Summary, TrialRecord};
 use fwdlab_model::search::SearchOutcome;
 use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::units::counted;
 use fwdlab_stats::{Confidence, Sample};
 
 use crate::gate::Gate;
@@ -396,9 +401,52 @@ fn not_probed(doubts: Vec<String>, verdict: &str) -> Noise {
     }
 }
 
+/// Judges how trustworthy the differences of a run are.
+pub fn of_rebuilds(
+    cases: &[TestCase],
+    control: Option<&Comparison>,
+    rebuilds: &[RebuildRecord],
+) -> Noise {
+    let all = cases.iter().flat_map(TestCase::comparisons);
+    let all: Vec<Comparison> = all.cloned().collect();
+    let blocks: u32 = rebuilds.iter().map(|rebuild| rebuild.blocks).sum();
+    let left_out: u32 = rebuilds.iter().map(|r| r.blocks_not_offered).sum();
+    let mut of_length: BTreeMap<Reverse<u64>, usize> = BTreeMap::new();
+    for length in rebuilds.iter().filter_map(|record| record.slice_s) {
+        *of_length
+            .entry(Reverse((1e3 * length).round() as u64))
+            .or_default() += 1;
+    }
+    let lengths = of_length
+        .iter()
+        .map(|(Reverse(ms), rebuilds)| format!("{rebuilds} with slices of {ms} ms"));
+    let tried = match of_length.len() {
+        0 | 1 => String::new(),
+        _ => format!(
+            " ({}: too many longer ones were disturbed)",
+            lengths.collect::<Vec<_>>().join(", ")
+        ),
+    };
+    let output = format!(
+        "{}, {} of slices; {} left out because the sender was stalled or the DUT's CPU taken{tried}",
+        counted(rebuilds.len(), "rebuild"),
+        counted(blocks as usize, "block"),
+        counted(left_out as usize, "block")
+    );
+    match control {
+        Some(control) => of_comparisons(&all, control, output),
+        None => Noise {
+            verdict: format!("no result: none of the rebuilds could be used: {output}"),
+            too_noisy: true,
+            doubts: vec!["none of the rebuilds could be used".into()],
+            ..Noise::default()
+        },
+    }
+}
+
 /// Judges how quiet the machine was, for a run with comparisons: it is too noisy if no comparison
 /// is conclusive.
-pub fn of_comparisons(comparisons: &[Comparison], control: &Comparison, verdict: String) -> Noise {
+fn of_comparisons(comparisons: &[Comparison], control: &Comparison, verdict: String) -> Noise {
     let undecided = comparisons.iter().filter_map(|c| c.doubt.as_ref());
     let mut doubts: Vec<String> = undecided.cloned().collect();
     if doubts.len() < comparisons.len() {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fwdlab_measure::campaign as order;
 use fwdlab_measure::efficiency;
+use fwdlab_measure::exact;
 use fwdlab_measure::gate::Gate;
 use fwdlab_measure::meters;
 use fwdlab_measure::precision;
@@ -29,7 +30,7 @@ use super::conduct::Method;
 use super::device::{caveats, simulated_noise};
 use super::hooks::{Hosts, Place, run_hooks_or_fail};
 use super::method::bursts::{self, Bursts};
-use super::method::slices::{self, Slices};
+use super::method::slices::Slices;
 use super::method::whole_trials::TrialTurns;
 use super::method::windows::Windows;
 use super::plan::{Agenda, Plan, agenda};
@@ -160,16 +161,14 @@ pub(super) struct Running<'a> {
     pub reported: BTreeMap<(usize, u32), Iteration>,
     /// Test cases that are no longer measured, with the reason.
     pub dropped: BTreeMap<usize, Failure>,
-    /// Why an iteration of a test case has no result, if its records do not show it.
-    pub failures: BTreeMap<(usize, u32), Failure>,
+    /// Iterations that have no result for a reason that their records do not show.
+    pub failed: BTreeMap<(usize, u32), Iteration>,
     /// Warnings about the loads.
     pub warnings: Vec<String>,
     /// Outcomes of all test cases that are measured together.
     pub found: Vec<Outcome>,
     /// The A/A control, if the procedure has one.
     pub compared: Option<Comparison>,
-    /// Repeated iterations of the reference, for the control of boots.
-    pub again: Vec<Iteration>,
     /// Cost of the same configurations in instructions, if it was requested in addition to rates.
     counted: Vec<TestCase>,
     restarts: Restarts,
@@ -187,11 +186,10 @@ impl<'a> Running<'a> {
             made: vec![Vec::new(); plan.campaign.cases.len()],
             reported: BTreeMap::new(),
             dropped: BTreeMap::new(),
-            failures: BTreeMap::new(),
+            failed: BTreeMap::new(),
             warnings: Vec::new(),
             found: Vec::new(),
             compared: None,
-            again: Vec::new(),
             counted: Vec::new(),
             restarts: Restarts::default(),
         }
@@ -302,7 +300,7 @@ impl Running<'_> {
         efficiency::keep(&mut cases, trials);
         telemetry::into_cases(&mut cases, trials);
         if let Procedure::Exact(p) = &campaign.procedure {
-            fwdlab_measure::exact::compare(&mut cases, &p.reference, &self.again);
+            exact::compare(&mut cases, &p.reference, &exact::controls(&measured.boots));
         }
         let found: Vec<Outcome> = cases
             .iter()
@@ -317,7 +315,7 @@ impl Running<'_> {
         let noise: Noise = match (&self.plan.dut, campaign.procedure.counting()) {
             (Some(dut), _) => simulated_noise(dut, against),
             (None, Counting::Slices) => {
-                slices::noise(&cases, self.compared.as_ref(), &measured.rebuilds)
+                trust::of_rebuilds(&cases, self.compared.as_ref(), &measured.rebuilds)
             }
             (None, Counting::Windows) => {
                 let is_probed = !self.plan.host.placement.dut_cpus.is_empty();

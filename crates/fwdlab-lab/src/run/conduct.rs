@@ -477,8 +477,9 @@ impl Running<'_> {
                 ..Iteration::default()
             });
             if let Some(failure) = failure {
-                iteration = iteration.without_result(failure.clone());
-                self.failures.insert((case, turn.iteration), failure);
+                iteration = iteration.without_result(failure);
+                self.failed
+                    .insert((case, turn.iteration), iteration.clone());
             }
             run.record_event(self.finished(case, &iteration))?;
             self.reported

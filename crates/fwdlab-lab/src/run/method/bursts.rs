@@ -13,11 +13,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fwdlab_measure::campaign::Turn;
-use fwdlab_measure::exact::{Next, lost_all_frames, middle, next};
+use fwdlab_measure::exact::{
+    Next, compare, controls, iteration, lost_all_frames, middle, next, objections, shares,
+};
 use fwdlab_model::campaign::{self, Campaign, Case, Procedure};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::file::FileError;
-use fwdlab_model::instructions::{BootRecord, BurstRecord, FunctionShare, Way};
+use fwdlab_model::instructions::{BootRecord, BurstRecord};
 use fwdlab_model::result::Validity;
 use fwdlab_model::stacks::Stacks;
 use fwdlab_model::test_case::{Failure, Iteration, TestCase};
@@ -29,7 +31,7 @@ use crate::host::{Host, Limit, Remote};
 use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
 use crate::run::plan::{Plan, agenda};
-use crate::run::{BootProfile, Control, Measured, Run, timestamp, verify};
+use crate::run::{BootProfile, Control, Measured, Run, timestamp};
 use crate::tester::bursts;
 use crate::vm::image::cache::Cache;
 use crate::vm::image::{Image, ImageKind, inside};
@@ -49,10 +51,6 @@ const MEMORY_MIB: u32 = 1024;
 
 /// With more CPUs than this, the others are left for other programs.
 const MOST_SIDE_BY_SIDE: usize = 4;
-
-/// Ticks per instruction of a processor that counts instructions: what is measured is a loop and a
-/// few more instructions.
-const TICKS: std::ops::RangeInclusive<f64> = 0.999..=1.01;
 
 /// Programs that every guest has in addition to the usual ones.
 const PROGRAMS: [&str; 2] = ["nft", "ethtool"];
@@ -74,9 +72,6 @@ const PROGRAMS_NAMED: &[&str] = &[
 /// Names of files with counts by call path, of bursts through the DUT and past it.
 pub const THROUGH: &str = "through.folded";
 const PAST: &str = "past.folded";
-
-/// Functions with fewer instructions per frame than this are not listed separately.
-const LEAST: f64 = 0.05;
 
 /// By the guest's clock: multicast groups are reported, IPv6 routes scanned, memory freed. In the
 /// first seconds these added up to 7 instructions per frame to some bursts.
@@ -162,17 +157,6 @@ fn profiles_before(run: &Run<'_>, measured: &mut Measured) {
         })
     });
     measured.profiles = profiles.collect();
-}
-
-/// Returns the result of a boot from before the run was interrupted.
-pub(in crate::run) fn made(
-    test_case: &str,
-    iteration: u32,
-    boots: &[BootRecord],
-) -> Option<Iteration> {
-    // the control has its own name
-    let of_it = |boot: &&BootRecord| boot.test_case == test_case && boot.iteration == iteration;
-    boots.iter().find(of_it).map(verify::boot_iteration)
 }
 
 /// Returns how many machines run in the time of one.
@@ -273,7 +257,10 @@ impl Method for Bursts {
         measured: &Measured,
     ) -> Option<BTreeMap<usize, Iteration>> {
         let agenda = running.agenda;
-        let made = made(&agenda.names[turn.case], turn.iteration, &measured.boots)?;
+        let name = &agenda.names[turn.case];
+        let mut boots = measured.boots.iter();
+        let made = boots.find(|boot| boot.test_case == *name && boot.iteration == turn.iteration);
+        let made = iteration(made?);
         let cases = agenda.measures[turn.case].cases().iter();
         Some(cases.map(|&case| (case, made.clone())).collect())
     }
@@ -301,8 +288,6 @@ impl Method for Bursts {
         profiles_before(run, measured);
         let numbers = measured.boots.iter().map(|boot| boot.boot);
         self.boots = numbers.max().unwrap_or(0);
-        let controls = measured.boots.iter().filter(|boot| boot.control);
-        running.again.extend(controls.map(verify::boot_iteration));
         Ok(())
     }
 
@@ -384,7 +369,7 @@ impl Method for Bursts {
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let made = match booted {
-            Ok(booted) => self.keep(&requested, booted, running, run, measured),
+            Ok(booted) => self.keep(&requested, booted, run, measured),
             Err(error) => Ok(Made::failed(error)),
         };
         Some((requested.turn, made))
@@ -421,7 +406,6 @@ impl Bursts {
         &mut self,
         requested: &BootRequest,
         booted: Booted,
-        running: &mut Running<'_>,
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<Made, LabError> {
@@ -460,16 +444,15 @@ impl Bursts {
                 past,
             }));
         run.writer.trial(&record)?;
-        let iteration = verify::boot_iteration(&record);
+        let iteration = iteration(&record);
         run.record_event(EventKind::BootFinished {
             record: Box::new(record.clone()),
         })?;
         measured.boots.push(record);
-        if requested.control {
-            running.again.push(iteration);
-            return Ok(Made::default());
-        }
-        Ok(Made::one(requested.turn.case, iteration))
+        Ok(match requested.control {
+            true => Made::default(),
+            false => Made::one(requested.turn.case, iteration),
+        })
     }
 }
 
@@ -499,7 +482,7 @@ pub(in crate::run) fn count_instructions(
     let mut cases: Vec<TestCase> = cases
         .map(|(case, iterations)| plan.summarise(case, iterations))
         .collect();
-    fwdlab_measure::exact::compare(&mut cases, &p.reference, &running.again);
+    compare(&mut cases, &p.reference, &controls(&measured.boots));
     // they have one reference, and so one control
     if let Some(doubt) = cases.iter().find_map(|case| case.doubt.as_ref()) {
         run.warn(format!("of the instructions, {doubt}"))?;
@@ -675,22 +658,6 @@ impl Profiler {
     }
 }
 
-/// Returns the instructions per frame of each DUT function: those on the whole path minus those
-/// past the DUT.
-fn shares(through: &Stacks, past: &Stacks, frames: u32) -> Vec<FunctionShare> {
-    let per = |stacks: &Stacks| stacks.per(frames.into());
-    let rows = fwdlab_model::stacks::difference(&per(past), &per(through));
-    let mut shares: Vec<FunctionShare> = (rows.into_iter())
-        .filter(|row| row.difference().abs() >= LEAST)
-        .map(|row| FunctionShare {
-            per_frame: row.difference(),
-            function: row.function,
-        })
-        .collect();
-    shares.sort_by(|a, b| b.per_frame.total_cmp(&a.per_frame));
-    shares
-}
-
 /// Boots a machine, configures it, and sends bursts until the median is known. Also returns its
 /// console output.
 fn boot(
@@ -747,9 +714,6 @@ fn boot(
             received: burst.received,
             instructions: burst.instructions,
         });
-        if lost_all_frames(&made) {
-            break;
-        }
     }
     let ticks_per_instruction = machine.per_instruction();
     // read after all counting; only in the first boot, because all are alike
@@ -758,18 +722,8 @@ fn boot(
     let in_force = configurations
         .map(|one| Ok((one.name.clone(), bed.dut(0).in_force(one)?)))
         .collect::<Result<Vec<_>, LabError>>()?;
-    let mut validity = Validity::default();
-    if !TICKS.contains(&ticks_per_instruction) {
-        validity.reasons.push(format!(
-            "the machine's counter advances by {ticks_per_instruction:.3} per instruction and not by 1: it does not count them"
-        ));
-    }
-    (validity.reasons).extend(Spread::unused(&spread, &bed.spread()?));
-    let past = made.iter().filter(|burst| burst.way == Way::Past);
-    if past.clone().any(|burst| burst.received < burst.sent) {
-        let reason = "frames were lost between generator and receiver, past the DUT";
-        validity.reasons.push(reason.into());
-    }
+    let mut reasons = objections(ticks_per_instruction, &made);
+    reasons.extend(Spread::unused(&spread, &bed.spread()?));
     let profiled = match (&profile, middle(&made)) {
         (Some(profile), Some(middle)) if !lost_all_frames(&made) => Some(profile.read(middle)),
         _ => None,
@@ -792,7 +746,7 @@ fn boot(
         frames: p.frames,
         bursts: made,
         functions,
-        validity,
+        validity: Validity { reasons },
     };
     Ok(Booted {
         record,

@@ -11,5 +11,3 @@ mod row;
 pub(super) mod slices;
 pub(super) mod whole_trials;
 pub(super) mod windows;
-
-pub(super) use row::CONTROLS;

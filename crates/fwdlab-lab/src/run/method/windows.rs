@@ -11,10 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use fwdlab_measure::campaign::Turn;
+use fwdlab_measure::campaign::{Turn, with_failed};
 use fwdlab_measure::conservation::objections;
-use fwdlab_measure::gate::{Gate, of_run};
-use fwdlab_measure::maxfwd::{ID, MIN_WINDOWS, Window, control, iterations, judge};
+use fwdlab_measure::gate::Gate;
+use fwdlab_measure::maxfwd::{
+    ID, Trials, Window, control, is_enough, is_made, iterations, judge_trial,
+};
+use fwdlab_measure::overload::{Overload, may_be_larger};
 use fwdlab_measure::procedure::MAX_INVALID;
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::{self, Case, Every, When};
@@ -34,7 +37,7 @@ use crate::run::device::erect;
 use crate::run::estimate::far_bed;
 use crate::run::hooks::{self, During, Hosts, Place, run_hooks_or_fail};
 use crate::run::plan::Plan;
-use crate::run::trial::{Bench, Counted, Overload, SURPLUS, TrialProgress, record, telemetry_of};
+use crate::run::trial::{Bench, Counted, TrialProgress, record, telemetry_of};
 use crate::run::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
 use crate::tester::Rig;
 use crate::witness::probe::{Probes, pairs};
@@ -90,13 +93,6 @@ fn share_beds(cases: &[Case]) -> bool {
         .all(|case| same(case) && case.variant.is_plain())
 }
 
-/// A trial with its windows: the gate depends on all probe readings of the run, so trials are
-/// judged at the end.
-struct Raw {
-    record: TrialRecord,
-    windows: Vec<Window>,
-}
-
 /// A bed in use, for the test cases of one iteration.
 struct BedInUse {
     iteration: u32,
@@ -106,12 +102,10 @@ struct BedInUse {
     bed: Bed,
 }
 
-/// All trials so far, the probe readings around them, and the bed of the last one.
+/// All trials so far, and the bed of the last one.
 pub(in crate::run) struct Windows<'a> {
     p: &'a campaign::Maxfwd,
-    calibration: Vec<Reading>,
-    readings: Vec<Reading>,
-    raw: Vec<Raw>,
+    trials: Trials,
     loads: BTreeMap<usize, Overload>,
     standing: Option<BedInUse>,
 }
@@ -153,16 +147,11 @@ impl Method for Windows<'_> {
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(), LabError> {
-        self.calibration = calibrate(&self.common(running, 0), &mut run.info.facts);
-        let raw = measured.trials.iter().map(|record| {
-            Ok(Raw {
-                windows: kept_windows(run, record)?,
-                record: record.clone(),
-            })
-        });
-        self.raw = raw.collect::<Result<_, LabError>>()?;
-        let windows = self.raw.iter().flat_map(|raw| &raw.windows);
-        self.readings = windows.map(|window| window.after.clone()).collect();
+        self.trials = Trials::new(calibrate(&self.common(running, 0), &mut run.info.facts));
+        for record in &measured.trials {
+            let windows = kept_windows(run, record)?;
+            self.trials.push(record.clone(), windows);
+        }
         let loads = running.before.loads.iter().filter_map(|(of, found)| {
             let overload = Overload {
                 load_pps: found.load_pps,
@@ -192,17 +181,13 @@ impl Method for Windows<'_> {
         if running.plan.campaign().until.is_some() {
             self.judge(running);
         }
-        let gate = of_run(&self.calibration, &self.readings);
+        let judged = self.trials.judged(self.trials.gate().as_ref());
         let cases = running.agenda.measures[turn.case].cases().iter();
         let iterations = cases.filter_map(|&case| {
             // the conductor adds it again
             running.made[case].retain(|one| one.iteration != turn.iteration);
-            let name = &running.agenda.names[case];
-            let is_own = |record: &TrialRecord| {
-                record.test_case == *name && record.iteration == turn.iteration
-            };
-            let own = self.judged(gate.as_ref(), is_own);
-            Some((case, iterations(own.iter()).pop()?))
+            let mut all = iterations_of(case, &judged, running).into_iter();
+            Some((case, all.find(|one| one.iteration == turn.iteration)?))
         });
         Ok(Some(Made {
             iterations: iterations.collect(),
@@ -213,8 +198,7 @@ impl Method for Windows<'_> {
 
     /// Returns true if doubling the trials may make noisy test cases quiet.
     fn wants_more(&mut self, running: &Running<'_>) -> bool {
-        let gate = of_run(&self.calibration, &self.readings);
-        let judged = self.judged(gate.as_ref(), |_| true);
+        let judged = self.trials.judged(self.trials.gate().as_ref());
         let cases = running.plan.campaign().cases.iter().enumerate();
         let cases: Vec<TestCase> = cases
             .map(|(at, case)| {
@@ -245,9 +229,7 @@ impl<'a> Windows<'a> {
     pub fn new(p: &'a campaign::Maxfwd) -> Windows<'a> {
         Windows {
             p,
-            calibration: Vec::new(),
-            readings: Vec::new(),
-            raw: Vec::new(),
+            trials: Trials::default(),
             loads: BTreeMap::new(),
             standing: None,
         }
@@ -255,23 +237,12 @@ impl<'a> Windows<'a> {
 
     /// Judges every trial by the readings so far, and recomputes the iterations of all test cases.
     fn judge(&self, running: &mut Running<'_>) -> Vec<TrialRecord> {
-        running.gate = of_run(&self.calibration, &self.readings);
-        let judged = self.judged(running.gate.as_ref(), |_| true);
+        running.gate = self.trials.gate();
+        let judged = self.trials.judged(running.gate.as_ref());
         for case in 0..running.made.len() {
             running.made[case] = iterations_of(case, &judged, running);
         }
         judged
-    }
-
-    /// Returns some of the trials, judged by this gate.
-    fn judged(
-        &self,
-        gate: Option<&Gate>,
-        is_wanted: impl Fn(&TrialRecord) -> bool,
-    ) -> Vec<TrialRecord> {
-        let raw = self.raw.iter().filter(|raw| is_wanted(&raw.record));
-        raw.map(|raw| gated(raw.record.clone(), &raw.windows, gate))
-            .collect()
     }
 
     fn common(&self, running: &Running<'_>, case: usize) -> Parameters {
@@ -385,7 +356,7 @@ impl<'a> Windows<'a> {
             },
         };
         planned.load = known.load_pps;
-        let number = self.raw.len() as u32 + 1;
+        let number = self.trials.next_number();
         let place = place.trial(
             number,
             known.load_pps,
@@ -402,7 +373,7 @@ impl<'a> Windows<'a> {
             work,
         };
         let started_at = timestamp();
-        let gate = of_run(&self.calibration, &self.readings);
+        let gate = self.trials.gate();
         let around = |when, control: &Control, run: &mut Run<'_>| {
             let when = (when, Every::Trial);
             hooks::run_hooks(&campaign.hooks, when, &place, hosts, control, run)
@@ -417,9 +388,7 @@ impl<'a> Windows<'a> {
         problem.extend(around(When::After, &Control::default(), run)?);
         let (windows, mut counted) = made?;
         counted.objections.extend(problem);
-        self.readings
-            .extend(windows.iter().map(|w| w.after.clone()));
-        let record = TrialRecord {
+        let mut record = TrialRecord {
             test_case: running.agenda.names[turn.case].clone(),
             trial: number,
             started_at,
@@ -429,8 +398,10 @@ impl<'a> Windows<'a> {
         run.keep_telemetry(&record, counted.telemetry.as_deref())?;
         keep_windows(run, &record, &windows)?;
         // the gate as known now; at the end all trials are judged by the final one
-        let mut record = gated(record, &windows, gate.as_ref());
-        if record.not_saturated && may_offer_more(common, known.load_pps, stream) {
+        judge_trial(&mut record, &windows, gate.as_ref());
+        let is_found = common.load.is_none();
+        let line_rate_pps = common.within_line(None, stream);
+        if record.not_saturated && is_found && may_be_larger(known.load_pps, line_rate_pps) {
             self.loads.remove(&case);
             record.validity.reasons.push(NOT_OVERLOADED.into());
         }
@@ -439,7 +410,7 @@ impl<'a> Windows<'a> {
             record: Box::new(record.clone()),
         })?;
         let is_valid = record.validity.is_valid();
-        self.raw.push(Raw { record, windows });
+        self.trials.push(record, windows);
         Ok(is_valid)
     }
 
@@ -478,33 +449,14 @@ impl<'a> Windows<'a> {
 /// Returns the iterations of a test case, from its trials and its failures.
 fn iterations_of(case: usize, judged: &[TrialRecord], running: &Running<'_>) -> Vec<Iteration> {
     let name = &running.agenda.names[case];
-    let mut all = iterations(judged.iter().filter(|record| record.test_case == *name));
-    let failures = running.failures.range((case, 0)..(case + 1, 0));
-    for ((_, number), failure) in failures {
-        let at = all.iter().position(|one| one.iteration == *number);
-        let one = at.map_or(
-            Iteration {
-                iteration: *number,
-                ..Iteration::default()
-            },
-            |at| all.remove(at),
-        );
-        all.push(one.without_result(failure.clone()));
-    }
-    all.sort_by_key(|one| one.iteration);
-    all
+    let own = judged.iter().filter(|record| record.test_case == *name);
+    let failed = running.failed.range((case, 0)..(case + 1, 0));
+    with_failed(iterations(own), failed.map(|(_, one)| one))
 }
 
 /// Reason of an invalid trial whose load was found while the DUT was slower.
 const NOT_OVERLOADED: &str =
     "the load does not overload the DUT any more: less than 1.1 times the output was offered";
-
-/// Returns true if a larger load could be found in a new search: not if the load was requested, or
-/// is line rate, or all that the generator can send.
-fn may_offer_more(parameters: &Parameters, load_pps: Option<f64>, stream: &Stream) -> bool {
-    let more = load_pps.map(|pps| SURPLUS * pps);
-    parameters.load.is_none() && more.is_some() && parameters.within_line(more, stream) > load_pps
-}
 
 /// Returns the load of a stream: the requested one, or one that overloads the DUT; at most line
 /// rate.
@@ -583,11 +535,7 @@ fn trial(
         duration,
         ..
     } = *planned;
-    // a trial needs more windows than the median of the quiet ones: about half of those in the
-    // shortest trial
-    let requested = MIN_WINDOWS.max((duration.as_millis() / 50) as usize);
-    let enough =
-        |windows: &[Window]| judge(windows, gate, load).quiet.windows as usize >= requested;
+    let enough = |windows: &[Window]| is_enough(windows, gate, load, duration);
     let (sender, glimpses) = mpsc::channel::<TrialProgress>();
     let result = std::thread::scope(|scope| -> Result<_, LabError> {
         let worker = scope.spawn(move || {
@@ -654,28 +602,6 @@ fn of_windows(
         work: counted.work.clone().map(Box::new),
         ..record
     }
-}
-
-fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> TrialRecord {
-    let strata = judge(windows, gate, record.intended_load_pps);
-    record.not_saturated = strata.is_not_saturated();
-    record.offered_load_pps = strata.offered_pps;
-    record.forwarding_rate_pps = strata.quiet.forwarding_rate_pps;
-    record.forwarding_rate_ungated_pps = strata.ungated_pps;
-    record.quiet = strata.quiet;
-    record.contended = strata.contended;
-    record.other_states = strata.other_states;
-    record.windows_not_offered = strata.not_offered;
-    record
-}
-
-/// Returns true if trials from before the run was interrupted complete a turn: a valid one, or the
-/// maximum number of attempts.
-pub(in crate::run) fn is_made(test_case: &str, iteration: u32, trials: &[TrialRecord]) -> bool {
-    let of_it = |trial: &&TrialRecord| trial.test_case == test_case && trial.iteration == iteration;
-    let made = trials.iter().filter(of_it);
-    let valid = made.clone().any(|trial| trial.validity.is_valid());
-    valid || made.count() >= MAX_INVALID as usize
 }
 
 /// Name of the file with the windows of a trial.
