@@ -16,21 +16,22 @@ use fwdlab_measure::campaign::Turn;
 use fwdlab_measure::exact::{
     Next, compare, controls, iteration, lost_all_frames, middle, next, objections, shares,
 };
-use fwdlab_model::campaign::{self, Campaign, Case, Procedure};
+use fwdlab_model::campaign::{self, Campaign, Case, Counting, Procedure};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::file::FileError;
 use fwdlab_model::instructions::{BootRecord, BurstRecord};
-use fwdlab_model::result::Validity;
+use fwdlab_model::result::{Noise, Validity};
 use fwdlab_model::stacks::Stacks;
 use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 
+use super::CountingMethod;
 use crate::bed::Bed;
 use crate::dut::{Configuration, Spread};
 use crate::error::LabError;
 use crate::host::{Host, Limit, Remote};
 use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
-use crate::run::plan::{Plan, agenda};
+use crate::run::plan::{Agenda, Plan, agenda};
 use crate::run::{BootProfile, Control, Measured, Run, timestamp};
 use crate::tester::bursts;
 use crate::vm::image::cache::Cache;
@@ -82,7 +83,7 @@ const BURST: Duration = Duration::from_secs(600);
 
 /// Rejects test cases without an image, and images with a procedure that cannot use them.
 pub(in crate::run) fn check_images(campaign: &Campaign) -> Result<(), FileError> {
-    let is_exact = matches!(campaign.procedure, Procedure::Exact(_));
+    let is_exact = campaign.procedure.counting() == Counting::Instructions;
     let with_image = campaign.cases.iter().find(|case| case.image.is_some());
     match with_image {
         Some(_) if !is_exact => {
@@ -97,49 +98,56 @@ pub(in crate::run) fn check_images(campaign: &Campaign) -> Result<(), FileError>
     }
 }
 
-/// Rejects what cannot be counted.
-pub(in crate::run) fn check(plan: &Plan, p: &campaign::Exact) -> Result<(), FileError> {
-    let campaign = plan.campaign();
-    let counts = campaign.procedure.check_counts();
-    counts.map_err(|(key, reason)| campaign.error(&["procedure", key], reason))?;
-    if campaign.is_simulated() {
-        let reason = "a simulated DUT executes no instructions; omit engine";
-        return Err(campaign.error(&["bed", "engine"], reason));
-    }
-    if campaign.sweep.is_some() {
-        let reason = "exact has no sweep: list configurations in the matrix";
-        return Err(campaign.error(&["procedure", "sweep"], reason));
-    }
-    if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
-        let reason = "bursts are test frames in one direction: omit profiles, destinations, directions and modifiers";
-        return Err(campaign.error(&["matrix"], reason));
-    }
-    let mut cases = campaign.cases.iter();
-    match cases.any(|case| case.configuration == p.reference) {
-        true => Ok(()),
-        false => {
+impl CountingMethod for campaign::Exact {
+    fn check(&self, plan: &Plan) -> Result<(), LabError> {
+        let campaign = plan.campaign();
+        let wrong = |at: &[&str], reason: &str| Err(campaign.error(at, reason).into());
+        if let Err((key, reason)) = campaign.procedure.check_counts() {
+            return wrong(&["procedure", key], &reason);
+        }
+        if campaign.is_simulated() {
+            let reason = "a simulated DUT executes no instructions; omit engine";
+            return wrong(&["bed", "engine"], reason);
+        }
+        if campaign.sweep.is_some() {
+            let reason = "exact has no sweep: list configurations in the matrix";
+            return wrong(&["procedure", "sweep"], reason);
+        }
+        if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
+            let reason = "bursts are test frames in one direction: omit profiles, destinations, directions and modifiers";
+            return wrong(&["matrix"], reason);
+        }
+        let mut cases = campaign.cases.iter();
+        if !cases.any(|case| case.configuration == self.reference) {
             let reason = format!(
                 "the reference `{}` is not among the configurations of the matrix",
-                p.reference
+                self.reference
             );
-            Err(campaign.error(&["procedure", "reference"], reason))
+            return wrong(&["procedure", "reference"], &reason);
         }
+        Ok(())
     }
-}
 
-/// Returns the test case that is booted once more, as A/A control.
-pub(in crate::run) fn controlled(plan: &Plan) -> Option<usize> {
-    let Procedure::Exact(p) = &plan.campaign().procedure else {
-        return None;
-    };
-    let mut cases = plan.campaign().cases.iter();
-    let reference = cases.position(|case| case.configuration == p.reference);
-    p.control.then_some(reference.unwrap_or(0))
-}
+    fn controlled(&self, cases: &[Case]) -> Option<usize> {
+        let mut cases = cases.iter();
+        let reference = cases.position(|case| case.configuration == self.reference);
+        self.control.then_some(reference.unwrap_or(0))
+    }
 
-/// Returns one boot, and its share of the time if boots run in parallel.
-pub(in crate::run) fn estimate() -> (u32, Duration) {
-    (1, BOOT / side_by_side() as u32)
+    /// Returns one boot, and its share of the time if boots run in parallel.
+    fn estimate(&self, _: &Plan, _: &[usize]) -> Result<(u32, Duration), LabError> {
+        Ok((1, BOOT / side_by_side() as u32))
+    }
+
+    fn method<'a>(&'a self, _: &'a Plan, _: &'a Agenda) -> Box<dyn Method + 'a> {
+        Box::new(Bursts::new(self))
+    }
+
+    /// Counts have no noise.
+    fn judge(&self, _: &Running<'_>, cases: &mut [TestCase], measured: &Measured) -> Noise {
+        compare(cases, &self.reference, &controls(&measured.boots));
+        Noise::none()
+    }
 }
 
 /// Restores the counts by call path from before the run was interrupted; most boots have no
@@ -207,7 +215,7 @@ struct BootRequest {
 type StartedGuest = JoinHandle<Result<Booted, LabError>>;
 
 /// The guests of a run.
-pub(in crate::run) struct Bursts {
+struct Bursts {
     p: campaign::Exact,
     /// Folder of kernels and file systems while they are needed.
     scratch: Option<Scratch>,
@@ -225,7 +233,7 @@ pub(in crate::run) struct Bursts {
 
 impl Bursts {
     /// Creates the method for a new run.
-    pub fn new(p: &campaign::Exact) -> Bursts {
+    fn new(p: &campaign::Exact) -> Bursts {
         Bursts {
             p: p.clone(),
             scratch: None,

@@ -3,18 +3,21 @@
 //!
 //! Test cases with the same traffic share one [`Row`]; with a sweep each has a DUT for every value.
 //! A configuration that cannot be applied leaves its row, and the others are measured. Building and
-//! measuring a row is in [`super::row`]. Start with [`rows`] and [`Slices`].
+//! measuring a row is in [`super::row`]. Start with
+//! [`Slices`].
 
 use std::time::{Duration, Instant};
 
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_measure::paired::{Budget, CONTROLS, control, iteration, pool};
+use fwdlab_measure::trust;
 use fwdlab_model::campaign::{self, Case, PLAIN};
 use fwdlab_model::event::{Compared, EventKind};
-use fwdlab_model::file::FileError;
 use fwdlab_model::outcome::{Found, Paired};
-use fwdlab_model::test_case::Failure;
+use fwdlab_model::result::Noise;
+use fwdlab_model::test_case::{Failure, TestCase};
 
+use super::CountingMethod;
 use super::row::{ComparedDut, Row};
 use crate::dut::sweep::SweptParameter;
 use crate::error::LabError;
@@ -34,72 +37,90 @@ const ENOUGH_BLOCKS: u32 = 8;
 /// Time to build one DUT.
 const BUILD: Duration = Duration::from_millis(250);
 
-/// Groups test cases into rows: those with the same traffic.
-pub(in crate::run) fn rows(cases: &[Case]) -> Vec<Vec<usize>> {
-    let mut rows: Vec<Vec<usize>> = Vec::new();
-    for (index, case) in cases.iter().enumerate() {
-        let alike = |row: &&mut Vec<usize>| cases[row[0]].stream == case.stream;
-        match rows.iter_mut().find(alike) {
-            Some(row) => row.push(index),
-            None => rows.push(vec![index]),
+impl CountingMethod for campaign::Paired {
+    fn check(&self, plan: &Plan) -> Result<(), LabError> {
+        plan.check_load(self.load)?;
+        let campaign = plan.campaign();
+        let wrong = |at: &[&str], reason: &str| Err(campaign.error(at, reason).into());
+        if plan.host.site.file().is_some() {
+            let reason = "the test bed has one DUT, and slices need several side by side: set id = \"mrr\", whose iterations are interleaved, \
+                       or measure on the embedded bed";
+            return wrong(&["procedure", "id"], reason);
         }
-    }
-    rows
-}
-
-/// Rejects what slices cannot measure.
-pub(in crate::run) fn check(parameters: &Plan, p: &campaign::Paired) -> Result<(), FileError> {
-    let campaign = parameters.campaign();
-    let wrong = |way: &[&str], reason: String| Err(campaign.error(way, reason));
-    if campaign.is_simulated() {
-        let reason =
-            "slices compare real DUTs side by side; a simulated DUT has no machine noise to cancel";
-        return wrong(&["procedure", "id"], reason.into());
-    }
-    if p.reference != PLAIN && !campaign.configurations.contains_key(&p.reference) {
-        let reason = format!("there is no configuration `{}`", p.reference);
-        return wrong(&["procedure", "reference"], reason);
-    }
-    if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
-        let reason = "slices have test frames in one direction: omit profiles, destinations, directions and modifiers";
-        return wrong(&["matrix"], reason.into());
-    }
-    if campaign.cases.iter().any(|case| !case.dut.is_linux()) {
-        let reason = "slices compare DUTs side by side on the same CPUs, and threads of VPP poll there during another DUT's \
-                   turn: measure VPP with mrr, maxfwd or a search";
-        return wrong(&["procedure", "id"], reason.into());
-    }
-    if let Some(SweptParameter::Stream) = parameters.swept_parameter() {
-        let reason = "slices compare DUTs under the same traffic; set size and flows in [matrix]";
-        return wrong(&["procedure", "sweep", "parameter"], reason.into());
-    }
-    let values = campaign.sweep.as_ref().map_or(1, |s| s.values.len());
-    let rows = rows(&campaign.cases);
-    let most = rows.iter().map(Vec::len).max().unwrap_or(0) * values + CONTROLS;
-    match most <= MOST_DUTS {
-        true => Ok(()),
-        false => {
+        if campaign.is_simulated() {
+            let reason = "slices compare real DUTs side by side; a simulated DUT has no machine noise to cancel";
+            return wrong(&["procedure", "id"], reason);
+        }
+        if self.reference != PLAIN && !campaign.configurations.contains_key(&self.reference) {
+            let reason = format!("there is no configuration `{}`", self.reference);
+            return wrong(&["procedure", "reference"], &reason);
+        }
+        if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
+            let reason = "slices have test frames in one direction: omit profiles, destinations, directions and modifiers";
+            return wrong(&["matrix"], reason);
+        }
+        if campaign.cases.iter().any(|case| !case.dut.is_linux()) {
+            let reason = "slices compare DUTs side by side on the same CPUs, and threads of VPP poll there during another DUT's \
+                       turn: measure VPP with mrr, maxfwd or a search";
+            return wrong(&["procedure", "id"], reason);
+        }
+        if let Some(SweptParameter::Stream) = plan.swept_parameter() {
+            let reason =
+                "slices compare DUTs under the same traffic; set size and flows in [matrix]";
+            return wrong(&["procedure", "sweep", "parameter"], reason);
+        }
+        let groups = self.groups(&campaign.cases);
+        let most = groups.iter().map(|group| duts(plan, group)).max();
+        if let Some(most) = most.filter(|most| *most > MOST_DUTS) {
             let reason = format!(
                 "{most} DUTs would be side by side; the maximum is {MOST_DUTS}: use fewer configurations or values"
             );
-            wrong(&["procedure"], reason)
+            return wrong(&["procedure"], &reason);
         }
+        plan.beside().map(drop)
+    }
+
+    /// Groups test cases into rows: those with the same traffic.
+    fn groups(&self, cases: &[Case]) -> Vec<Vec<usize>> {
+        let mut rows: Vec<Vec<usize>> = Vec::new();
+        for (index, case) in cases.iter().enumerate() {
+            let alike = |row: &&mut Vec<usize>| cases[row[0]].stream == case.stream;
+            match rows.iter_mut().find(alike) {
+                Some(row) => row.push(index),
+                None => rows.push(vec![index]),
+            }
+        }
+        rows
+    }
+
+    fn estimate(&self, plan: &Plan, cases: &[usize]) -> Result<(u32, Duration), LabError> {
+        if let Some(within) = self.within {
+            return Ok((1, within.0 / plan.campaign().iterations));
+        }
+        let duts = duts(plan, cases) as u32;
+        Ok((1, time(self, duts) + BUILD * duts))
+    }
+
+    fn method<'a>(&'a self, plan: &'a Plan, agenda: &'a Agenda) -> Box<dyn Method + 'a> {
+        let rows = agenda.measures.iter().zip(&agenda.names);
+        let rows = rows.map(|(measures, name)| prepare_row(plan, self, measures.cases(), name));
+        Box::new(Slices {
+            p: self,
+            rows: rows.collect(),
+            deadline: None,
+            budget: Budget::default(),
+        })
+    }
+
+    fn judge(&self, running: &Running<'_>, cases: &mut [TestCase], measured: &Measured) -> Noise {
+        trust::of_rebuilds(cases, running.compared.as_ref(), &measured.rebuilds)
     }
 }
 
-/// Returns the number of trials in one rebuild of a row, and its duration.
-pub(in crate::run) fn estimate(
-    parameters: &Plan,
-    p: &campaign::Paired,
-    row: &[usize],
-) -> (u32, Duration) {
-    let campaign = parameters.campaign();
-    if let Some(within) = p.within {
-        return (1, within.0 / campaign.iterations);
-    }
-    let sweep = campaign.sweep.as_ref();
-    let duts = (row.len() * sweep.map_or(1, |sweep| sweep.values.len()) + CONTROLS) as u32;
-    (1, time(p, duts) + BUILD * duts)
+/// Returns the number of DUTs in the row of these test cases.
+fn duts(plan: &Plan, cases: &[usize]) -> usize {
+    let sweep = plan.campaign().sweep.as_ref();
+    cases.len() * sweep.map_or(1, |sweep| sweep.values.len()) + CONTROLS
 }
 
 /// Returns the duration of the slices: the requested one, or longer if the blocks of a rebuild need
@@ -109,26 +130,12 @@ fn time(p: &campaign::Paired, duts: u32) -> Duration {
 }
 
 /// Rows of DUTs, which are rebuilt in every turn.
-pub(in crate::run) struct Slices<'a> {
+struct Slices<'a> {
     p: &'a campaign::Paired,
     rows: Vec<Row<'a>>,
     /// When the last rebuild is to end, if that was requested.
     deadline: Option<Instant>,
     budget: Budget,
-}
-
-impl<'a> Slices<'a> {
-    /// Creates the rows of a run, before any of them is built.
-    pub fn new(plan: &'a Plan, agenda: &Agenda, p: &'a campaign::Paired) -> Slices<'a> {
-        let rows = agenda.measures.iter().zip(&agenda.names);
-        let rows = rows.map(|(measures, name)| prepare_row(plan, p, measures.cases(), name));
-        Slices {
-            p,
-            rows: rows.collect(),
-            deadline: None,
-            budget: Budget::default(),
-        }
-    }
 }
 
 impl Method for Slices<'_> {

@@ -23,12 +23,12 @@ use fwdlab_measure::trust;
 use fwdlab_model::campaign::{self, Case, Every, When};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::facts::Facts;
-use fwdlab_model::file::FileError;
 use fwdlab_model::probe::Reading;
-use fwdlab_model::result::{StallPolicy, TrialRecord, Validity};
-use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::result::{Noise, StallPolicy, TrialRecord, Validity};
+use fwdlab_model::test_case::{Iteration, NoResult, TestCase};
 use fwdlab_model::trial::Stream;
 
+use super::CountingMethod;
 use crate::bed::Bed;
 use crate::error::LabError;
 use crate::run::campaign::Running;
@@ -36,7 +36,7 @@ use crate::run::conduct::{Made, Method, Work};
 use crate::run::device::erect;
 use crate::run::estimate::far_bed;
 use crate::run::hooks::{self, During, Hosts, Place, run_hooks_or_fail};
-use crate::run::plan::Plan;
+use crate::run::plan::{Agenda, Plan};
 use crate::run::trial::{Bench, Counted, TrialProgress, record, telemetry_of};
 use crate::run::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
 use crate::tester::Rig;
@@ -54,32 +54,53 @@ const CALIBRATION_READINGS: usize = 120;
 /// Interval of progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
-/// Rejects what windows cannot measure.
-pub(in crate::run) fn check(parameters: &Plan) -> Result<(), FileError> {
-    let campaign = parameters.campaign();
-    if campaign.is_simulated() {
-        let reason = "maxfwd chooses windows by probes of a real machine; use forwarding-rate or mrr on a simulated DUT";
-        return Err(campaign.error(&["procedure", "id"], reason));
+impl CountingMethod for campaign::Maxfwd {
+    fn check(&self, plan: &Plan) -> Result<(), LabError> {
+        plan.check_load(self.load)?;
+        let campaign = plan.campaign();
+        let wrong = |at: &[&str], reason: &str| Err(campaign.error(at, reason).into());
+        if campaign.is_simulated() {
+            let reason = "maxfwd chooses windows by probes of a real machine; use forwarding-rate or mrr on a simulated DUT";
+            return wrong(&["procedure", "id"], reason);
+        }
+        if campaign.sweep.is_some() {
+            let reason = "maxfwd has no sweep, because a machine is faster or slower from one bed to the next: use id = \"paired\"";
+            return wrong(&["procedure", "sweep"], reason);
+        }
+        let mut variants = campaign.cases.iter().map(|case| &case.variant);
+        if variants.any(|variant| variant.both_directions || !variant.modifiers.is_empty()) {
+            let reason =
+                "maxfwd measures one direction of an unmodified DUT: omit directions and modifier";
+            return wrong(&["matrix"], reason);
+        }
+        Ok(())
     }
-    if campaign.sweep.is_some() {
-        let reason = "maxfwd has no sweep, because a machine is faster or slower from one bed to the next: use id = \"paired\"";
-        return Err(campaign.error(&["procedure", "sweep"], reason));
-    }
-    let mut variants = campaign.cases.iter().map(|case| &case.variant);
-    if variants.any(|variant| variant.both_directions || !variant.modifiers.is_empty()) {
-        let reason =
-            "maxfwd measures one direction of an unmodified DUT: omit directions and modifier";
-        return Err(campaign.error(&["matrix"], reason));
-    }
-    Ok(())
-}
 
-/// Returns the number of trials of one iteration of a test case, and its duration.
-pub(in crate::run) fn estimate(p: &campaign::Maxfwd, plan: &Plan) -> (u32, Duration) {
-    let cases = &plan.campaign().cases;
-    let on_one_bed = if share_beds(cases) { cases.len() } else { 1 };
-    let bed = BED + far_bed(&plan.host.site);
-    (1, p.duration.0 + OVERHEAD + bed / on_one_bed as u32)
+    fn controlled(&self, _: &[Case]) -> Option<usize> {
+        Some(0)
+    }
+
+    fn estimate(&self, plan: &Plan, _: &[usize]) -> Result<(u32, Duration), LabError> {
+        let cases = &plan.campaign().cases;
+        let on_one_bed = if share_beds(cases) { cases.len() } else { 1 };
+        let bed = BED + far_bed(&plan.host.site);
+        Ok((1, self.duration.0 + OVERHEAD + bed / on_one_bed as u32))
+    }
+
+    fn method<'a>(&'a self, _: &'a Plan, _: &'a Agenda) -> Box<dyn Method + 'a> {
+        Box::new(Windows {
+            p: self,
+            trials: Trials::default(),
+            loads: BTreeMap::new(),
+            standing: None,
+        })
+    }
+
+    fn judge(&self, running: &Running<'_>, cases: &mut [TestCase], _: &Measured) -> Noise {
+        let is_probed = !running.plan.host.placement.dut_cpus.is_empty();
+        let (gate, control) = (running.gate.as_ref(), running.compared.as_ref());
+        trust::of_cases(gate, is_probed, cases, control)
+    }
 }
 
 /// Returns true if all test cases of an iteration can share one bed: not with several
@@ -103,7 +124,7 @@ struct BedInUse {
 }
 
 /// All trials so far, and the bed of the last one.
-pub(in crate::run) struct Windows<'a> {
+struct Windows<'a> {
     p: &'a campaign::Maxfwd,
     trials: Trials,
     loads: BTreeMap<usize, Overload>,
@@ -161,6 +182,13 @@ impl Method for Windows<'_> {
             Some((names.position(|name| name == of)?, overload))
         });
         self.loads = loads.collect();
+        // a hook that failed after a valid trial: the trials do not show it
+        for (at, name) in running.agenda.names.iter().enumerate() {
+            let before = running.before.iterations(name);
+            let failed = before.filter(|one| one.no_result == NoResult::Hook);
+            let failed = failed.map(|one| ((at, one.iteration), one.clone()));
+            running.failed.extend(failed);
+        }
         self.judge(running);
         Ok(())
     }
@@ -198,6 +226,9 @@ impl Method for Windows<'_> {
 
     /// Returns true if doubling the trials may make noisy test cases quiet.
     fn wants_more(&mut self, running: &Running<'_>) -> bool {
+        if !self.p.double {
+            return false;
+        }
         let judged = self.trials.judged(self.trials.gate().as_ref());
         let cases = running.plan.campaign().cases.iter().enumerate();
         let cases: Vec<TestCase> = cases
@@ -224,17 +255,7 @@ impl Method for Windows<'_> {
     }
 }
 
-impl<'a> Windows<'a> {
-    /// Creates the method for a new run.
-    pub fn new(p: &'a campaign::Maxfwd) -> Windows<'a> {
-        Windows {
-            p,
-            trials: Trials::default(),
-            loads: BTreeMap::new(),
-            standing: None,
-        }
-    }
-
+impl Windows<'_> {
     /// Judges every trial by the readings so far, and recomputes the iterations of all test cases.
     fn judge(&self, running: &mut Running<'_>) -> Vec<TrialRecord> {
         running.gate = self.trials.gate();
@@ -483,7 +504,7 @@ fn overload(
 
 /// Reads for a fifth of a second how fast the DUT's CPU is now, and how far from the others. The
 /// facts record the distance.
-pub(in crate::run) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Reading> {
+pub(super) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Reading> {
     let placement = &parameters.placement;
     let readings: Option<Vec<Reading>> = Probes::on_dut_cpu(placement, |probes| {
         (0..CALIBRATION_READINGS)
