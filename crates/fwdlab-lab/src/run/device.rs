@@ -413,19 +413,9 @@ impl Real<'_> {
         let stream = self.variant.stream(stream);
         let (placement, control) = (&self.common.placement, self.control);
         let (tester, bed) = self.both();
-        Ok((
-            stream,
-            Bench {
-                bed,
-                tester,
-                traffic,
-                count_reasons: false,
-                telemetry: None,
-                hooks: None,
-                placement,
-                control,
-            },
-        ))
+        let mut bench = Bench::new(bed, tester, placement, control);
+        bench.traffic = traffic;
+        Ok((stream, bench))
     }
 
     /// Sends a few frames of the series slowly: some must come back, in each direction.

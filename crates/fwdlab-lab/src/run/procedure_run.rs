@@ -380,29 +380,17 @@ impl ProcedureRun<'_> {
             return device.trial(stream, question);
         }
         let hosts = device.hosts();
-        let each = |when| (when, Every::Trial);
-        let mut problem = hooks::run_hooks(
+        let (mut made, problem) = hooks::around_trial(
             self.hooks,
-            each(When::Before),
             place,
-            &hosts,
-            &self.work.control,
+            (&hosts, &self.work.control),
             run,
+            |run| {
+                device.beside(During::new(self.hooks, place, &hosts, &run.info.id));
+                device.trial(stream, question)
+            },
+            |made| &made.hooks,
         )?;
-        device.beside(During::new(self.hooks, place, &hosts, &run.info.id));
-        let made = device.trial(stream, question);
-        for record in made.iter().flat_map(|made| &made.hooks) {
-            run.keep_hook(record.clone())?;
-        }
-        problem.extend(hooks::run_hooks(
-            self.hooks,
-            each(When::After),
-            place,
-            &device.hosts(),
-            &Control::default(),
-            run,
-        )?);
-        let mut made = made?;
         made.answer.objections.extend(problem);
         Ok(made)
     }

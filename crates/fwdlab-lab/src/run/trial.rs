@@ -183,6 +183,27 @@ pub(super) struct TrialProgress {
     pub forwarding_rate_pps: f64,
 }
 
+impl<'a> Bench<'a> {
+    /// Creates a bench that offers test frames, and reads nothing besides the counters.
+    pub fn new(
+        bed: &'a Bed,
+        tester: &'a mut dyn Rig,
+        placement: &'a Placement,
+        control: &'a Control,
+    ) -> Bench<'a> {
+        Bench {
+            bed,
+            tester,
+            traffic: None,
+            count_reasons: false,
+            telemetry: None,
+            hooks: None,
+            placement,
+            control,
+        }
+    }
+}
+
 impl Bench<'_> {
     /// Makes a trial of windows on path 0: for at least `duration`, and until `enough` returns true
     /// or patience ends.

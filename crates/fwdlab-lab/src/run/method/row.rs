@@ -164,16 +164,7 @@ impl<'a> Row<'a> {
             self.configure(&bed, place, configuration, tester.as_mut(), stop, run)
                 .inspect_err(|_| self.failed = Some(configuration))?;
         }
-        let mut bench = Bench {
-            bed: &bed,
-            tester: tester.as_mut(),
-            traffic: None,
-            count_reasons: false,
-            telemetry: None,
-            hooks: None,
-            placement: &parameters.placement,
-            control: stop,
-        };
+        let mut bench = Bench::new(&bed, tester.as_mut(), &parameters.placement, stop);
         let random = &mut self.random;
         let mut order = || mirrored(configurations, random);
         let counted = bench.slices(
@@ -310,16 +301,7 @@ fn intended(
     if let Some(pps) = requested.map_err(LabError::Preflight)? {
         return Ok(pps);
     }
-    let mut bench = Bench {
-        bed,
-        tester,
-        traffic: None,
-        count_reasons: false,
-        telemetry: None,
-        hooks: None,
-        placement: &parameters.placement,
-        control: stop,
-    };
+    let mut bench = Bench::new(bed, tester, &parameters.placement, stop);
     // on a busy host the generator may not reach its maximum
     for _ in 0..OVERLOAD_LOOKS {
         if let Some(pps) = bench.overload(stream)?.load_pps {

@@ -3,8 +3,7 @@
 //!
 //! Test cases with the same traffic share one [`Row`]; with a sweep each has a DUT for every value.
 //! A configuration that cannot be applied leaves its row, and the others are measured. Building and
-//! measuring a row is in [`super::row`]. Start with
-//! [`Slices`].
+//! measuring a row is in [`super::row`]. Start with [`Slices`].
 
 use std::time::{Duration, Instant};
 

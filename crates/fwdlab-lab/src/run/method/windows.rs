@@ -131,19 +131,9 @@ struct Windows<'a> {
     standing: Option<BedInUse>,
 }
 
-/// A trial to make.
-struct Planned<'a> {
-    turn: Turn,
-    control: bool,
-    stream: &'a Stream,
-    load: Option<f64>,
-    duration: Duration,
-}
-
 /// Parameters of a trial that is about to start.
 struct Attempt<'a> {
     common: &'a Parameters,
-    planned: Planned<'a>,
     /// The context of hooks in this iteration, and their hosts.
     place: &'a Place,
     hosts: &'a Hosts,
@@ -283,9 +273,8 @@ impl Windows<'_> {
     ) -> Result<(), LabError> {
         let turn = work.turn;
         let campaign = running.plan.campaign();
-        let (case, control) = running.agenda.measures[turn.case].subject();
+        let (case, _) = running.agenda.measures[turn.case].subject();
         let common = self.common(running, case);
-        let stream = &common.streams[0];
         let place = Place::iteration(&running.agenda.names[turn.case], turn.iteration);
         let all = &campaign.hooks;
         for _ in 0..MAX_INVALID {
@@ -295,16 +284,8 @@ impl Windows<'_> {
             let before = (When::Before, Every::Iteration);
             let made =
                 run_hooks_or_fail(all, before, &place, &hosts, &work.control, run).and_then(|()| {
-                    let planned = Planned {
-                        turn,
-                        control,
-                        stream,
-                        load: None,
-                        duration: self.p.duration.0,
-                    };
                     let attempt = Attempt {
                         common: &common,
-                        planned,
                         place: &place,
                         hosts: &hosts,
                         work,
@@ -336,24 +317,17 @@ impl Windows<'_> {
         let campaign = running.plan.campaign();
         let Attempt {
             common,
-            mut planned,
             place,
             hosts,
             work,
         } = attempt;
-        let (turn, stream) = (planned.turn, planned.stream);
-        let (case, _) = running.agenda.measures[turn.case].subject();
-        let variant = &common.traffic.variants[0];
-        let mut bench = Bench {
-            bed: &standing.bed,
-            tester: standing.tester.as_mut(),
-            traffic: common.traffic.frames(stream, variant)?,
-            count_reasons: false,
-            telemetry: None,
-            hooks: None,
-            placement: &common.placement,
-            control: &work.control,
-        };
+        let (turn, duration) = (work.turn, self.p.duration.0);
+        let (stream, variant) = (&common.streams[0], &common.traffic.variants[0]);
+        let (case, control) = running.agenda.measures[turn.case].subject();
+        let name = &running.agenda.names[turn.case];
+        let BedInUse { bed, tester, .. } = standing;
+        let mut bench = Bench::new(bed, tester.as_mut(), &common.placement, &work.control);
+        bench.traffic = common.traffic.frames(stream, variant)?;
         let known = match self.loads.get(&case) {
             Some(known) => *known,
             None => match overload(common, &mut bench, stream) {
@@ -376,45 +350,52 @@ impl Windows<'_> {
                 }
             },
         };
-        planned.load = known.load_pps;
+        let load = known.load_pps;
         let number = self.trials.next_number();
-        let place = place.trial(
-            number,
-            known.load_pps,
-            common.traffic.flows(stream, variant),
-        );
+        let place = place.trial(number, load, common.traffic.flows(stream, variant));
         let during = During::new(&campaign.hooks, &place, hosts, &run.info.id);
         bench.count_reasons = known.loses_inside && common.privileged;
         bench.telemetry = common.telemetry.as_ref();
         bench.hooks = Some(&during);
-        let progress = Progress {
-            name: &running.agenda.names[turn.case],
-            planned: &planned,
-            iterations: campaign.iterations.max(turn.iteration),
-            work,
+        let iterations = campaign.iterations.max(turn.iteration);
+        let progress = |glimpse: TrialProgress| EventKind::Progress {
+            activity: format!("{name}, iteration {} of {iterations}", turn.iteration),
+            done: work.steps.0,
+            steps: work.steps.1,
+            left_s: work.left().as_secs_f64(),
+            offered_load_pps: Some(glimpse.offered_load_pps),
+            forwarding_rate_pps: Some(glimpse.forwarding_rate_pps),
+            estimate: None,
         };
         let started_at = timestamp();
         let gate = self.trials.gate();
-        let around = |when, control: &Control, run: &mut Run<'_>| {
-            let when = (when, Every::Trial);
-            hooks::run_hooks(&campaign.hooks, when, &place, hosts, control, run)
-        };
-        let mut problem = around(When::Before, &work.control, run)?;
-        let made = trial(&mut bench, &planned, gate.as_ref(), &progress, run);
-        if let Ok((_, counted)) = &made {
-            for record in &counted.hooks {
-                run.keep_hook(record.clone())?;
-            }
-        }
-        problem.extend(around(When::After, &Control::default(), run)?);
-        let (windows, mut counted) = made?;
+        let enough = |windows: &[Window]| is_enough(windows, gate.as_ref(), load, duration);
+        let (made, problem) = hooks::around_trial(
+            &campaign.hooks,
+            &place,
+            (hosts, &work.control),
+            run,
+            |run| {
+                trial(
+                    &mut bench,
+                    (stream, load, duration),
+                    &enough,
+                    &progress,
+                    run,
+                )
+            },
+            |(_, counted)| &counted.hooks,
+        )?;
+        let (windows, mut counted) = made;
         counted.objections.extend(problem);
         let mut record = TrialRecord {
-            test_case: running.agenda.names[turn.case].clone(),
+            test_case: name.clone(),
+            iteration: turn.iteration,
+            control,
             trial: number,
             started_at,
             variant: variant.clone(),
-            ..of_windows(bench.tester, &planned, &windows, &counted)
+            ..of_windows(bench.tester, (stream, load), &windows, &counted)
         };
         run.keep_telemetry(&record, counted.telemetry.as_deref())?;
         keep_windows(run, &record, &windows)?;
@@ -534,40 +515,25 @@ pub(super) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Readi
     readings
 }
 
-struct Progress<'a> {
-    /// Name of the test case.
-    name: &'a str,
-    planned: &'a Planned<'a>,
-    iterations: u32,
-    work: &'a Work,
-}
-
 /// Makes one trial, and reports progress from this thread.
 fn trial(
     bench: &mut Bench<'_>,
-    planned: &Planned<'_>,
-    gate: Option<&Gate>,
-    progress: &Progress<'_>,
+    (stream, load, duration): (&Stream, Option<f64>, Duration),
+    enough: &(dyn Fn(&[Window]) -> bool + Sync),
+    progress: &dyn Fn(TrialProgress) -> EventKind,
     run: &mut Run<'_>,
 ) -> Result<(Vec<Window>, Counted), LabError> {
-    let Planned {
-        stream,
-        load,
-        duration,
-        ..
-    } = *planned;
-    let enough = |windows: &[Window]| is_enough(windows, gate, load, duration);
     let (sender, glimpses) = mpsc::channel::<TrialProgress>();
     let result = std::thread::scope(|scope| -> Result<_, LabError> {
         let worker = scope.spawn(move || {
             let sender = sender;
-            bench.windows(stream, load, duration, &enough, &sender)
+            bench.windows(stream, load, duration, enough, &sender)
         });
         let mut last: Option<Instant> = None;
         while let Ok(glimpse) = glimpses.recv() {
             if last.is_none_or(|t| t.elapsed() >= PROGRESS_EVERY) {
                 last = Some(Instant::now());
-                run.record_event(progress.event(glimpse))?;
+                run.record_event(progress(glimpse))?;
             }
         }
         worker
@@ -582,39 +548,19 @@ fn trial(
     }
 }
 
-impl Progress<'_> {
-    fn event(&self, glimpse: TrialProgress) -> EventKind {
-        EventKind::Progress {
-            activity: format!(
-                "{}, iteration {} of {}",
-                self.name, self.planned.turn.iteration, self.iterations
-            ),
-            done: self.work.steps.0,
-            steps: self.work.steps.1,
-            left_s: self.work.left().as_secs_f64(),
-            offered_load_pps: Some(glimpse.offered_load_pps),
-            forwarding_rate_pps: Some(glimpse.forwarding_rate_pps),
-            estimate: None,
-        }
-    }
-}
-
 fn of_windows(
     tester: &dyn Rig,
-    planned: &Planned<'_>,
+    (stream, load): (&Stream, Option<f64>),
     windows: &[Window],
     counted: &Counted,
 ) -> TrialRecord {
     let counters = &counted.counters[0];
-    let load = planned.load;
     let intended = load.map(|_| counters.generator_sent + counters.generator_not_sent);
-    let record = record(tester.names(), planned.stream.clone(), counters, intended);
+    let record = record(tester.names(), stream.clone(), counters, intended);
     let mut reasons = counted.objections.clone();
     reasons.extend(objections(&record.ledger, counters));
     TrialRecord {
         procedure: ID.into(),
-        iteration: planned.turn.iteration,
-        control: planned.control,
         stall_policy: load.map(|_| StallPolicy::Skip),
         duration_s: windows.last().map_or(0.0, |w| w.start_s + w.duration_s),
         intended_load_pps: load,
