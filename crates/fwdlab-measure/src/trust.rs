@@ -1166,6 +1166,38 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn rebuilds_that_needed_short_slices_are_counted() {
+        let rebuild = |slice_s| RebuildRecord {
+            rebuild: 1,
+            started_at: String::new(),
+            compared: Vec::new(),
+            places: Vec::new(),
+            blocks: 20,
+            blocks_not_offered: 2,
+            slice_s: Some(slice_s),
+            forwarding_rate_pps: Vec::new(),
+            difference_percent: Vec::new(),
+            frames_sent: 0,
+            frames_received: 0,
+            ledgers: Vec::new(),
+            validity: fwdlab_model::result::Validity::default(),
+        };
+        let control = compared("control", &[0.0, 1e-4, -1e-4], 0.0);
+        let says = |lengths: &[f64]| {
+            let rebuilds: Vec<RebuildRecord> = lengths.iter().copied().map(rebuild).collect();
+            of_rebuilds(&[], Some(&control), &rebuilds).verdict
+        };
+        let reported = says(&[0.02, 0.005, 0.005]);
+        let words = "3 rebuilds, 60 blocks of slices; 6 blocks left out";
+        assert!(reported.contains(words), "{reported}");
+        let words = "1 with slices of 20 ms, 2 with slices of 5 ms";
+        assert!(reported.contains(words), "{reported}");
+        assert!(!says(&[0.02]).contains("with slices"));
+        let none = of_rebuilds(&[], None, &[rebuild(0.02)]);
+        assert!(none.too_noisy && none.verdict.starts_with("no result"));
+    }
+
+    #[test]
     fn a_proven_difference_is_decided_however_wide_its_interval() {
         let judged = |ratios: &[f64]| of_comparison(&compared("x", ratios, 0.0));
         let wide: Vec<f64> = (0..6).map(|n| -0.9 + 0.1 * f64::from(n)).collect();
