@@ -63,6 +63,30 @@ pub fn failure_of(outcomes: &[Outcome]) -> Option<String> {
     }
 }
 
+/// Adds iterations of a test case that failed, with the reason, to those that follow from its
+/// records: a failure without a record, or after it, is recorded nowhere else.
+pub fn with_failed<'a>(
+    mut iterations: Vec<Iteration>,
+    failed: impl Iterator<Item = &'a Iteration>,
+) -> Vec<Iteration> {
+    for one in failed {
+        match iterations.iter_mut().find(|i| i.iteration == one.iteration) {
+            Some(derived) if one.trials == derived.trials => {
+                derived.failure.clone_from(&one.failure);
+                derived.no_result = one.no_result;
+                // from a hook that failed after its trial
+                if one.outcomes.is_empty() {
+                    derived.outcomes.clear();
+                }
+            }
+            Some(_) => {}
+            None => iterations.push(one.clone()),
+        }
+    }
+    iterations.sort_by_key(|one| one.iteration);
+    iterations
+}
+
 /// Summarises the iterations of a test case with this name.
 pub fn summarise(name: String, case: &Case, iterations: Vec<Iteration>) -> TestCase {
     let mut figures: Vec<CaseFigure> = Vec::new();
@@ -342,6 +366,28 @@ mod tests {
             trials: vec![iteration],
             ..Iteration::default()
         }
+    }
+
+    /// Of two failed iterations one has no record, and one failed after its record was complete.
+    #[test]
+    fn failures_without_a_record_are_added_to_what_the_records_show() {
+        let derived = || vec![iteration(1, Some(1e6)), iteration(3, Some(2e6))];
+        let failed = |number, trials: &[u32]| Iteration {
+            iteration: number,
+            failure: Some("a hook failed".into()),
+            no_result: fwdlab_model::test_case::NoResult::Hook,
+            trials: trials.to_vec(),
+            ..Iteration::default()
+        };
+        let all = [failed(2, &[]), failed(3, &[3])];
+        let merged = with_failed(derived(), all.iter());
+        let shown: Vec<_> = (merged.iter())
+            .map(|one| (one.iteration, one.failure.is_some(), one.outcomes.len()))
+            .collect();
+        assert_eq!(shown, [(1, false, 1), (2, true, 0), (3, true, 0)]);
+        // the failure is of other trials, which were repeated
+        let repeated = [failed(3, &[2])];
+        assert_eq!(with_failed(derived(), repeated.iter()), derived());
     }
 
     /// An iteration whose load did not overload the DUT has a lower bound, and the figure counts

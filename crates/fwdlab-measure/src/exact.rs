@@ -8,10 +8,12 @@
 use fwdlab_model::campaign;
 use fwdlab_model::instructions::{BootRecord, BurstRecord, Difference, Exact, FunctionShare, Way};
 use fwdlab_model::outcome::{Compliance, Found, Outcome};
-use fwdlab_model::stacks;
+use fwdlab_model::stacks::{self, Profile, Stacks};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::variant::Variant;
+
+use crate::campaign::failure_of;
 
 /// Id of the procedure.
 pub const ID: &str = "exact";
@@ -39,8 +41,15 @@ pub enum Next {
     Done,
 }
 
-/// Returns the next step after these bursts.
+/// Ticks per instruction of a processor that counts instructions: what is measured is a loop and a
+/// few more instructions.
+const TICKS: std::ops::RangeInclusive<f64> = 0.999..=1.01;
+
+/// Returns the next step after these bursts. If no frame comes back, more bursts are useless.
 pub fn next(bursts: &[BurstRecord], p: &campaign::Exact) -> Next {
+    if lost_all_frames(bursts) {
+        return Next::Done;
+    }
     for way in [Way::Through, Way::Past] {
         let values = per_frame(bursts, way);
         if values.len() < MOST && !is_enough(&values, p) {
@@ -50,7 +59,7 @@ pub fn next(bursts: &[BurstRecord], p: &campaign::Exact) -> Next {
     Next::Done
 }
 
-/// Returns true if no frame comes back: more bursts are useless.
+/// Returns true if no frame comes back.
 pub fn lost_all_frames(bursts: &[BurstRecord]) -> bool {
     !bursts.is_empty() && bursts.iter().all(|burst| burst.received == 0)
 }
@@ -148,6 +157,56 @@ pub fn middle(bursts: &[BurstRecord]) -> Option<[usize; 2]> {
     Some([of(Way::Through)?, of(Way::Past)?])
 }
 
+/// Returns why the counts of a boot are invalid.
+pub fn objections(ticks_per_instruction: f64, bursts: &[BurstRecord]) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if !TICKS.contains(&ticks_per_instruction) {
+        reasons.push(format!(
+            "the machine's counter advances by {ticks_per_instruction:.3} per instruction and not by 1: it does not count them"
+        ));
+    }
+    let mut past = bursts.iter().filter(|burst| burst.way == Way::Past);
+    if past.any(|burst| burst.received < burst.sent) {
+        reasons.push("frames were lost between generator and receiver, past the DUT".into());
+    }
+    reasons
+}
+
+/// Returns the instructions per frame of each DUT function: those on the whole path minus those
+/// past the DUT.
+pub fn shares(through: &Stacks, past: &Stacks, frames: u32) -> Vec<FunctionShare> {
+    /// Functions with fewer instructions per frame than this are not listed separately.
+    const LEAST: f64 = 0.05;
+    let per = |stacks: &Stacks| stacks.per(frames.into());
+    let mut shares = differences(&per(past), &per(through), LEAST);
+    shares.sort_by(|a, b| b.per_frame.total_cmp(&a.per_frame));
+    shares
+}
+
+/// Returns the iteration that a boot is.
+pub fn iteration(boot: &BootRecord) -> Iteration {
+    let outcomes = vec![outcome(&boot.stream, boot)];
+    Iteration {
+        iteration: boot.iteration,
+        failure: failure_of(&outcomes),
+        outcomes,
+        trials: vec![boot.boot],
+        ..Iteration::default()
+    }
+}
+
+/// Returns the iterations of a test case, each of which is a boot.
+pub fn iterations(boots: &[BootRecord], test_case: &str) -> Vec<Iteration> {
+    let own = boots.iter().filter(|boot| boot.test_case == test_case);
+    own.filter(|boot| !boot.control).map(iteration).collect()
+}
+
+/// Returns the iterations of the A/A control.
+pub fn controls(boots: &[BootRecord]) -> Vec<Iteration> {
+    let controls = boots.iter().filter(|boot| boot.control);
+    controls.map(iteration).collect()
+}
+
 /// Returns the result of a boot.
 ///
 /// # Errors
@@ -195,7 +254,7 @@ pub fn judge(record: &BootRecord) -> Result<Exact, String> {
 }
 
 /// Returns the outcome of a boot.
-pub fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
+fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
     let (found, verdict, answered) = match judge(record) {
         Ok(found) => {
             let verdict = format!("{:.1} instructions per frame", found.instructions_per_frame);
@@ -294,9 +353,15 @@ fn functions(reference: &Exact, this: &Exact) -> Vec<FunctionShare> {
         let paths = of.functions.iter();
         paths.map(|f| (f.function.clone(), f.per_frame)).collect()
     });
-    let rows = stacks::difference(&before, &after).into_iter();
-    rows.filter(|row| row.difference().abs() >= LEAST)
-        .take(MOST)
+    let mut shares = differences(&before, &after, LEAST);
+    shares.truncate(MOST);
+    shares
+}
+
+/// Returns by how much functions differ, if it is at least this much.
+fn differences(before: &Profile, after: &Profile, least: f64) -> Vec<FunctionShare> {
+    let rows = stacks::difference(before, after).into_iter();
+    rows.filter(|row| row.difference().abs() >= least)
         .map(|row| FunctionShare {
             per_frame: row.difference(),
             function: row.function,
@@ -485,6 +550,62 @@ mod tests {
 
     /// Order statistics: with n values the median lies between the k-th smallest and the k-th
     /// largest with a probability of 1 - 2 P(Bin(n, 1/2) < k).
+    /// The control has boots and a name of its own.
+    #[test]
+    fn boots_are_the_iterations_of_their_test_case() {
+        let (first, mut broken, mut again) = (
+            boot(&PLAIN, &PAST),
+            boot(&PLAIN, &PAST),
+            boot(&PLAIN, &PAST),
+        );
+        (broken.boot, broken.iteration, again.boot) = (2, 2, 3);
+        broken.validity.reasons = objections(1.5, &broken.bursts);
+        again.control = true;
+        let boots = [first.clone(), broken, again];
+        let made = iterations(&boots, &first.test_case);
+        let shown: Vec<_> = (made.iter())
+            .map(|one| (one.iteration, &one.trials[..], one.failure.is_some()))
+            .collect();
+        assert_eq!(shown, [(1, &[1][..], false), (2, &[2][..], true)]);
+        assert_eq!(controls(&boots).len(), 1);
+        assert_eq!(iterations(&boots, "other"), []);
+    }
+
+    #[test]
+    fn a_boot_counts_if_instructions_are_counted_and_the_tester_loses_nothing() {
+        let good = boot(&PLAIN, &PAST);
+        assert_eq!(objections(1.0, &good.bursts), ["x"; 0]);
+        for ticks in [0.99, 1.02] {
+            assert!(objections(ticks, &good.bursts)[0].contains("does not count them"));
+        }
+        let lossy = |way: Way| {
+            let mut bursts = good.bursts.clone();
+            let mut own = bursts.iter_mut().filter(|burst| burst.way == way);
+            own.next().unwrap().received -= 1;
+            objections(1.0, &bursts).len()
+        };
+        // through the DUT, loss is a result
+        assert_eq!((lossy(Way::Through), lossy(Way::Past)), (0, 1));
+    }
+
+    #[test]
+    fn functions_of_the_dut_are_those_that_the_tester_does_not_execute() {
+        let stacks = |text: &str| text.parse::<Stacks>().unwrap();
+        let through = stacks("a;send 1000\na;route 3000\na;rare 4\n");
+        let past = stacks("a;send 990\n");
+        let shares: Vec<_> = (shares(&through, &past, 100).into_iter())
+            .map(|share| (share.function, share.per_frame))
+            .collect();
+        let right = [("route".to_owned(), 30.0), ("send".to_owned(), 0.1)];
+        assert_eq!(shares.len(), 2, "{shares:?}");
+        for ((function, per_frame), (name, right)) in shares.iter().zip(right) {
+            assert!(
+                *function == name && (per_frame - right).abs() < 1e-9,
+                "{function}"
+            );
+        }
+    }
+
     #[test]
     fn the_interval_of_a_median() {
         for (n, rank) in [(5, 0), (8, 0), (9, 1), (11, 2), (15, 3), (25, 7)] {
@@ -504,6 +625,9 @@ mod tests {
             burst.received = 0;
         }
         assert!(lost_all_frames(&dead.bursts));
+        // more bursts are useless, however few there are
+        let p = campaign::Exact::default();
+        assert_eq!(next(&dead.bursts[..1], &p), Next::Done);
         let reason = judge(&dead).unwrap_err();
         assert_eq!(reason, "did not forward: 0 of 120000 frames came back");
         let short = boot(&PLAIN[..3], &PAST);

@@ -6,6 +6,7 @@
 //! based on [`gate`] and [`conservation`]. The others implement the trait of [`procedure`]:
 //! [`forwarding_rate`], [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`],
 //! [`churn`], [`energy`], [`management`], [`sweep`]; [`machine`] creates them from requests,
+//! [`overload`] finds a load that overloads the DUT, [`sustained`] one that the tester sustains,
 //! [`remaining`] estimates how long they take, [`bisect`] finds which of many images changed a figure,
 //! [`campaign`] orders and summarises their iterations, and [`efficiency`] their cost on the DUT.
 //! [`trust`] decides how far their results can be trusted.
@@ -73,6 +74,7 @@ pub mod meters;
 pub mod mlr;
 pub mod mrr;
 pub mod order;
+pub mod overload;
 pub mod paired;
 pub mod plr;
 pub mod precision;
@@ -81,6 +83,7 @@ pub mod ramp;
 pub mod remaining;
 pub mod rfc2544;
 pub mod soak;
+pub mod sustained;
 pub mod sweep;
 pub mod telemetry;
 pub mod trust;

@@ -6,6 +6,8 @@
 //! randomised blocks, and the first one is measured twice in every block as an A/A control. Not a
 //! throughput in the sense of RFC 2544. Start with [`judge`] and [`iterations`].
 
+use std::time::Duration;
+
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::loss::Ledger;
 use fwdlab_model::outcome::{Compliance, Found, Maxfwd, Outcome};
@@ -14,8 +16,9 @@ use fwdlab_model::result::{Stratum, TrialRecord};
 use fwdlab_model::test_case::Iteration;
 use fwdlab_stats::{Assumption, Confidence, Sample, compare_pairs};
 
-use crate::gate::{Condition, Gate};
+use crate::gate::{Condition, Gate, of_run};
 use crate::paired::ALLOWANCE;
+use crate::procedure::MAX_INVALID;
 use crate::trust;
 use crate::validity::{OVERLOAD_SHARE, is_lower_bound};
 
@@ -180,6 +183,85 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     Sample::new(values.collect::<Vec<_>>())
         .ok()
         .map(|s| s.median())
+}
+
+/// Returns true if a trial of this length has enough quiet windows: more than a median needs, about
+/// half of those in the shortest trial.
+pub fn is_enough(
+    windows: &[Window],
+    gate: Option<&Gate>,
+    intended_pps: Option<f64>,
+    duration: Duration,
+) -> bool {
+    let requested = MIN_WINDOWS.max((duration.as_millis() / 50) as usize);
+    judge(windows, gate, intended_pps).quiet.windows as usize >= requested
+}
+
+/// Returns true if an iteration of a test case needs no further trial: it has a valid one, or the
+/// maximum number of attempts.
+pub fn is_made(test_case: &str, iteration: u32, trials: &[TrialRecord]) -> bool {
+    let of_it = |trial: &&TrialRecord| trial.test_case == test_case && trial.iteration == iteration;
+    let made = trials.iter().filter(of_it);
+    let valid = made.clone().any(|trial| trial.validity.is_valid());
+    valid || made.count() >= MAX_INVALID as usize
+}
+
+/// Judges the windows of a trial.
+pub fn judge_trial(record: &mut TrialRecord, windows: &[Window], gate: Option<&Gate>) {
+    let strata = judge(windows, gate, record.intended_load_pps);
+    record.not_saturated = strata.is_not_saturated();
+    record.offered_load_pps = strata.offered_pps;
+    record.forwarding_rate_pps = strata.quiet.forwarding_rate_pps;
+    record.forwarding_rate_ungated_pps = strata.ungated_pps;
+    record.quiet = strata.quiet;
+    record.contended = strata.contended;
+    record.other_states = strata.other_states;
+    record.windows_not_offered = strata.not_offered;
+}
+
+/// The trials of a run with their windows. The gate depends on the readings around all of them, so
+/// each further trial may change the results of the earlier ones.
+#[derive(Debug, Clone, Default)]
+pub struct Trials {
+    before: Vec<Reading>,
+    all: Vec<(TrialRecord, Vec<Window>)>,
+}
+
+impl Trials {
+    /// Creates a run without trials, with the readings from before the first one.
+    pub fn new(before: Vec<Reading>) -> Trials {
+        Trials {
+            before,
+            all: Vec::new(),
+        }
+    }
+
+    /// Adds a trial.
+    pub fn push(&mut self, record: TrialRecord, windows: Vec<Window>) {
+        self.all.push((record, windows));
+    }
+
+    /// Returns the number of the next trial.
+    pub fn next_number(&self) -> u32 {
+        self.all.len() as u32 + 1
+    }
+
+    /// Returns the gate that follows from the readings so far.
+    pub fn gate(&self) -> Option<Gate> {
+        let windows = self.all.iter().flat_map(|(_, windows)| windows);
+        let around: Vec<Reading> = windows.map(|window| window.after.clone()).collect();
+        of_run(&self.before, &around)
+    }
+
+    /// Returns all trials, judged by this gate.
+    pub fn judged(&self, gate: Option<&Gate>) -> Vec<TrialRecord> {
+        let judged = self.all.iter().map(|(record, windows)| {
+            let mut record = record.clone();
+            judge_trial(&mut record, windows, gate);
+            record
+        });
+        judged.collect()
+    }
 }
 
 /// Returns the result of each iteration of a test case from its trials in order: that of the last
@@ -731,6 +813,62 @@ pub(crate) mod tests {
                 (2, &[3][..], Some("a link went down"), 0)
             ]
         );
+    }
+
+    /// A machine that was slow before the run and in its first trial, and at full speed in the
+    /// others: the first result is withdrawn when the readings of all trials are known.
+    #[test]
+    fn later_trials_change_the_result_of_an_earlier_one() {
+        let mut run = Trials::new(vec![at(9.0, &[]); 30]);
+        let slow = vec![window(400e3, 1.1e6, 9.0); 12];
+        run.push(trial(1, &slow), slow);
+        let results = |run: &Trials| -> Vec<Option<f64>> {
+            let judged = run.judged(run.gate().as_ref());
+            let iterations = iterations(judged.iter());
+            let found = iterations.iter().map(|one| match &one.outcomes[0].found {
+                Found::Maxfwd(found) => found.forwarding_rate_pps,
+                other => panic!("{other:?}"),
+            });
+            found.collect()
+        };
+        assert_eq!(results(&run), [Some(400e3)]);
+        for iteration in 2..=8 {
+            assert_eq!(run.next_number(), iteration);
+            let fast = vec![window(668e3, 1.1e6, 17.5); 12];
+            run.push(trial(iteration, &fast), fast);
+        }
+        let results = results(&run);
+        assert_eq!(results[0], None);
+        assert_eq!(results[1..], [Some(668e3); 7]);
+    }
+
+    #[test]
+    fn an_iteration_is_made_with_a_valid_trial_or_after_three_attempts() {
+        let good = vec![window(668e3, 1.1e6, 17.5); 12];
+        let mut broken = trial(1, &good);
+        broken.validity.reasons.push("a link went down".into());
+        let is_made = |trials: &[TrialRecord]| is_made(&broken.test_case, 1, trials);
+        let valid = trial(1, &good);
+        assert!(is_made(std::slice::from_ref(&valid)) && is_made(&[broken.clone(), valid]));
+        assert!(!is_made(&[]) && !is_made(&[trial(2, &good)]));
+        for attempts in 1..=3 {
+            assert_eq!(is_made(&vec![broken.clone(); attempts]), attempts == 3);
+        }
+    }
+
+    #[test]
+    fn a_trial_needs_more_quiet_windows_than_a_median_if_it_is_long() {
+        let windows = |quiet: usize| {
+            let mut all = vec![window(668e3, 1.1e6, 17.5); quiet];
+            all.extend(vec![window(668e3, 1.1e6, 9.0); 30]);
+            all
+        };
+        let is_enough = |quiet, ms| {
+            let duration = Duration::from_millis(ms);
+            is_enough(&windows(quiet), Some(&gate()), None, duration)
+        };
+        assert!(is_enough(10, 100) && !is_enough(9, 100));
+        assert!(is_enough(20, 1000) && !is_enough(19, 1000));
     }
 
     #[test]

@@ -9,8 +9,13 @@
 
 use std::time::Duration;
 
-use fwdlab_model::comparison::Comparison;
-use fwdlab_model::outcome::{Paired, PairedPoint, Slope};
+use fwdlab_model::campaign::Case;
+use fwdlab_model::comparison::{Comparison, Verdict};
+use fwdlab_model::event::{Compared, RebuildRecord};
+use fwdlab_model::outcome::{Compliance, Found, Outcome, Paired, PairedPoint, Slope};
+use fwdlab_model::test_case::{Failure, Iteration};
+use fwdlab_model::trial::Stream;
+use fwdlab_model::variant::Variant;
 use fwdlab_stats::Sample;
 
 use crate::maxfwd::{WAITED_SHARE, compared};
@@ -108,6 +113,51 @@ pub fn next_slice(length: Duration, rebuild: &Rebuild) -> Duration {
     }
 }
 
+/// Shortest total time of slices that is worth a rebuild.
+const MIN_SLICES: Duration = Duration::from_millis(600);
+
+/// Initial estimate of the time that a rebuild takes in addition to its slices, and the maximum
+/// that is assumed.
+const OVERHEAD: Duration = Duration::from_millis(500);
+const MOST_OVERHEAD: Duration = Duration::from_secs(2);
+
+/// Divides a time limit for all rebuilds together into the durations of their slices.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// Time that the last rebuild took in addition to its slices.
+    overhead: Duration,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { overhead: OVERHEAD }
+    }
+}
+
+impl Budget {
+    /// Returns the duration of the slices of the next rebuild: its share of the time left minus the
+    /// time of building, except in the first rebuild, which also searched for the load.
+    pub fn share(
+        &mut self,
+        left: Duration,
+        building: Duration,
+        rebuilds_left: u32,
+        is_first: bool,
+    ) -> Duration {
+        let share = left / rebuilds_left.max(1);
+        let building = if is_first { self.overhead } else { building };
+        let slices = share.saturating_sub(building + self.overhead / 2);
+        self.overhead = building.min(MOST_OVERHEAD);
+        slices.max(MIN_SLICES)
+    }
+
+    /// Returns the time left, and at least that of this number of the shortest rebuilds.
+    pub fn remaining_for(&self, left: Duration, rebuilds: u32) -> Duration {
+        let least = self.overhead + self.overhead / 2 + MIN_SLICES;
+        left.max(least * rebuilds)
+    }
+}
+
 /// The result of one rebuild.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rebuild {
@@ -172,28 +222,114 @@ pub fn rebuild(configurations: usize, blocks: &[Vec<Slice>], intended_pps: f64) 
     }
 }
 
-/// Returns the result of one rebuild for a test case of a campaign: for the DUTs with these
-/// numbers, one for each swept value.
-///
-/// `None` if the rebuild has no result for one of them.
-pub fn rebuild_result(
-    rebuild: &Rebuild,
-    reference: &str,
+/// DUTs that precede the compared ones in every rebuild: the reference, and the reference again as
+/// A/A control.
+pub const CONTROLS: usize = 2;
+
+/// A stored rebuild.
+impl From<&RebuildRecord> for Rebuild {
+    fn from(record: &RebuildRecord) -> Rebuild {
+        let ratios = record.difference_percent.iter();
+        Rebuild {
+            blocks: record.blocks as usize,
+            not_offered: record.blocks_not_offered as usize,
+            rates_pps: record.forwarding_rate_pps.clone(),
+            ln_ratios: ratios.map(|percent| (percent / 100.0).ln_1p()).collect(),
+        }
+    }
+}
+
+/// Returns the iteration of a test case that follows from its rebuild, with this number; `None` if
+/// the test case has no DUT in it.
+pub fn iteration(
+    record: &RebuildRecord,
+    number: u32,
+    test_case: &str,
+    case: &Case,
+) -> Option<Iteration> {
+    let duts = record.compared.iter().enumerate().skip(CONTROLS);
+    let own = duts.filter(|(_, dut)| dut.test_case == test_case);
+    let own: Vec<(usize, &Compared)> = own.collect();
+    let (_, first) = own.first()?;
+    let parameter = first.setting.as_ref().map(|(parameter, _)| &parameter[..]);
+    let duts = own.iter().map(|(index, dut)| {
+        let value = dut.setting.as_ref().map(|(_, value)| *value);
+        (*index, value)
+    });
+    let duts: Vec<(usize, Option<u64>)> = duts.collect();
+    let found = result(record, &case.configuration, parameter, &duts);
+    let failure = match (&found, record.validity.is_valid()) {
+        (Some(_), _) => None,
+        (None, true) => Some(Failure::from("too few blocks of slices")),
+        (None, false) => Some(Failure::from(record.validity.reasons.join("; "))),
+    };
+    let outcome = found.map(|found| Outcome {
+        frame_size_bytes: case.stream.frame_size_bytes,
+        variant: Variant::default(),
+        verdict: format!("{} blocks of slices", record.blocks),
+        found: Found::Paired(found),
+        answered: true,
+        not_applicable: false,
+        compliance: Compliance::default(),
+        warnings: Vec::new(),
+        trials: 1,
+    });
+    let iteration = Iteration {
+        iteration: number,
+        outcomes: outcome.into_iter().collect(),
+        trials: vec![record.rebuild],
+        ..Iteration::default()
+    };
+    Some(iteration.with(failure))
+}
+
+/// Returns the A/A control of a run: that of the first traffic, or one that differs from itself.
+pub fn control(rebuilds: &[RebuildRecord], cases: &[Case]) -> Option<Comparison> {
+    let mut streams: Vec<&Stream> = Vec::new();
+    for case in cases {
+        if !streams.contains(&&case.stream) {
+            streams.push(&case.stream);
+        }
+    }
+    let controls = streams.into_iter().filter_map(|stream| {
+        let own = rebuilds.iter().filter(|record| {
+            let control = record.compared.get(1);
+            control.is_some_and(|control| control.stream == *stream)
+        });
+        let found = own.filter_map(|record| result(record, "control", None, &[(1, None)]));
+        let pooled = pool(&found.collect::<Vec<_>>().iter().collect::<Vec<_>>())?;
+        let comparison = pooled.points.into_iter().next()?.comparison;
+        Some(Comparison {
+            control: true,
+            ..comparison
+        })
+    });
+    let mut controls: Vec<Comparison> = controls.collect();
+    let differs = |c: &Comparison| matches!(c.verdict, Verdict::Less | Verdict::More);
+    controls.sort_by_key(|control| !differs(control));
+    controls.into_iter().next()
+}
+
+/// Returns the result of a rebuild for the DUTs with these numbers, one for each swept value;
+/// `None` if it is invalid or has too few blocks.
+fn result(
+    record: &RebuildRecord,
     name: &str,
     parameter: Option<&str>,
     duts: &[(usize, Option<u64>)],
 ) -> Option<Paired> {
-    if rebuild.ln_ratios.is_empty() {
+    let rebuild = Rebuild::from(record);
+    if rebuild.ln_ratios.is_empty() || !record.validity.is_valid() {
         return None;
     }
     let points = duts.iter().map(|&(dut, value)| PairedPoint {
         value,
-        comparison: outcome(name, dut, std::slice::from_ref(rebuild)),
+        comparison: outcome(name, dut, std::slice::from_ref(&rebuild)),
         cost_ns: None,
         cost_interval_ns: None,
     });
     let mut found = Paired {
-        reference: reference.to_owned(),
+        reference: record.compared.first()?.configuration.clone(),
         parameter: parameter.map(str::to_owned),
         points: points.collect(),
         slope: None,
@@ -332,7 +468,10 @@ pub fn outcome(name: &str, configuration: usize, rebuilds: &[Rebuild]) -> Compar
 
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::comparison::Verdict;
+    use fwdlab_model::campaign::Kind;
+    use fwdlab_model::result::Validity;
+    use fwdlab_model::trial::IpVersion;
+    use fwdlab_model::units::FrameSize;
 
     use super::*;
     use crate::order::{Random, mirrored};
@@ -493,15 +632,14 @@ mod tests {
                     let mut rate = |time_ns: f64| speed * 1e9 / time_ns * (1.0 + 0.01 * unit());
                     let mut rates_pps = vec![rate(1000.0), rate(1000.0)];
                     rates_pps.extend(values.map(|n| rate(1060.0 + 12.0 * n as f64)));
-                    let ln_ratios = rates_pps.iter().map(|pps| (pps / rates_pps[0]).ln());
-                    let rebuild = Rebuild {
-                        blocks: 20,
-                        not_offered: 0,
-                        ln_ratios: ln_ratios.collect(),
-                        rates_pps,
-                    };
-                    let duts: Vec<_> = (2..).zip(values.map(Some)).collect();
-                    rebuild_result(&rebuild, "plain", "nft", Some("rules"), &duts).unwrap()
+                    let case = case("nft", 1);
+                    let duts = values.map(|value| (&case, Some(value)));
+                    let iteration = iteration(&record(1, &duts, rates_pps), 1, "nft", &case);
+                    let mut outcomes = iteration.unwrap().outcomes;
+                    match outcomes.remove(0).found {
+                        Found::Paired(found) => found,
+                        other => panic!("{other:?}"),
+                    }
                 })
                 .collect();
             let pooled = pool(&iterations.iter().collect::<Vec<_>>()).unwrap();
@@ -522,6 +660,121 @@ mod tests {
         }
         // 38 of 40 are expected; 33 would be 3.6 standard deviations fewer
         assert!(covered >= 33, "{covered} of 40");
+    }
+
+    fn case(configuration: &str, flows: u32) -> Case {
+        Case {
+            configuration: configuration.into(),
+            stream: Stream::new(IpVersion::Ipv4, FrameSize::MIN, flows).unwrap(),
+            variant: Variant::default(),
+            image: None,
+            dut: Kind::Linux,
+        }
+    }
+
+    /// A rebuild of the plain DUT, its control, and DUTs with these test cases and numbers of
+    /// rules, with the rates of all of them.
+    fn record(number: u32, duts: &[(&Case, Option<u64>)], rates_pps: Vec<f64>) -> RebuildRecord {
+        let of = |name: &str, control, stream: &Stream, value: Option<u64>| Compared {
+            test_case: name.into(),
+            configuration: name.into(),
+            control,
+            stream: stream.clone(),
+            setting: value.map(|value| ("rules".to_owned(), value)),
+        };
+        let stream = &duts[0].0.stream;
+        let mut compared = vec![
+            of("plain", false, stream, None),
+            of("plain", true, stream, None),
+        ];
+        let duts = duts.iter();
+        compared.extend(duts.map(|(case, value)| of(&case.configuration, false, stream, *value)));
+        RebuildRecord {
+            rebuild: number,
+            started_at: String::new(),
+            compared,
+            places: Vec::new(),
+            blocks: 20,
+            blocks_not_offered: 3,
+            slice_s: Some(0.02),
+            difference_percent: rates_pps
+                .iter()
+                .map(|pps| 100.0 * (pps / rates_pps[0] - 1.0))
+                .collect(),
+            forwarding_rate_pps: rates_pps,
+            frames_sent: 0,
+            frames_received: 0,
+            ledgers: Vec::new(),
+            validity: Validity::default(),
+        }
+    }
+
+    #[test]
+    fn an_iteration_follows_from_its_rebuild() {
+        let (nat, other) = (case("nat", 1), case("other", 1));
+        let mut rebuild = record(4, &[(&nat, None), (&other, None)], vec![8e5, 8e5, 6e5, 7e5]);
+        let made = iteration(&rebuild, 2, "other", &other).unwrap();
+        assert_eq!((made.iteration, &made.trials[..]), (2, &[4][..]));
+        assert_eq!(made.outcomes[0].verdict, "20 blocks of slices");
+        let Found::Paired(found) = &made.outcomes[0].found else {
+            panic!("{made:?}")
+        };
+        assert_eq!((&found.reference[..], found.points.len()), ("plain", 1));
+        let percent = found.points[0].comparison.difference_percent.unwrap();
+        assert!((percent + 12.5).abs() < 1e-9, "{percent}");
+        // the reference is compared with nothing, and no DUT has this name
+        assert_eq!(iteration(&rebuild, 2, "plain", &other), None);
+        assert_eq!(iteration(&rebuild, 2, "third", &other), None);
+        rebuild.difference_percent.clear();
+        let made = iteration(&rebuild, 2, "nat", &nat).unwrap();
+        assert_eq!(made.failure.as_deref(), Some("too few blocks of slices"));
+        rebuild.validity.reasons.push("a link went down".into());
+        let made = iteration(&rebuild, 2, "nat", &nat).unwrap();
+        assert_eq!(made.failure.as_deref(), Some("a link went down"));
+        assert!(made.outcomes.is_empty());
+    }
+
+    /// Two kinds of traffic, each with its own control. The second one differs from itself, and
+    /// invalid rebuilds do not count.
+    #[test]
+    fn a_control_that_differs_from_itself_is_that_of_the_run() {
+        let (one, ten) = (case("nat", 1), case("nat", 10));
+        let rebuilds = |control_pps: f64| -> Vec<RebuildRecord> {
+            let both = (1..=8).flat_map(|number| {
+                let noise = 1.0 + 1e-4 * f64::from(number % 3);
+                let of = |case, pps| record(number, &[(case, None)], vec![8e5, pps * noise, 6e5]);
+                let mut broken = of(&one, 1e5);
+                broken.validity.reasons.push("a link went down".into());
+                [of(&ten, control_pps), of(&one, 8.002e5), broken]
+            });
+            both.collect()
+        };
+        let cases = [one.clone(), ten.clone()];
+        let of = |control_pps| control(&rebuilds(control_pps), &cases).unwrap();
+        let equal = of(8e5);
+        assert!(equal.control && equal.values_percent.len() == 8);
+        assert_eq!(equal.verdict, Verdict::NoDifference);
+        // that of the first test case, although its rebuilds are not the first ones
+        let percent = equal.difference_percent.unwrap();
+        assert!((0.02..0.05).contains(&percent), "{percent}");
+        let differs = of(7.6e5);
+        assert_eq!(differs.verdict, Verdict::Less);
+        assert_eq!(control(&[], &cases), None);
+    }
+
+    /// Ten rebuilds share 30 s: each gets what building leaves, and never less than is useful.
+    #[test]
+    fn a_time_limit_is_divided_among_the_rebuilds() {
+        let mut budget = Budget::default();
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
+        // the first one also searched for the load, which is not the time of building
+        assert_eq!(budget.share(s(30), s(5), 10, true), ms(2250));
+        assert_eq!(budget.share(s(27), s(1), 9, false), ms(1750));
+        assert_eq!(budget.share(s(24), s(1), 8, false), ms(1500));
+        assert_eq!(budget.remaining_for(s(10), 3), s(10));
+        assert_eq!(budget.remaining_for(s(1), 3), ms(6300));
+        assert_eq!(budget.share(s(1), s(9), 7, false), MIN_SLICES);
+        assert_eq!(budget.remaining_for(s(0), 1), s(3) + MIN_SLICES);
     }
 
     #[test]

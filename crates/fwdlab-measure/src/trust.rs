@@ -5,13 +5,18 @@
 //! searches and procedures, [`of_windows`] test cases of many windows, [`of_comparison`] paired
 //! differences.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use fwdlab_model::comparison::{Comparison, Verdict};
+use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::outcome::{Found, Maxfwd, Outcome};
 use fwdlab_model::probe::{ApartStratum, MachineState};
 use fwdlab_model::procedure::Purpose;
 use fwdlab_model::result::{Noise, Summary, TrialRecord};
 use fwdlab_model::search::SearchOutcome;
 use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::units::counted;
 use fwdlab_stats::{Confidence, Sample};
 
 use crate::gate::Gate;
@@ -396,9 +401,52 @@ fn not_probed(doubts: Vec<String>, verdict: &str) -> Noise {
     }
 }
 
+/// Judges how trustworthy the differences of a run are.
+pub fn of_rebuilds(
+    cases: &[TestCase],
+    control: Option<&Comparison>,
+    rebuilds: &[RebuildRecord],
+) -> Noise {
+    let all = cases.iter().flat_map(TestCase::comparisons);
+    let all: Vec<Comparison> = all.cloned().collect();
+    let blocks: u32 = rebuilds.iter().map(|rebuild| rebuild.blocks).sum();
+    let left_out: u32 = rebuilds.iter().map(|r| r.blocks_not_offered).sum();
+    let mut of_length: BTreeMap<Reverse<u64>, usize> = BTreeMap::new();
+    for length in rebuilds.iter().filter_map(|record| record.slice_s) {
+        *of_length
+            .entry(Reverse((1e3 * length).round() as u64))
+            .or_default() += 1;
+    }
+    let lengths = of_length
+        .iter()
+        .map(|(Reverse(ms), rebuilds)| format!("{rebuilds} with slices of {ms} ms"));
+    let tried = match of_length.len() {
+        0 | 1 => String::new(),
+        _ => format!(
+            " ({}: too many longer ones were disturbed)",
+            lengths.collect::<Vec<_>>().join(", ")
+        ),
+    };
+    let output = format!(
+        "{}, {} of slices; {} left out because the sender was stalled or the DUT's CPU taken{tried}",
+        counted(rebuilds.len(), "rebuild"),
+        counted(blocks as usize, "block"),
+        counted(left_out as usize, "block")
+    );
+    match control {
+        Some(control) => of_comparisons(&all, control, output),
+        None => Noise {
+            verdict: format!("no result: none of the rebuilds could be used: {output}"),
+            too_noisy: true,
+            doubts: vec!["none of the rebuilds could be used".into()],
+            ..Noise::default()
+        },
+    }
+}
+
 /// Judges how quiet the machine was, for a run with comparisons: it is too noisy if no comparison
 /// is conclusive.
-pub fn of_comparisons(comparisons: &[Comparison], control: &Comparison, verdict: String) -> Noise {
+fn of_comparisons(comparisons: &[Comparison], control: &Comparison, verdict: String) -> Noise {
     let undecided = comparisons.iter().filter_map(|c| c.doubt.as_ref());
     let mut doubts: Vec<String> = undecided.cloned().collect();
     if doubts.len() < comparisons.len() {
@@ -1115,6 +1163,38 @@ pub(crate) mod tests {
         };
         let search = advice(&of(Vec::new(), noise), Some(&cargo)).join("\n");
         assert!(search.contains("cargo") && search.contains("fwdlab quick"));
+    }
+
+    #[test]
+    fn rebuilds_that_needed_short_slices_are_counted() {
+        let rebuild = |slice_s| RebuildRecord {
+            rebuild: 1,
+            started_at: String::new(),
+            compared: Vec::new(),
+            places: Vec::new(),
+            blocks: 20,
+            blocks_not_offered: 2,
+            slice_s: Some(slice_s),
+            forwarding_rate_pps: Vec::new(),
+            difference_percent: Vec::new(),
+            frames_sent: 0,
+            frames_received: 0,
+            ledgers: Vec::new(),
+            validity: fwdlab_model::result::Validity::default(),
+        };
+        let control = compared("control", &[0.0, 1e-4, -1e-4], 0.0);
+        let says = |lengths: &[f64]| {
+            let rebuilds: Vec<RebuildRecord> = lengths.iter().copied().map(rebuild).collect();
+            of_rebuilds(&[], Some(&control), &rebuilds).verdict
+        };
+        let reported = says(&[0.02, 0.005, 0.005]);
+        let words = "3 rebuilds, 60 blocks of slices; 6 blocks left out";
+        assert!(reported.contains(words), "{reported}");
+        let words = "1 with slices of 20 ms, 2 with slices of 5 ms";
+        assert!(reported.contains(words), "{reported}");
+        assert!(!says(&[0.02]).contains("with slices"));
+        let none = of_rebuilds(&[], None, &[rebuild(0.02)]);
+        assert!(none.too_noisy && none.verdict.starts_with("no result"));
     }
 
     #[test]

@@ -16,22 +16,18 @@ use fwdlab_measure::meters;
 use fwdlab_measure::precision;
 use fwdlab_measure::telemetry;
 use fwdlab_measure::trust;
-use fwdlab_model::campaign::{Case, Counting, Every, Procedure, When};
+use fwdlab_model::campaign::{Case, Counting, Every, When};
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::event::Event;
 use fwdlab_model::outcome::Outcome;
-use fwdlab_model::result::{Noise, RunInfo, Summary, TrialRecord};
+use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 use fwdlab_model::units::imix_estimate_l2_bps;
 use fwdlab_model::version::RUN_FORMAT;
 
-use super::conduct::Method;
-use super::device::{caveats, simulated_noise};
+use super::device::caveats;
 use super::hooks::{Hosts, Place, run_hooks_or_fail};
-use super::method::bursts::{self, Bursts};
-use super::method::slices::{self, Slices};
-use super::method::whole_trials::TrialTurns;
-use super::method::windows::Windows;
+use super::method::{self, bursts};
 use super::plan::{Agenda, Plan, agenda};
 use super::restarts::Restarts;
 use super::resume::{self, CutOff, EarlierResults};
@@ -118,7 +114,7 @@ fn carried_out<'a>(
         let mut running = Running::new(plan, agenda, control);
         let is_resumed = before.is_resumed;
         running.before = before;
-        let mut method = running.method();
+        let mut method = method::of(&plan.campaign.procedure).method(plan, agenda);
         let is_made = |turn| method.before(turn, &running, measured).is_some();
         let (steps, time) = resume::left(agenda, &is_made);
         run.started(
@@ -160,16 +156,14 @@ pub(super) struct Running<'a> {
     pub reported: BTreeMap<(usize, u32), Iteration>,
     /// Test cases that are no longer measured, with the reason.
     pub dropped: BTreeMap<usize, Failure>,
-    /// Why an iteration of a test case has no result, if its records do not show it.
-    pub failures: BTreeMap<(usize, u32), Failure>,
+    /// Iterations that have no result for a reason that their records do not show.
+    pub failed: BTreeMap<(usize, u32), Iteration>,
     /// Warnings about the loads.
     pub warnings: Vec<String>,
     /// Outcomes of all test cases that are measured together.
     pub found: Vec<Outcome>,
     /// The A/A control, if the procedure has one.
     pub compared: Option<Comparison>,
-    /// Repeated iterations of the reference, for the control of boots.
-    pub again: Vec<Iteration>,
     /// Cost of the same configurations in instructions, if it was requested in addition to rates.
     counted: Vec<TestCase>,
     restarts: Restarts,
@@ -187,23 +181,12 @@ impl<'a> Running<'a> {
             made: vec![Vec::new(); plan.campaign.cases.len()],
             reported: BTreeMap::new(),
             dropped: BTreeMap::new(),
-            failures: BTreeMap::new(),
+            failed: BTreeMap::new(),
             warnings: Vec::new(),
             found: Vec::new(),
             compared: None,
-            again: Vec::new(),
             counted: Vec::new(),
             restarts: Restarts::default(),
-        }
-    }
-
-    /// Returns the method of counting of its procedure.
-    fn method(&self) -> Box<dyn Method + 'a> {
-        match &self.plan.campaign.procedure {
-            Procedure::Paired(paired) => Box::new(Slices::new(self.plan, self.agenda, paired)),
-            Procedure::Maxfwd(maxfwd) => Box::new(Windows::new(maxfwd)),
-            Procedure::Exact(exact) => Box::new(Bursts::new(exact)),
-            _ => Box::new(TrialTurns::default()),
         }
     }
 
@@ -301,42 +284,7 @@ impl Running<'_> {
         }
         efficiency::keep(&mut cases, trials);
         telemetry::into_cases(&mut cases, trials);
-        if let Procedure::Exact(p) = &campaign.procedure {
-            fwdlab_measure::exact::compare(&mut cases, &p.reference, &self.again);
-        }
-        let found: Vec<Outcome> = cases
-            .iter()
-            .flat_map(|case| &case.outcomes)
-            .cloned()
-            .collect();
-        // only tests of one turn can contradict each other
-        let against = match self.plan.is_together() {
-            true => trust::contradictions(&found),
-            false => Vec::new(),
-        };
-        let noise: Noise = match (&self.plan.dut, campaign.procedure.counting()) {
-            (Some(dut), _) => simulated_noise(dut, against),
-            (None, Counting::Slices) => {
-                slices::noise(&cases, self.compared.as_ref(), &measured.rebuilds)
-            }
-            (None, Counting::Windows) => {
-                let is_probed = !self.plan.host.placement.dut_cpus.is_empty();
-                let control = self.compared.as_ref();
-                trust::of_cases(self.gate.as_ref(), is_probed, &cases, control)
-            }
-            // counts have no noise
-            (None, Counting::Instructions) => Noise::none(),
-            (None, Counting::Trials) => {
-                let judge = |against| trust::of_trials(self.gate.as_ref(), trials, against);
-                let noise = match judge(against.clone()) {
-                    quiet if !quiet.too_noisy && trust::none_is_reliable(&cases) => {
-                        judge([against, vec!["no test case can be relied on".into()]].concat())
-                    }
-                    noise => noise,
-                };
-                trust::without_lossless_noise(noise, &found)
-            }
-        };
+        let noise = method::of(&campaign.procedure).judge(self, &mut cases, measured);
         let common = self.plan.common(Vec::new(), &campaign.cases[0]);
         let mut warnings = match self.plan.dut {
             Some(_) => Vec::new(),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fwdlab_measure::campaign::{Turn, sequence};
 use fwdlab_measure::precision::{evaluate, leaves_out};
 use fwdlab_measure::remaining;
-use fwdlab_model::campaign::{Order, Procedure};
+use fwdlab_model::campaign::Order;
 use fwdlab_model::event::EventKind;
 use fwdlab_model::test_case::{Failure, Iteration};
 
@@ -231,7 +231,7 @@ impl Running<'_> {
             pace: remaining::Turns::default(),
             last_end: Instant::now(),
             attempts: BTreeMap::new(),
-            may_double: matches!(&self.plan.campaign.procedure, Procedure::Maxfwd(p) if p.double),
+            may_double: true,
             known_at: 0,
             known: Vec::new(),
         };
@@ -477,8 +477,9 @@ impl Running<'_> {
                 ..Iteration::default()
             });
             if let Some(failure) = failure {
-                iteration = iteration.without_result(failure.clone());
-                self.failures.insert((case, turn.iteration), failure);
+                iteration = iteration.without_result(failure);
+                self.failed
+                    .insert((case, turn.iteration), iteration.clone());
             }
             run.record_event(self.finished(case, &iteration))?;
             self.reported

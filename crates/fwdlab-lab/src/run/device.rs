@@ -14,8 +14,8 @@ use fwdlab_engine::{Histogram, LoadPlan};
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::machine::Limit as LoadLimit;
 use fwdlab_measure::meters::Meters;
-use fwdlab_measure::remaining::{Capacities, ON_THEIR_WAY, TICK};
-use fwdlab_measure::validity::OFFERED_SHARE;
+use fwdlab_measure::remaining::{Capacities, ON_THEIR_WAY, TICK, Tally};
+use fwdlab_measure::sustained::{self, Sent};
 use fwdlab_model::efficiency::Work;
 use fwdlab_model::hook::HookRecord;
 use fwdlab_model::latency::Bucket;
@@ -34,7 +34,6 @@ use super::estimate::capacities;
 use super::hooks::{During, Hosts};
 use super::manage::RunningQueries;
 use super::modify::{Modified, Running};
-use super::procedure_run::Tally;
 use super::requests::Requesters;
 use super::traffic::{Traffic, file_name, words};
 use super::trial::{
@@ -54,16 +53,6 @@ use crate::witness::{DURING, WENT_DOWN};
 
 /// Duration of a trial on the bed beyond its traffic: start, drain, reading counters.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(100);
-
-/// Shares of what the generator sustained for a second, in the order in which they are tried as
-/// largest load of a run without a requested one. The first share at which most looks reach the
-/// load as trials must is used. If none does, the sender stalls at any load, and the first share is
-/// used.
-const SUSTAINED: [f64; 3] = [0.9, 0.8, 0.7];
-
-/// Number and duration of the looks that decide whether a load is sustained.
-const HELD_LOOKS: u32 = 3;
-const HELD_LOOK: Duration = Duration::from_millis(250);
 
 /// Number of retries of a load search on another bed.
 const LOOKS: u32 = 2;
@@ -424,19 +413,9 @@ impl Real<'_> {
         let stream = self.variant.stream(stream);
         let (placement, control) = (&self.common.placement, self.control);
         let (tester, bed) = self.both();
-        Ok((
-            stream,
-            Bench {
-                bed,
-                tester,
-                traffic,
-                count_reasons: false,
-                telemetry: None,
-                hooks: None,
-                placement,
-                control,
-            },
-        ))
+        let mut bench = Bench::new(bed, tester, placement, control);
+        bench.traffic = traffic;
+        Ok((stream, bench))
     }
 
     /// Sends a few frames of the series slowly: some must come back, in each direction.
@@ -494,42 +473,23 @@ impl Real<'_> {
         let flat_out = bench.flat_out(&stream)?;
         let second = Duration::from_secs(1);
         let counted = bench.load(&stream, flat_out, second)?;
-        let all = Counters::total(&counted.or_link_down()?.counters);
-        let sent = (all.generator_sent + all.generator_additional) as f64;
+        let counted = counted.or_link_down()?;
+        let (all, sent) = (Counters::total(&counted.counters), sent(&counted));
         let look = (all.generator_sent > 0).then(|| {
             let share = all.receiver_received as f64 / all.generator_sent as f64;
-            let offered_pps = sent / second.as_secs_f64();
+            let offered_pps = sent.frames as f64 / second.as_secs_f64();
             (stream.frame_size_bytes, offered_pps, share)
         });
-        let held = flat_out * sent / (sent + all.generator_not_sent as f64).max(1.0);
-        let mut found = None;
-        for share in SUSTAINED {
-            // two significant digits: the same load in the next run on the same machine
-            let max = share * held;
-            let digits = 10f64.powf(max.max(1.0).log10().floor() - 1.0);
-            let load = (max / digits).floor() * digits;
-            let mut looks = Tally::default();
-            for _ in 0..HELD_LOOKS {
-                let counted = bench.load(&stream, load, HELD_LOOK)?;
-                looks.made += 1;
-                looks.valid += u32::from(is_reached(&counted.or_link_down()?));
+        let mut search = sustained::Search::new(flat_out, sent);
+        let found = loop {
+            let counted = bench.load(&stream, search.load_pps(), sustained::LOOK)?;
+            if let Some(found) = search.record(self::sent(&counted.or_link_down()?)) {
+                break found;
             }
-            let is_held = 2 * looks.valid > looks.made;
-            if is_held || found.is_none() {
-                found = Some((share, load, looks));
-            }
-            if is_held {
-                break;
-            }
-        }
-        let (share, load, looks) = found.expect("one share is looked at");
+        };
         self.looks.extend(look);
-        self.held += looks;
-        let source = format!(
-            "{:.0} % of the {held:.0} frames per second that the tester could sustain",
-            100.0 * share
-        );
-        Ok((load, source))
+        self.held += found.looks;
+        Ok((found.load_pps, found.source))
     }
 
     /// Searches for a load on the bed; repeats it on a rebuilt bed if a port goes down or
@@ -1018,11 +978,13 @@ struct Trigger<'a> {
     is_over: &'a AtomicBool,
 }
 
-/// Returns true if the sender offered the load as trials must.
-fn is_reached(counted: &Counted) -> bool {
+/// Returns the frames of both directions that were sent, and those that were due and not sent.
+fn sent(counted: &Counted) -> Sent {
     let all = Counters::total(&counted.counters);
-    let sent = (all.generator_sent + all.generator_additional) as f64;
-    sent >= OFFERED_SHARE * (sent + all.generator_not_sent as f64)
+    Sent {
+        frames: all.generator_sent + all.generator_additional,
+        missing: all.generator_not_sent,
+    }
 }
 
 /// Finds the longest time without a frame, by sampling a counter.

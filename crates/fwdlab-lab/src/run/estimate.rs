@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use fwdlab_engine::sim::Dut;
 use fwdlab_measure::machine::{Asked, Limit, make};
-use fwdlab_measure::remaining::{Capacities, Capacity, ahead};
+use fwdlab_measure::remaining::{Capacities, Capacity, Tally, ahead};
 use fwdlab_model::link::MeanSize;
 use fwdlab_model::units::FrameSize;
 
 use super::device::OVERHEAD;
 use super::largest_load::Bounds;
-use super::procedure_run::Tally;
 use crate::error::LabError;
 use crate::site::Site;
 

@@ -5,7 +5,7 @@
 //! driver show only on the DUT. Start with [`check`].
 
 use fwdlab_measure::machine::needs_management;
-use fwdlab_model::campaign::{Campaign, Case, On, Procedure};
+use fwdlab_model::campaign::{Campaign, Case, Counting, On, Procedure};
 use fwdlab_model::family::Generated;
 use fwdlab_model::management::Request;
 use fwdlab_model::test_bed::System;
@@ -24,8 +24,8 @@ const BED: &str = "measure it on a test bed: bed = \"NAME\" in a copy";
 /// Fails with what is impossible and why, with the position in the file.
 pub(super) fn check(plan: &Plan) -> Result<(), LabError> {
     let campaign = plan.campaign();
-    let is_of_procedure = matches!(campaign.procedure, Procedure::Exact(_));
-    if plan.dut().is_some() || is_of_procedure || campaign.cases.iter().any(|c| c.image.is_some()) {
+    let is_in_guest = campaign.procedure.counting() == Counting::Instructions;
+    if plan.dut().is_some() || is_in_guest || campaign.cases.iter().any(|c| c.image.is_some()) {
         return Ok(());
     }
     let site = plan.site();

@@ -97,16 +97,8 @@ impl Running<'_> {
             return wrong("this DUT has no login");
         };
         let variant = &common.traffic.variants[0];
-        let mut bench = Bench {
-            bed: &bed,
-            tester: tester.as_mut(),
-            traffic: common.traffic.frames(stream, variant)?,
-            count_reasons: false,
-            telemetry: None,
-            hooks: None,
-            placement: &common.placement,
-            control,
-        };
+        let mut bench = Bench::new(&bed, tester.as_mut(), &common.placement, control);
+        bench.traffic = common.traffic.frames(stream, variant)?;
         let stream = variant.stream(stream);
         let load_pps = load_pps / bench.path_count() as f64;
         let (sampled, offered) = std::thread::scope(|scope| {

@@ -196,6 +196,27 @@ pub(super) fn run_hooks_or_fail(
     }
 }
 
+/// Runs the hooks around a trial, and stores the records of those that ran during it. Returns the
+/// trial, and why hooks make it invalid.
+pub(super) fn around_trial<T>(
+    hooks: &Hooks,
+    place: &Place,
+    (hosts, control): (&Hosts, &Control),
+    run: &mut Run<'_>,
+    trial: impl FnOnce(&mut Run<'_>) -> Result<T, LabError>,
+    during: impl Fn(&T) -> &[HookRecord],
+) -> Result<(T, Vec<String>), LabError> {
+    let (before, after) = ((When::Before, Every::Trial), (When::After, Every::Trial));
+    let mut failures = run_hooks(hooks, before, place, hosts, control, run)?;
+    let made = trial(run);
+    for record in made.iter().flat_map(during) {
+        run.keep_hook(record.clone())?;
+    }
+    let all = Control::default();
+    failures.extend(run_hooks(hooks, after, place, hosts, &all, run)?);
+    Ok((made?, failures))
+}
+
 /// Runs a hook to its end.
 fn run_to_end(
     when: When,

@@ -18,7 +18,7 @@ use fwdlab_measure::machine::{Asked, Limit, Series, needs_management, sends_burs
 use fwdlab_measure::maxfwd::control_of;
 use fwdlab_model::campaign::value::{Pause, Rate};
 use fwdlab_model::campaign::{
-    self, Campaign, Case, Counting, Engine, Kind, Maxfwd, OnFailure, Order, Paired, Procedure,
+    self, Campaign, Case, Counting, Engine, Kind, OnFailure, Order, Paired, Procedure,
 };
 use fwdlab_model::file::FileError;
 use fwdlab_model::link::{Line, LinkSpeed};
@@ -27,9 +27,9 @@ use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::variant::Destinations;
 
-use super::estimate::{self, estimated, likely_limits};
+use super::estimate::likely_limits;
 use super::largest_load::Bounds;
-use super::method::{bursts, slices, windows};
+use super::method::{self, bursts};
 use super::traffic::{ProfileFrames, Traffic, words};
 use super::{feasible, hooks, restarts};
 use crate::dut::Configuration;
@@ -41,10 +41,6 @@ use crate::telemetry::Wanted;
 
 /// The kind of the run of a campaign file.
 pub const CAMPAIGN: &str = "campaign";
-
-/// Duration of a test case beyond its trials: a bed, an engine that proves itself, the largest
-/// load.
-const BED: Duration = Duration::from_secs(3);
 
 /// What will be measured, with all its inputs and all defaults resolved.
 pub struct Plan {
@@ -188,11 +184,6 @@ impl Plan {
                     "the test bed defines its DUT: omit dut here, or measure on the embedded bed";
                 return Err(campaign.error(&["matrix", "dut"], reason).into());
             }
-            if matches!(campaign.procedure, Procedure::Paired(_)) {
-                let reason = "the test bed has one DUT, and slices need several side by side: set id = \"mrr\", whose iterations are interleaved, \
-                           or measure on the embedded bed";
-                return Err(campaign.error(&["procedure", "id"], reason).into());
-            }
         }
         let speed = super::line(dut.as_ref(), campaign.bed.link).map(|line| line.speed);
         let profiles = profiles(&mut campaign, speed, profile)?;
@@ -224,23 +215,6 @@ impl Plan {
         self.campaign.order == Order::Together
     }
 
-    /// Returns trials and time of all series, including the bed and the search for the largest
-    /// load.
-    fn estimate_together(&self) -> Result<(u32, Duration), LabError> {
-        let case = &self.campaign.cases[0];
-        let limits = self.likely(case)?;
-        let before = match &self.dut {
-            Some(_) => Duration::ZERO,
-            None => {
-                let is_max_known = self.bounds().asked.is_some();
-                estimate::before(limits.len(), is_max_known) + estimate::far_bed(&self.host.site)
-            }
-        };
-        let (trials, time) = estimated(&self.asked(0, case), &limits, self.dut.as_ref())?;
-        let series = self.campaign.variants(case).len() as u32;
-        Ok((series * trials, before + series * time))
-    }
-
     fn check(&self) -> Result<(), LabError> {
         if let (Some(_), Err(reason)) = (self.campaign.reboot, self.host.site.can_reboot()) {
             let reason = format!("the DUT cannot be restarted: {reason}. Omit this");
@@ -248,40 +222,17 @@ impl Plan {
         }
         feasible::check(self)?;
         bursts::check_images(&self.campaign)?;
-        if let Procedure::Maxfwd(Maxfwd { load, .. }) | Procedure::Paired(Paired { load, .. }) =
-            &self.campaign.procedure
-            && let Some(Rate(load)) = load
-        {
-            for case in &self.campaign.cases {
-                let pps = load.on_line("the load", case.stream.frame_size_bytes, self.line());
-                pps.map_err(|reason| self.campaign.error(&["procedure", "load"], reason))?;
-            }
-        }
-        match &self.campaign.procedure {
-            Procedure::Paired(paired) => {
-                slices::check(self, paired)?;
-                self.beside()?;
-                return Ok(());
-            }
-            Procedure::Maxfwd(_) => {
-                windows::check(self)?;
-                return Ok(());
-            }
-            Procedure::Exact(p) => {
-                bursts::check(self, p)?;
-                return Ok(());
-            }
-            _ => {}
-        }
-        let each = if self.is_together() {
-            1
-        } else {
-            self.campaign.cases.len()
+        method::of(&self.campaign.procedure).check(self)
+    }
+
+    /// Rejects a load that the line does not carry.
+    pub(super) fn check_load(&self, load: Option<Rate>) -> Result<(), LabError> {
+        let Some(Rate(load)) = load else {
+            return Ok(());
         };
-        for case in &self.campaign.cases[..each] {
-            let at = |reason| self.campaign.error(&["procedure"], reason);
-            let limits = self.likely(case)?;
-            fwdlab_measure::machine::make(&self.asked(0, case), &limits).map_err(at)?;
+        for case in &self.campaign.cases {
+            let pps = load.on_line("the load", case.stream.frame_size_bytes, self.line());
+            pps.map_err(|reason| self.campaign.error(&["procedure", "load"], reason))?;
         }
         Ok(())
     }
@@ -699,24 +650,15 @@ fn dut(campaign: &Campaign, seed: u64) -> Result<Option<Dut>, FileError> {
 /// Fails only with errors that [`Plan::new`] would have returned.
 pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
     let campaign = &plan.campaign;
-    let each = match plan.dut {
-        Some(_) => Duration::ZERO,
-        None => BED + estimate::far_bed(&plan.host.site),
-    };
-    let each_case = || (0..campaign.cases.len()).map(|case| Measures::Cases(vec![case]));
-    let mut measures: Vec<Measures> = match &campaign.procedure {
-        _ if plan.is_together() => vec![Measures::Together],
-        Procedure::Paired(_) => {
-            let rows = slices::rows(&campaign.cases).into_iter();
-            rows.map(Measures::Cases).collect()
+    let method = method::of(&campaign.procedure);
+    let mut measures: Vec<Measures> = match plan.is_together() {
+        true => vec![Measures::Together],
+        false => {
+            let groups = method.groups(&campaign.cases).into_iter();
+            groups.map(Measures::Cases).collect()
         }
-        _ => each_case().collect(),
     };
-    measures.extend(match &campaign.procedure {
-        Procedure::Maxfwd(_) => Some(Measures::Control(0)),
-        Procedure::Exact(_) => bursts::controlled(plan).map(Measures::Control),
-        _ => None,
-    });
+    measures.extend(method.controlled(&campaign.cases).map(Measures::Control));
     let names = measures.iter().map(|measures| match measures {
         Measures::Together => campaign.name.clone(),
         Measures::Control(of) => control_of(&plan.id(&campaign.cases[*of])),
@@ -726,18 +668,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
         }
     });
     let names: Vec<String> = names.collect();
-    let cases = measures.iter().map(|measures| match &campaign.procedure {
-        _ if *measures == Measures::Together => plan.estimate_together(),
-        Procedure::Paired(paired) => Ok(slices::estimate(plan, paired, measures.cases())),
-        Procedure::Exact(_) => Ok(bursts::estimate()),
-        Procedure::Maxfwd(maxfwd) => Ok(windows::estimate(maxfwd, plan)),
-        _ => {
-            let case = &campaign.cases[measures.cases()[0]];
-            let requested = plan.asked(plan.seed(), case);
-            let (trials, time) = estimated(&requested, &plan.likely(case)?, plan.dut.as_ref())?;
-            Ok((trials, time + each))
-        }
-    });
+    let cases = (measures.iter()).map(|measures| method.estimate(plan, measures.cases()));
     let cases = cases.collect::<Result<Vec<_>, LabError>>()?;
     let turns = sequence(
         cases.len(),

@@ -4,14 +4,13 @@
 //! Used by runs of one procedure, and for every test case of a campaign. It does not know how a
 //! trial is made. Start with [`ProcedureRun::follow`].
 
-use std::ops::AddAssign;
 use std::time::{Duration, Instant, SystemTime};
 
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::gate::{Gate, judge_trial};
 use fwdlab_measure::machine::{Asked, Limit, make};
 use fwdlab_measure::procedure::Session;
-use fwdlab_measure::remaining::{Capacities, RemainingWork, ahead};
+use fwdlab_measure::remaining::{Capacities, RemainingWork, Tally, ahead};
 use fwdlab_measure::validity;
 use fwdlab_model::campaign::{Every, Hooks, When};
 use fwdlab_model::event::EventKind;
@@ -54,34 +53,6 @@ pub(super) struct ProcedureRun<'a> {
     pub gate: Option<&'a Gate>,
     /// User commands before, during and after trials.
     pub hooks: &'a Hooks,
-}
-
-/// Number of trials or short looks, and how many of them were valid.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Tally {
-    pub made: u32,
-    pub valid: u32,
-}
-
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Tally) {
-        self.made += other.made;
-        self.valid += other.valid;
-    }
-}
-
-impl Tally {
-    /// Returns the expected number of attempts per valid trial. The prior is eight valid of ten,
-    /// until more is known (of a virtual machine's trials 70 to 93 % are valid).
-    pub fn per_trial(self) -> f64 {
-        self.per_trial_with_load(0.0)
-    }
-
-    /// The same if other programs use this share of the CPUs: if they use all, the prior is four
-    /// valid of ten (without this, estimates were 1.3 to 2.1 times too low on such a machine).
-    pub fn per_trial_with_load(self, others: f64) -> f64 {
-        f64::from(self.made + 10) / (f64::from(self.valid + 8) - 4.0 * others)
-    }
 }
 
 /// Progress of a course.
@@ -409,29 +380,17 @@ impl ProcedureRun<'_> {
             return device.trial(stream, question);
         }
         let hosts = device.hosts();
-        let each = |when| (when, Every::Trial);
-        let mut problem = hooks::run_hooks(
+        let (mut made, problem) = hooks::around_trial(
             self.hooks,
-            each(When::Before),
             place,
-            &hosts,
-            &self.work.control,
+            (&hosts, &self.work.control),
             run,
+            |run| {
+                device.beside(During::new(self.hooks, place, &hosts, &run.info.id));
+                device.trial(stream, question)
+            },
+            |made| &made.hooks,
         )?;
-        device.beside(During::new(self.hooks, place, &hosts, &run.info.id));
-        let made = device.trial(stream, question);
-        for record in made.iter().flat_map(|made| &made.hooks) {
-            run.keep_hook(record.clone())?;
-        }
-        problem.extend(hooks::run_hooks(
-            self.hooks,
-            each(When::After),
-            place,
-            &device.hosts(),
-            &Control::default(),
-            run,
-        )?);
-        let mut made = made?;
         made.answer.objections.extend(problem);
         Ok(made)
     }

@@ -207,6 +207,13 @@ impl EarlierResults {
     pub fn iteration(&self, test_case: &str, iteration: u32) -> Option<&Iteration> {
         self.iterations.get(&(test_case.to_owned(), iteration))
     }
+
+    /// Returns the finished iterations of a test case.
+    pub fn iterations(&self, test_case: &str) -> impl Iterator<Item = &Iteration> {
+        let at = |iteration| (test_case.to_owned(), iteration);
+        let own = self.iterations.range(at(0)..=at(u32::MAX));
+        own.map(|(_, iteration)| iteration)
+    }
 }
 
 /// Resumes a run: updates its head, loads what was measured into `Measured`, and marks records that

@@ -13,6 +13,9 @@ use fwdlab_engine::analysis::AnalysisPlan;
 use fwdlab_engine::{LoadPlan, Reading, ReceiveCounts, Schedule, StallPolicy};
 use fwdlab_measure::conservation::{balance, is_settled, overcount};
 use fwdlab_measure::maxfwd::Window;
+use fwdlab_measure::overload::{
+    Counts, LOOK_READINGS, Look, Overload, READINGS_PER_WINDOW, Search,
+};
 use fwdlab_measure::paired::{self, Slice};
 use fwdlab_model::efficiency::Work;
 use fwdlab_model::hook::HookRecord;
@@ -77,25 +80,6 @@ const LATE_BATCH: Duration = Duration::from_millis(500);
 /// conservation check then shows it.
 const STANDSTILL_READINGS: u32 = 50;
 
-/// A load counts as overload from this ratio of offered to forwarded.
-const OVERLOAD: f64 = 1.5;
-
-/// From this ratio on, a smaller load is tried once more: a DUT that collapses, or whose CPU was
-/// just taken away, forwards more of it.
-const FAR: f64 = 3.0;
-
-/// Number of readings in a look for a load, and in one of its windows.
-const LOOK_READINGS: usize = 20;
-const READINGS_PER_WINDOW: usize = 4;
-
-/// A look counts if the sender offers at least this share of the load.
-const OFFERED: f64 = 0.9;
-
-/// The load that is then offered, relative to what the DUT forwards at its best. More is not
-/// better: generator and DUT write to the same full ring, and at twice the rate the forwarding rate
-/// varied by half as much again.
-pub(super) const SURPLUS: f64 = 1.6;
-
 /// Returns the duration of a block of slices of this number of DUTs: each twice, in mirrored order.
 pub(super) fn block(duts: u32) -> Duration {
     (SETTLE + paired::SLICE) * 2 * duts
@@ -116,15 +100,6 @@ pub(super) struct Bench<'a> {
     pub hooks: Option<&'a During>,
     pub placement: &'a Placement,
     pub control: &'a Control,
-}
-
-/// A load that overloads the DUT.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Overload {
-    /// The load; `None` is flat out, if the generator cannot send more.
-    pub load_pps: Option<f64>,
-    /// Frames were lost inside the DUT, not only in its input queue.
-    pub loses_inside: bool,
 }
 
 /// Counts of one trial, from standstill to standstill.
@@ -206,6 +181,27 @@ impl Counted {
 pub(super) struct TrialProgress {
     pub offered_load_pps: f64,
     pub forwarding_rate_pps: f64,
+}
+
+impl<'a> Bench<'a> {
+    /// Creates a bench that offers test frames, and reads nothing besides the counters.
+    pub fn new(
+        bed: &'a Bed,
+        tester: &'a mut dyn Rig,
+        placement: &'a Placement,
+        control: &'a Control,
+    ) -> Bench<'a> {
+        Bench {
+            bed,
+            tester,
+            traffic: None,
+            count_reasons: false,
+            telemetry: None,
+            hooks: None,
+            placement,
+            control,
+        }
+    }
 }
 
 impl Bench<'_> {
@@ -384,62 +380,26 @@ impl Bench<'_> {
         Ok(offered / self.path_count() as f64)
     }
 
-    /// Finds a load that overloads the DUT: 1.6 times what it forwards at its best.
+    /// Finds a load that overloads the DUT.
     pub fn overload(&mut self, stream: &Stream) -> Result<Overload, LabError> {
-        let mut load = 1e6;
-        let mut stalled = 0;
-        let (mut most, mut was_far) = (0.0, false);
+        let mut search = Search::default();
         loop {
-            let (readings, counted) = self.count(
-                stream,
-                until(Some(load), Duration::from_secs(1)),
-                |tester, _| {
-                    let mut readings = vec![tester.read()?];
-                    for _ in 0..LOOK_READINGS {
-                        tester.wait(WINDOW / READINGS_PER_WINDOW as u32);
-                        readings.push(tester.read()?);
-                    }
-                    Ok(readings)
-                },
-            )?;
+            let schedule = until(Some(search.load_pps()), Duration::from_secs(1));
+            let (readings, counted) = self.count(stream, schedule, |tester, _| {
+                let mut readings = vec![counts(&tester.read()?)];
+                for _ in 0..LOOK_READINGS {
+                    tester.wait(WINDOW / READINGS_PER_WINDOW as u32);
+                    readings.push(counts(&tester.read()?));
+                }
+                Ok(readings)
+            })?;
             let counted = counted.or_link_down()?;
-            let (mut offered, mut forwarded) = best_of(&readings, READINGS_PER_WINDOW);
-            if offered < OFFERED * load {
-                // between two stalls of the sender there may be no room for a whole window
-                (offered, forwarded) = best_of(&readings, 1);
-            }
-            let loses_inside = counted.counters.iter().any(loses_inside);
-            most = f64::max(most, forwarded);
-            if offered >= FAR * forwarded && forwarded > 0.0 && !was_far {
-                was_far = true;
-                load = SURPLUS * forwarded;
-                continue;
-            }
-            if offered >= OVERLOAD * forwarded && forwarded > 0.0 {
-                // two significant digits: the same load in the next run on the same machine
-                let load = SURPLUS * most;
-                let digits = 10f64.powf(load.log10().floor() - 1.0);
-                return Ok(Overload {
-                    load_pps: Some((load / digits).round() * digits),
-                    loses_inside,
-                });
-            }
-            if load > 1e8 || (offered < OFFERED * load && stalled == 3) {
-                return Ok(Overload {
-                    load_pps: None,
-                    loses_inside,
-                });
-            }
-            if offered < OFFERED * load {
-                // on a busy host the sender may stall once; an engine at its limit falls short
-                // every time
-                stalled += 1;
-            } else if forwarded < 0.9 * offered {
-                // nearly there: a far higher load would be another regime, in which the DUT
-                // forwards less
-                load = (SURPLUS * forwarded).max(1.1 * load);
-            } else {
-                load *= 2.0;
+            let look = Look {
+                readings,
+                loses_inside: counted.counters.iter().any(loses_inside),
+            };
+            if let Some(found) = search.record(&look) {
+                return Ok(found);
             }
         }
     }
@@ -645,20 +605,14 @@ impl Bench<'_> {
     }
 }
 
-/// Returns the highest offered load and the highest forwarding rate between readings that are
-/// `apart` readings apart.
-fn best_of(readings: &[Reading], apart: usize) -> (f64, f64) {
-    let all: Vec<&Reading> = readings.iter().step_by(apart).collect();
-    all.windows(2)
-        .fold((0.0, 0.0), |(offered, forwarded), pair| {
-            let (from, to) = (pair[0], pair[1]);
-            let sent = (sum(&to.sent) - sum(&from.sent)) as f64;
-            let received = (sum(&to.received) - sum(&from.received)) as f64;
-            (
-                f64::max(offered, sent / seconds(from, to)),
-                f64::max(forwarded, received / received_seconds(from, to)),
-            )
-        })
+/// Returns the counters of all paths together.
+fn counts(reading: &Reading) -> Counts {
+    Counts {
+        sent_at_ns: reading.at_ns,
+        received_at_ns: reading.received_at_ns,
+        sent: sum(&reading.sent),
+        received: sum(&reading.received),
+    }
 }
 
 /// Sends until it is stopped, with a time limit.

@@ -4,24 +4,23 @@
 //! It measures nothing and accesses no file. What cannot be derived is listed, with the reason.
 //! Start with [`derive()`].
 
-use fwdlab_measure::campaign::{divide, failure_of, summarise};
+use fwdlab_measure::campaign::{divide, summarise, with_failed};
 use fwdlab_measure::efficiency;
 use fwdlab_measure::exact;
 use fwdlab_measure::imported::cases;
 use fwdlab_measure::machine::{Asked, Limit, Series, make};
 use fwdlab_measure::maxfwd;
-use fwdlab_measure::paired::{self, Rebuild, rebuild_result};
+use fwdlab_measure::paired;
 use fwdlab_measure::precision;
 use fwdlab_measure::procedure::Session;
 use fwdlab_measure::telemetry;
 use fwdlab_model::campaign::{Case, PLAIN, Procedure, UntilPrecise};
-use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
+use fwdlab_model::event::{Event, EventKind, RebuildRecord};
 use fwdlab_model::import::NETBENCHES;
-use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::link::{Line, LinkSpeed, MeanSize};
-use fwdlab_model::outcome::{Found, Outcome, Paired};
+use fwdlab_model::outcome::{Found, Outcome};
 use fwdlab_model::procedure::{Answer, Question};
-use fwdlab_model::result::{RunState, Summary, TrialRecord};
+use fwdlab_model::result::{RunState, Summary};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::variant::Variant;
 use fwdlab_store::StoredRun;
@@ -29,7 +28,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Run;
-use super::method::CONTROLS;
 use super::procedure_run::with_series;
 
 /// The parameter that contains the request to a procedure.
@@ -99,6 +97,7 @@ pub fn derive(run: &StoredRun) -> Recheck {
         again.not_derived.push(reason.into());
         return again;
     }
+    let is_of_records = [maxfwd::ID, paired::ID, exact::ID].contains(&&summary.procedure[..]);
     // otherwise its test cases were measured together
     let is_in_turns = run.info.kind == "campaign" && !run.info.parameters.contains_key(ASKED);
     match summary.procedure.as_str() {
@@ -106,15 +105,7 @@ pub fn derive(run: &StoredRun) -> Recheck {
         maxfwd::ID if !run.is_protected => again.not_derived.push(
             "the forwarding rates: trials of this age were kept as they were first judged".into(),
         ),
-        maxfwd::ID => verify_trials(run, summary, &mut again),
-        paired::ID if summary.outcomes().any(is_counted) => {
-            let rates = without_counted(summary);
-            verify_rebuilds(run, &rates, &mut again);
-            verify_instructions(run, summary, &mut again);
-        }
-        paired::ID => verify_rebuilds(run, summary, &mut again),
-        exact::ID => verify_boots(run, summary, &mut again),
-        _ if is_in_turns => verify_campaign(run, summary, &mut again),
+        _ if is_of_records || is_in_turns => verify_iterations(run, summary, &mut again),
         _ => verify_procedure(run, summary, &mut again),
     }
     if !summary.thresholds.is_empty() {
@@ -175,67 +166,93 @@ fn compare_cases(
     again.compare("test_cases", &kept, &derived);
 }
 
-fn verify_trials(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
-    let derived = summary.test_cases.iter().map(|kept| {
-        let own = |trial: &&TrialRecord| trial.test_case == kept.test_case;
-        let mut iterations = maxfwd::iterations(run.trials.iter().filter(own));
-        // failures without a trial are recorded nowhere else
-        let failed = kept.iterations.iter().filter(|one| one.failure.is_some());
-        for one in failed {
-            match iterations.iter_mut().find(|i| i.iteration == one.iteration) {
-                Some(derived) if one.trials == derived.trials => {
-                    derived.failure.clone_from(&one.failure);
-                    derived.no_result = one.no_result;
-                    // from a hook that failed after its trial
-                    if one.outcomes.is_empty() {
-                        derived.outcomes.clear();
-                    }
-                }
-                Some(_) => {}
-                None => iterations.push(one.clone()),
-            }
-        }
-        iterations.sort_by_key(|one| one.iteration);
+/// Derives the iterations of every test case, which determine the result.
+fn verify_iterations(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
+    let mut kept = summary.test_cases.clone();
+    let counts_beside = summary.procedure == paired::ID && summary.outcomes().any(is_counted);
+    if counts_beside {
+        // first only what was measured in time
+        let outcomes = kept.iter_mut().map(|case| &mut case.outcomes);
+        outcomes.for_each(|outcomes| outcomes.retain(|outcome| !is_counted(outcome)));
+    }
+    let events = run.events();
+    let derived = kept.iter().map(|kept| {
+        let iterations = iterations(run, &events, &summary.procedure, kept);
         summarise(kept.test_case.clone(), &kept.case, iterations)
     });
-    compare_cases(run, &summary.test_cases, derived.collect(), again);
-    if let Some(first) = summary.test_cases.first() {
+    let mut derived: Vec<TestCase> = derived.collect();
+    let not_derived = match summary.procedure.as_str() {
+        maxfwd::ID => Some("the probe's threshold: not all of its readings are kept"),
+        paired::ID => None,
+        exact::ID => {
+            exact::compare(&mut derived, reference(run), &exact::controls(&run.boots));
+            None
+        }
+        _ => {
+            for (kept, derived) in kept.iter().zip(&mut derived) {
+                // it needs the gate, whose readings are not stored
+                derived.doubt.clone_from(&kept.doubt);
+            }
+            Some("what each iteration found: taken from the journal, not from its trials")
+        }
+    };
+    compare_cases(run, &kept, derived, again);
+    if let (maxfwd::ID, Some(first)) = (&summary.procedure[..], kept.first()) {
         let control = maxfwd::control(&first.test_case, &run.trials);
         again.compare("control", &summary.control, &control);
     }
-    again
-        .not_derived
-        .push("the probe's threshold: not all of its readings are kept".into());
+    if counts_beside {
+        verify_instructions(run, summary, again);
+    }
+    again.not_derived.extend(not_derived.map(str::to_owned));
+}
+
+/// Returns the iterations of a test case that follow from the records of the run; those of trials
+/// that count as a whole are in its journal.
+fn iterations(
+    run: &StoredRun,
+    events: &[Event],
+    procedure: &str,
+    kept: &TestCase,
+) -> Vec<Iteration> {
+    let name = &kept.test_case;
+    let derived = match procedure {
+        maxfwd::ID => maxfwd::iterations(run.trials.iter().filter(|t| t.test_case == *name)),
+        paired::ID => {
+            let rebuilt = kept.iterations.iter().map(|one| {
+                let own = |record: &&RebuildRecord| one.trials.contains(&record.rebuild);
+                let mut rebuilds = run.rebuilds.iter().filter(own);
+                let derived = rebuilds
+                    .find_map(|record| paired::iteration(record, one.iteration, name, &kept.case));
+                // early runs do not record what a rebuild compared
+                derived.unwrap_or_else(|| one.clone())
+            });
+            rebuilt.collect()
+        }
+        exact::ID => exact::iterations(&run.boots, name),
+        _ => {
+            let mut known: Vec<Iteration> = Vec::new();
+            for event in events {
+                if let EventKind::IterationFinished {
+                    test_case,
+                    iteration,
+                } = &event.kind
+                    && test_case == name
+                {
+                    // an interrupted iteration was measured again
+                    known.retain(|one| one.iteration != iteration.iteration);
+                    known.push((**iteration).clone());
+                }
+            }
+            return known;
+        }
+    };
+    let failed = kept.iterations.iter().filter(|one| one.failure.is_some());
+    with_failed(derived, failed)
 }
 
 fn is_counted(outcome: &Outcome) -> bool {
     matches!(outcome.found, Found::Exact(_))
-}
-
-/// Returns only what was measured in time.
-fn without_counted(summary: &Summary) -> Summary {
-    let mut rates = summary.clone();
-    for case in &mut rates.test_cases {
-        case.outcomes.retain(|outcome| !is_counted(outcome));
-    }
-    rates
-}
-
-/// Every iteration is one boot, and the control has boots of its own.
-fn verify_boots(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
-    let derived = summary.test_cases.iter().map(|kept| {
-        let mut iterations = boot_iterations(run, &kept.test_case);
-        // failures before a boot are recorded nowhere else
-        let is_made = |n: u32| iterations.iter().any(|made| made.iteration == n);
-        let failed = kept.iterations.iter().filter(|one| !is_made(one.iteration));
-        let failed: Vec<Iteration> = failed.cloned().collect();
-        iterations.extend(failed);
-        iterations.sort_by_key(|one| one.iteration);
-        summarise(kept.test_case.clone(), &kept.case, iterations)
-    });
-    let mut derived: Vec<TestCase> = derived.collect();
-    exact::compare(&mut derived, reference(run), &control_boots(run));
-    compare_cases(run, &summary.test_cases, derived, again);
 }
 
 /// Returns the configuration that the others are compared with.
@@ -259,118 +276,14 @@ fn verify_instructions(run: &StoredRun, summary: &Summary, again: &mut Recheck) 
     let first = first.map(|case| on_image(reference, case));
     let cases = first.chain(own.map(|case| on_image(&case.configuration, case)));
     let mut derived: Vec<TestCase> = cases
-        .map(|case| summarise(case.id(), &case, boot_iterations(run, &case.id())))
+        .map(|case| summarise(case.id(), &case, exact::iterations(&run.boots, &case.id())))
         .collect();
-    exact::compare(&mut derived, reference, &control_boots(run));
+    exact::compare(&mut derived, reference, &exact::controls(&run.boots));
     let kept = summary.test_cases.iter().map(|case| &case.outcomes);
     let kept: Vec<&Outcome> = kept.flatten().filter(|o| is_counted(o)).collect();
     let derived = derived.iter().skip(1).flat_map(|case| &case.outcomes);
     let derived: Vec<&Outcome> = derived.filter(|outcome| outcome.answered).collect();
     again.compare("instructions", &kept, &derived);
-}
-
-fn boot_iterations(run: &StoredRun, test_case: &str) -> Vec<Iteration> {
-    let boots = run.boots.iter();
-    let own = boots.filter(|boot| !boot.control && boot.test_case == test_case);
-    own.map(boot_iteration).collect()
-}
-
-fn control_boots(run: &StoredRun) -> Vec<Iteration> {
-    let boots = run.boots.iter().filter(|boot| boot.control);
-    boots.map(boot_iteration).collect()
-}
-
-pub(super) fn boot_iteration(boot: &BootRecord) -> Iteration {
-    let outcomes = vec![exact::outcome(&boot.stream, boot)];
-    Iteration {
-        iteration: boot.iteration,
-        failure: failure_of(&outcomes),
-        outcomes,
-        trials: vec![boot.boot],
-        ..Iteration::default()
-    }
-}
-
-/// Every iteration is one rebuild, which records what it compared.
-fn verify_rebuilds(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
-    let derived = summary.test_cases.iter().map(|kept| {
-        let again = kept.iterations.iter().map(|iteration| {
-            let mut iteration = iteration.clone();
-            for outcome in &mut iteration.outcomes {
-                if let Found::Paired(found) = &mut outcome.found
-                    && let Some(again) = paired_again(run, kept, &iteration.trials, found)
-                {
-                    *found = again;
-                }
-            }
-            iteration
-        });
-        summarise(kept.test_case.clone(), &kept.case, again.collect())
-    });
-    compare_cases(run, &summary.test_cases, derived.collect(), again);
-}
-
-/// Derives the result of a test case from the rebuild of an iteration.
-fn paired_again(
-    run: &StoredRun,
-    case: &TestCase,
-    trials: &[u32],
-    found: &Paired,
-) -> Option<Paired> {
-    let is_of = |dut: &Compared| !dut.control && dut.test_case == case.test_case;
-    let mut rebuilds = run.rebuilds.iter();
-    let record = rebuilds.find(|rebuild| {
-        trials.contains(&rebuild.rebuild)
-            && rebuild.validity.is_valid()
-            && rebuild.compared.iter().any(is_of)
-    })?;
-    let duts: Vec<(usize, Option<u64>)> = (record.compared.iter().enumerate())
-        .skip(CONTROLS)
-        .filter(|(_, dut)| is_of(dut))
-        .map(|(index, dut)| (index, dut.setting.as_ref().map(|(_, value)| *value)))
-        .collect();
-    let (name, parameter) = (&case.case.configuration, found.parameter.as_deref());
-    rebuild_result(&rebuild(record), &found.reference, name, parameter, &duts)
-}
-
-pub(super) fn rebuild(record: &RebuildRecord) -> Rebuild {
-    let ratios = record.difference_percent.iter();
-    Rebuild {
-        blocks: record.blocks as usize,
-        not_offered: record.blocks_not_offered as usize,
-        rates_pps: record.forwarding_rate_pps.clone(),
-        ln_ratios: ratios.map(|percent| (percent / 100.0).ln_1p()).collect(),
-    }
-}
-
-/// Iterations are in the journal; their summary follows from them.
-fn verify_campaign(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
-    let mut made: Vec<_> = vec![Vec::new(); summary.test_cases.len()];
-    for event in run.events() {
-        if let EventKind::IterationFinished {
-            test_case,
-            iteration,
-        } = event.kind
-            && let Some(at) = (summary.test_cases.iter()).position(|c| c.test_case == test_case)
-        {
-            // an interrupted iteration was measured again
-            let known: &mut Vec<Iteration> = &mut made[at];
-            known.retain(|one| one.iteration != iteration.iteration);
-            known.push(*iteration);
-        }
-    }
-    let cases = summary.test_cases.iter().zip(made);
-    let derived: Vec<_> = cases
-        .map(|(kept, iterations)| TestCase {
-            // it needs the gate, whose readings are not stored
-            doubt: kept.doubt.clone(),
-            ..summarise(kept.test_case.clone(), &kept.case, iterations)
-        })
-        .collect();
-    compare_cases(run, &summary.test_cases, derived, again);
-    again
-        .not_derived
-        .push("what each iteration found: taken from the journal, not from its trials".into());
 }
 
 /// Stores the request to the procedure and its loads with the run: with the answers of its trials,

@@ -13,23 +13,26 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fwdlab_measure::campaign::Turn;
-use fwdlab_measure::exact::{Next, lost_all_frames, middle, next};
-use fwdlab_model::campaign::{self, Campaign, Case, Procedure};
+use fwdlab_measure::exact::{
+    Next, compare, controls, iteration, lost_all_frames, middle, next, objections, shares,
+};
+use fwdlab_model::campaign::{self, Campaign, Case, Counting, Procedure};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::file::FileError;
-use fwdlab_model::instructions::{BootRecord, BurstRecord, FunctionShare, Way};
-use fwdlab_model::result::Validity;
+use fwdlab_model::instructions::{BootRecord, BurstRecord};
+use fwdlab_model::result::{Noise, Validity};
 use fwdlab_model::stacks::Stacks;
 use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 
+use super::CountingMethod;
 use crate::bed::Bed;
 use crate::dut::{Configuration, Spread};
 use crate::error::LabError;
 use crate::host::{Host, Limit, Remote};
 use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
-use crate::run::plan::{Plan, agenda};
-use crate::run::{BootProfile, Control, Measured, Run, timestamp, verify};
+use crate::run::plan::{Agenda, Plan, agenda};
+use crate::run::{BootProfile, Control, Measured, Run, timestamp};
 use crate::tester::bursts;
 use crate::vm::image::cache::Cache;
 use crate::vm::image::{Image, ImageKind, inside};
@@ -49,10 +52,6 @@ const MEMORY_MIB: u32 = 1024;
 
 /// With more CPUs than this, the others are left for other programs.
 const MOST_SIDE_BY_SIDE: usize = 4;
-
-/// Ticks per instruction of a processor that counts instructions: what is measured is a loop and a
-/// few more instructions.
-const TICKS: std::ops::RangeInclusive<f64> = 0.999..=1.01;
 
 /// Programs that every guest has in addition to the usual ones.
 const PROGRAMS: [&str; 2] = ["nft", "ethtool"];
@@ -75,9 +74,6 @@ const PROGRAMS_NAMED: &[&str] = &[
 pub const THROUGH: &str = "through.folded";
 const PAST: &str = "past.folded";
 
-/// Functions with fewer instructions per frame than this are not listed separately.
-const LEAST: f64 = 0.05;
-
 /// By the guest's clock: multicast groups are reported, IPv6 routes scanned, memory freed. In the
 /// first seconds these added up to 7 instructions per frame to some bursts.
 const SETTLING: Duration = Duration::from_secs(15);
@@ -87,7 +83,7 @@ const BURST: Duration = Duration::from_secs(600);
 
 /// Rejects test cases without an image, and images with a procedure that cannot use them.
 pub(in crate::run) fn check_images(campaign: &Campaign) -> Result<(), FileError> {
-    let is_exact = matches!(campaign.procedure, Procedure::Exact(_));
+    let is_exact = campaign.procedure.counting() == Counting::Instructions;
     let with_image = campaign.cases.iter().find(|case| case.image.is_some());
     match with_image {
         Some(_) if !is_exact => {
@@ -102,49 +98,56 @@ pub(in crate::run) fn check_images(campaign: &Campaign) -> Result<(), FileError>
     }
 }
 
-/// Rejects what cannot be counted.
-pub(in crate::run) fn check(plan: &Plan, p: &campaign::Exact) -> Result<(), FileError> {
-    let campaign = plan.campaign();
-    let counts = campaign.procedure.check_counts();
-    counts.map_err(|(key, reason)| campaign.error(&["procedure", key], reason))?;
-    if campaign.is_simulated() {
-        let reason = "a simulated DUT executes no instructions; omit engine";
-        return Err(campaign.error(&["bed", "engine"], reason));
-    }
-    if campaign.sweep.is_some() {
-        let reason = "exact has no sweep: list configurations in the matrix";
-        return Err(campaign.error(&["procedure", "sweep"], reason));
-    }
-    if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
-        let reason = "bursts are test frames in one direction: omit profiles, destinations, directions and modifiers";
-        return Err(campaign.error(&["matrix"], reason));
-    }
-    let mut cases = campaign.cases.iter();
-    match cases.any(|case| case.configuration == p.reference) {
-        true => Ok(()),
-        false => {
+impl CountingMethod for campaign::Exact {
+    fn check(&self, plan: &Plan) -> Result<(), LabError> {
+        let campaign = plan.campaign();
+        let wrong = |at: &[&str], reason: &str| Err(campaign.error(at, reason).into());
+        if let Err((key, reason)) = campaign.procedure.check_counts() {
+            return wrong(&["procedure", key], &reason);
+        }
+        if campaign.is_simulated() {
+            let reason = "a simulated DUT executes no instructions; omit engine";
+            return wrong(&["bed", "engine"], reason);
+        }
+        if campaign.sweep.is_some() {
+            let reason = "exact has no sweep: list configurations in the matrix";
+            return wrong(&["procedure", "sweep"], reason);
+        }
+        if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
+            let reason = "bursts are test frames in one direction: omit profiles, destinations, directions and modifiers";
+            return wrong(&["matrix"], reason);
+        }
+        let mut cases = campaign.cases.iter();
+        if !cases.any(|case| case.configuration == self.reference) {
             let reason = format!(
                 "the reference `{}` is not among the configurations of the matrix",
-                p.reference
+                self.reference
             );
-            Err(campaign.error(&["procedure", "reference"], reason))
+            return wrong(&["procedure", "reference"], &reason);
         }
+        Ok(())
     }
-}
 
-/// Returns the test case that is booted once more, as A/A control.
-pub(in crate::run) fn controlled(plan: &Plan) -> Option<usize> {
-    let Procedure::Exact(p) = &plan.campaign().procedure else {
-        return None;
-    };
-    let mut cases = plan.campaign().cases.iter();
-    let reference = cases.position(|case| case.configuration == p.reference);
-    p.control.then_some(reference.unwrap_or(0))
-}
+    fn controlled(&self, cases: &[Case]) -> Option<usize> {
+        let mut cases = cases.iter();
+        let reference = cases.position(|case| case.configuration == self.reference);
+        self.control.then_some(reference.unwrap_or(0))
+    }
 
-/// Returns one boot, and its share of the time if boots run in parallel.
-pub(in crate::run) fn estimate() -> (u32, Duration) {
-    (1, BOOT / side_by_side() as u32)
+    /// Returns one boot, and its share of the time if boots run in parallel.
+    fn estimate(&self, _: &Plan, _: &[usize]) -> Result<(u32, Duration), LabError> {
+        Ok((1, BOOT / side_by_side() as u32))
+    }
+
+    fn method<'a>(&'a self, _: &'a Plan, _: &'a Agenda) -> Box<dyn Method + 'a> {
+        Box::new(Bursts::new(self))
+    }
+
+    /// Counts have no noise.
+    fn judge(&self, _: &Running<'_>, cases: &mut [TestCase], measured: &Measured) -> Noise {
+        compare(cases, &self.reference, &controls(&measured.boots));
+        Noise::none()
+    }
 }
 
 /// Restores the counts by call path from before the run was interrupted; most boots have no
@@ -162,17 +165,6 @@ fn profiles_before(run: &Run<'_>, measured: &mut Measured) {
         })
     });
     measured.profiles = profiles.collect();
-}
-
-/// Returns the result of a boot from before the run was interrupted.
-pub(in crate::run) fn made(
-    test_case: &str,
-    iteration: u32,
-    boots: &[BootRecord],
-) -> Option<Iteration> {
-    // the control has its own name
-    let of_it = |boot: &&BootRecord| boot.test_case == test_case && boot.iteration == iteration;
-    boots.iter().find(of_it).map(verify::boot_iteration)
 }
 
 /// Returns how many machines run in the time of one.
@@ -223,7 +215,7 @@ struct BootRequest {
 type StartedGuest = JoinHandle<Result<Booted, LabError>>;
 
 /// The guests of a run.
-pub(in crate::run) struct Bursts {
+struct Bursts {
     p: campaign::Exact,
     /// Folder of kernels and file systems while they are needed.
     scratch: Option<Scratch>,
@@ -241,7 +233,7 @@ pub(in crate::run) struct Bursts {
 
 impl Bursts {
     /// Creates the method for a new run.
-    pub fn new(p: &campaign::Exact) -> Bursts {
+    fn new(p: &campaign::Exact) -> Bursts {
         Bursts {
             p: p.clone(),
             scratch: None,
@@ -273,7 +265,10 @@ impl Method for Bursts {
         measured: &Measured,
     ) -> Option<BTreeMap<usize, Iteration>> {
         let agenda = running.agenda;
-        let made = made(&agenda.names[turn.case], turn.iteration, &measured.boots)?;
+        let name = &agenda.names[turn.case];
+        let mut boots = measured.boots.iter();
+        let made = boots.find(|boot| boot.test_case == *name && boot.iteration == turn.iteration);
+        let made = iteration(made?);
         let cases = agenda.measures[turn.case].cases().iter();
         Some(cases.map(|&case| (case, made.clone())).collect())
     }
@@ -301,8 +296,6 @@ impl Method for Bursts {
         profiles_before(run, measured);
         let numbers = measured.boots.iter().map(|boot| boot.boot);
         self.boots = numbers.max().unwrap_or(0);
-        let controls = measured.boots.iter().filter(|boot| boot.control);
-        running.again.extend(controls.map(verify::boot_iteration));
         Ok(())
     }
 
@@ -384,7 +377,7 @@ impl Method for Bursts {
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let made = match booted {
-            Ok(booted) => self.keep(&requested, booted, running, run, measured),
+            Ok(booted) => self.keep(&requested, booted, run, measured),
             Err(error) => Ok(Made::failed(error)),
         };
         Some((requested.turn, made))
@@ -421,7 +414,6 @@ impl Bursts {
         &mut self,
         requested: &BootRequest,
         booted: Booted,
-        running: &mut Running<'_>,
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<Made, LabError> {
@@ -460,16 +452,15 @@ impl Bursts {
                 past,
             }));
         run.writer.trial(&record)?;
-        let iteration = verify::boot_iteration(&record);
+        let iteration = iteration(&record);
         run.record_event(EventKind::BootFinished {
             record: Box::new(record.clone()),
         })?;
         measured.boots.push(record);
-        if requested.control {
-            running.again.push(iteration);
-            return Ok(Made::default());
-        }
-        Ok(Made::one(requested.turn.case, iteration))
+        Ok(match requested.control {
+            true => Made::default(),
+            false => Made::one(requested.turn.case, iteration),
+        })
     }
 }
 
@@ -499,7 +490,7 @@ pub(in crate::run) fn count_instructions(
     let mut cases: Vec<TestCase> = cases
         .map(|(case, iterations)| plan.summarise(case, iterations))
         .collect();
-    fwdlab_measure::exact::compare(&mut cases, &p.reference, &running.again);
+    compare(&mut cases, &p.reference, &controls(&measured.boots));
     // they have one reference, and so one control
     if let Some(doubt) = cases.iter().find_map(|case| case.doubt.as_ref()) {
         run.warn(format!("of the instructions, {doubt}"))?;
@@ -675,22 +666,6 @@ impl Profiler {
     }
 }
 
-/// Returns the instructions per frame of each DUT function: those on the whole path minus those
-/// past the DUT.
-fn shares(through: &Stacks, past: &Stacks, frames: u32) -> Vec<FunctionShare> {
-    let per = |stacks: &Stacks| stacks.per(frames.into());
-    let rows = fwdlab_model::stacks::difference(&per(past), &per(through));
-    let mut shares: Vec<FunctionShare> = (rows.into_iter())
-        .filter(|row| row.difference().abs() >= LEAST)
-        .map(|row| FunctionShare {
-            per_frame: row.difference(),
-            function: row.function,
-        })
-        .collect();
-    shares.sort_by(|a, b| b.per_frame.total_cmp(&a.per_frame));
-    shares
-}
-
 /// Boots a machine, configures it, and sends bursts until the median is known. Also returns its
 /// console output.
 fn boot(
@@ -747,9 +722,6 @@ fn boot(
             received: burst.received,
             instructions: burst.instructions,
         });
-        if lost_all_frames(&made) {
-            break;
-        }
     }
     let ticks_per_instruction = machine.per_instruction();
     // read after all counting; only in the first boot, because all are alike
@@ -758,18 +730,8 @@ fn boot(
     let in_force = configurations
         .map(|one| Ok((one.name.clone(), bed.dut(0).in_force(one)?)))
         .collect::<Result<Vec<_>, LabError>>()?;
-    let mut validity = Validity::default();
-    if !TICKS.contains(&ticks_per_instruction) {
-        validity.reasons.push(format!(
-            "the machine's counter advances by {ticks_per_instruction:.3} per instruction and not by 1: it does not count them"
-        ));
-    }
-    (validity.reasons).extend(Spread::unused(&spread, &bed.spread()?));
-    let past = made.iter().filter(|burst| burst.way == Way::Past);
-    if past.clone().any(|burst| burst.received < burst.sent) {
-        let reason = "frames were lost between generator and receiver, past the DUT";
-        validity.reasons.push(reason.into());
-    }
+    let mut reasons = objections(ticks_per_instruction, &made);
+    reasons.extend(Spread::unused(&spread, &bed.spread()?));
     let profiled = match (&profile, middle(&made)) {
         (Some(profile), Some(middle)) if !lost_all_frames(&made) => Some(profile.read(middle)),
         _ => None,
@@ -792,7 +754,7 @@ fn boot(
         frames: p.frames,
         bursts: made,
         functions,
-        validity,
+        validity: Validity { reasons },
     };
     Ok(Booted {
         record,

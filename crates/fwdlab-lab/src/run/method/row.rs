@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use fwdlab_measure::conservation::{balance, objections};
 use fwdlab_measure::order::{Random, mirrored};
-use fwdlab_measure::paired::{Rebuild, SLICE, next_slice, places, rebuild};
-use fwdlab_measure::validity::is_lower_bound;
+use fwdlab_measure::overload::{SURPLUS, not_overloaded};
+use fwdlab_measure::paired::{CONTROLS, Rebuild, SLICE, next_slice, places, rebuild};
 use fwdlab_model::event::{Compared, EventKind, RebuildRecord};
 use fwdlab_model::result::Validity;
 use fwdlab_model::trial::Stream;
@@ -21,23 +21,20 @@ use crate::bed::Bed;
 use crate::dut::Configuration;
 use crate::dut::sweep::{Setting, SweptParameter};
 use crate::error::LabError;
-use crate::run::trial::{Bench, Counted, SURPLUS};
+use crate::run::trial::{Bench, Counted};
 use crate::run::{Control, Parameters, Run, configure, does_forward, open_tester, timestamp};
 use crate::tester::Rig;
-
-/// The reference and the control, which precede the compared DUTs.
-pub(in crate::run) const CONTROLS: usize = 2;
 
 /// Number of searches for a load that overloads the DUT before the rebuild fails.
 const OVERLOAD_LOOKS: u32 = 6;
 
 /// A DUT that is compared with the reference and the control.
 pub(super) struct ComparedDut<'a> {
-    /// Name for people.
-    pub name: String,
+    /// Its test case.
+    pub case: usize,
+    /// Its description in records, with the value that a sweep sets on it.
+    pub compared: Compared,
     pub configuration: Option<&'a Configuration>,
-    /// What a sweep sets on it.
-    pub setting: Option<(&'a str, &'a SweptParameter, u64)>,
 }
 
 /// DUTs side by side: the reference, the same again as A/A control, and the DUTs that are compared
@@ -47,11 +44,10 @@ pub(super) struct Row<'a> {
     parameters: Arc<Parameters>,
     /// Name of its test cases.
     name: String,
-    /// Applied to the reference and the control only.
-    pub reference: Option<&'a Configuration>,
+    /// What is applied to the reference and to the control, and their descriptions in records.
+    reference: (Option<&'a Configuration>, [Compared; CONTROLS]),
     beside: Vec<ComparedDut<'a>>,
-    /// The description of each DUT in records.
-    pub compared: Vec<Compared>,
+    swept: Option<&'a SweptParameter>,
     random: Random,
     /// The intended load, once it is known: the same in all rebuilds.
     pub load: Option<f64>,
@@ -63,14 +59,20 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    pub fn new(parameters: Parameters, name: String, beside: Vec<ComparedDut<'a>>) -> Row<'a> {
+    pub fn new(
+        parameters: Parameters,
+        name: &str,
+        reference: (Option<&'a Configuration>, [Compared; CONTROLS]),
+        beside: Vec<ComparedDut<'a>>,
+        swept: Option<&'a SweptParameter>,
+    ) -> Row<'a> {
         Row {
             random: Random::new(parameters.seed),
             parameters: Arc::new(parameters),
-            name,
-            reference: None,
+            name: name.to_owned(),
+            reference,
             beside,
-            compared: Vec::new(),
+            swept,
             load: None,
             slice: SLICE,
             built: 0,
@@ -78,9 +80,15 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Continues after this number of rebuilds before the run was interrupted, at this load.
-    pub fn goes_on(&mut self, built: u32, load: Option<f64>) {
-        (self.built, self.load) = (built, load);
+    /// Continues after its rebuilds from before the run was interrupted, at this load.
+    pub fn resume(&mut self, rebuilds: &[RebuildRecord], load: Option<f64>) {
+        let mut names = Vec::from(&self.reference.1);
+        names.extend(self.beside.iter().map(|dut| dut.compared.clone()));
+        let is_of_row = |record: &&RebuildRecord| {
+            let mut compared = record.compared.iter();
+            compared.any(|dut| names.iter().any(|own| own.test_case == dut.test_case))
+        };
+        (self.built, self.load) = (rebuilds.iter().filter(is_of_row).count() as u32, load);
     }
 
     fn stream(&self) -> &Stream {
@@ -92,18 +100,30 @@ impl<'a> Row<'a> {
         CONTROLS + self.beside.len()
     }
 
-    /// Removes this number of DUTs from the comparison, starting with number `first`.
-    pub fn remove(&mut self, first: usize, count: usize) {
-        self.beside
-            .drain(first - CONTROLS..first - CONTROLS + count);
-        self.compared.drain(first..first + count);
+    /// Returns its test cases; with a sweep each has several DUTs.
+    pub fn cases(&self) -> impl Iterator<Item = usize> {
+        let mut last = None;
+        let all = self.beside.iter().map(|dut| dut.case);
+        all.filter(move |case| last.replace(*case) != Some(*case))
     }
 
-    fn name_of(&self, configuration: usize) -> &str {
-        match configuration {
-            0 => "plain",
-            1 => "control",
-            other => &self.beside[other - CONTROLS].name,
+    /// Removes the test case of this DUT, with all of its DUTs. Returns `None` for the reference
+    /// and the control, which belong to no test case.
+    pub fn leave(&mut self, dut: usize) -> Option<usize> {
+        let case = self.beside.get(dut.checked_sub(CONTROLS)?)?.case;
+        self.beside.retain(|dut| dut.case != case);
+        Some(case)
+    }
+
+    fn name_of(&self, configuration: usize) -> String {
+        let compared = match configuration {
+            0 => return "plain".into(),
+            1 => return "control".into(),
+            other => &self.beside[other - CONTROLS].compared,
+        };
+        match &compared.setting {
+            Some((parameter, value)) => format!("{}, {value} {parameter}", compared.configuration),
+            None => compared.configuration.clone(),
         }
     }
 
@@ -114,7 +134,7 @@ impl<'a> Row<'a> {
         slices: &mut dyn FnMut(Duration) -> Duration,
         stop: &Control,
         run: &mut Run<'_>,
-    ) -> Result<(Rebuild, RebuildRecord), LabError> {
+    ) -> Result<RebuildRecord, LabError> {
         let (started, started_at) = (Instant::now(), timestamp());
         let (parameters, configurations) = (self.parameters.clone(), self.duts());
         let stream = &parameters.streams[0];
@@ -144,16 +164,7 @@ impl<'a> Row<'a> {
             self.configure(&bed, place, configuration, tester.as_mut(), stop, run)
                 .inspect_err(|_| self.failed = Some(configuration))?;
         }
-        let mut bench = Bench {
-            bed: &bed,
-            tester: tester.as_mut(),
-            traffic: None,
-            count_reasons: false,
-            telemetry: None,
-            hooks: None,
-            placement: &parameters.placement,
-            control: stop,
-        };
+        let mut bench = Bench::new(&bed, tester.as_mut(), &parameters.placement, stop);
         let random = &mut self.random;
         let mut order = || mirrored(configurations, random);
         let counted = bench.slices(
@@ -184,17 +195,16 @@ impl<'a> Row<'a> {
         run.record_event(EventKind::RebuildFinished {
             record: Box::new(record.clone()),
         })?;
-        Ok((result, record))
+        Ok(record)
     }
 
     /// Raises the load if a DUT forwards nearly all of it: only overloaded DUTs are compared, so
     /// that the rebuild is invalid. Returns the reason. A requested load is not changed.
     fn raise_load(&mut self, result: &Rebuild, pps: f64) -> Option<String> {
-        let rates = result.rates_pps.iter().copied();
-        let (fastest, rate) = rates.enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        if self.parameters.load.is_some() || !is_lower_bound(pps, rate) {
+        if self.parameters.load.is_some() {
             return None;
         }
+        let (fastest, rate) = not_overloaded(pps, &result.rates_pps)?;
         let more = self
             .parameters
             .within_line(Some(SURPLUS * rate), self.stream());
@@ -220,15 +230,16 @@ impl<'a> Row<'a> {
             .map(|index| &self.beside[index]);
         let own = match beside {
             Some(beside) => beside.configuration,
-            None => self.reference,
+            None => self.reference.0,
         };
         if let Some(requested) = own {
             configure(bed, place, tester, self.stream(), requested, stop, run)?;
         }
-        if let Some((parameter, swept, value)) = beside.and_then(|beside| beside.setting) {
+        let setting = beside.and_then(|beside| beside.compared.setting.as_ref());
+        if let (Some((parameter, value)), Some(swept)) = (setting, self.swept) {
             let mut setting = Setting::new(parameter, swept.clone());
             let dut = bed.dut(place).as_ref();
-            setting.set(dut, self.stream().ip_version, value, stop)?;
+            setting.set(dut, self.stream().ip_version, *value, stop)?;
             let with = format!("{value} {parameter}");
             does_forward(bed, place, tester, self.stream(), &with)?;
         }
@@ -255,7 +266,10 @@ impl<'a> Row<'a> {
         RebuildRecord {
             rebuild: self.built,
             started_at,
-            compared: self.compared.clone(),
+            compared: {
+                let beside = self.beside.iter().map(|dut| &dut.compared);
+                self.reference.1.iter().chain(beside).cloned().collect()
+            },
             places: places.iter().map(|&c| c as u32).collect(),
             blocks: result.blocks as u32,
             blocks_not_offered: result.not_offered as u32,
@@ -287,16 +301,7 @@ fn intended(
     if let Some(pps) = requested.map_err(LabError::Preflight)? {
         return Ok(pps);
     }
-    let mut bench = Bench {
-        bed,
-        tester,
-        traffic: None,
-        count_reasons: false,
-        telemetry: None,
-        hooks: None,
-        placement: &parameters.placement,
-        control: stop,
-    };
+    let mut bench = Bench::new(bed, tester, &parameters.placement, stop);
     // on a busy host the generator may not reach its maximum
     for _ in 0..OVERLOAD_LOOKS {
         if let Some(pps) = bench.overload(stream)?.load_pps {

@@ -5,33 +5,106 @@
 //! and series on one bed. [`super::super::procedure_run`] follows the procedure. Start with [`TrialTurns`].
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use fwdlab_engine::sim::{Dut, Simulation};
 use fwdlab_measure::campaign::{failure_of, seed_of};
 use fwdlab_measure::gate::Gate;
-use fwdlab_measure::machine::{Asked, Limit, wants_overload};
+use fwdlab_measure::machine::{Asked, Limit, make, wants_overload};
 use fwdlab_measure::meters::Meters;
+use fwdlab_measure::remaining::Tally;
+use fwdlab_measure::trust;
 use fwdlab_model::event::EventKind;
 use fwdlab_model::outcome::Outcome;
-use fwdlab_model::result::CUT_OFF;
-use fwdlab_model::test_case::{Failure, Iteration};
+use fwdlab_model::result::{CUT_OFF, Noise};
+use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::variant::Variant;
 
+use super::CountingMethod;
 use super::windows::calibrate;
 use crate::dut::sweep::{Setting, SweptParameter};
 use crate::error::LabError;
 use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
-use crate::run::device::{self, Device, Real, Simulated};
-use crate::run::estimate::capacities;
-use crate::run::plan::Plan;
-use crate::run::procedure_run::{ProcedureRun, Tally};
+use crate::run::device::{self, Device, Real, Simulated, simulated_noise};
+use crate::run::estimate::{before, capacities, estimated, far_bed};
+use crate::run::plan::{Agenda, Plan};
+use crate::run::procedure_run::ProcedureRun;
 use crate::run::{Measured, Parameters, Run, configure, open_tester, verify, with_last_output};
+
+/// Duration of a test case beyond its trials: a bed, an engine that proves itself, the largest
+/// load.
+const BED: Duration = Duration::from_secs(3);
+
+/// Trials that count as a whole.
+pub(super) struct WholeTrials;
+
+impl CountingMethod for WholeTrials {
+    fn check(&self, plan: &Plan) -> Result<(), LabError> {
+        let campaign = &plan.campaign;
+        let each = if plan.is_together() {
+            1
+        } else {
+            campaign.cases.len()
+        };
+        for case in &campaign.cases[..each] {
+            let at = |reason| campaign.error(&["procedure"], reason);
+            make(&plan.asked(0, case), &plan.likely(case)?).map_err(at)?;
+        }
+        Ok(())
+    }
+
+    /// If all test cases are measured together, includes the bed and the search for the largest
+    /// load.
+    fn estimate(&self, plan: &Plan, cases: &[usize]) -> Result<(u32, Duration), LabError> {
+        let case = &plan.campaign.cases[cases.first().copied().unwrap_or(0)];
+        let limits = plan.likely(case)?;
+        let far_bed = far_bed(&plan.host.site);
+        let before = match (&plan.dut, plan.is_together()) {
+            (Some(_), _) => Duration::ZERO,
+            (None, true) => before(limits.len(), plan.bounds().asked.is_some()) + far_bed,
+            (None, false) => BED + far_bed,
+        };
+        let series = match plan.is_together() {
+            true => plan.campaign.variants(case).len() as u32,
+            false => 1,
+        };
+        let requested = plan.asked(plan.seed(), case);
+        let (trials, time) = estimated(&requested, &limits, plan.dut.as_ref())?;
+        Ok((series * trials, before + series * time))
+    }
+
+    fn method<'a>(&'a self, _: &'a Plan, _: &'a Agenda) -> Box<dyn Method + 'a> {
+        Box::new(TrialTurns::default())
+    }
+
+    fn judge(&self, running: &Running<'_>, cases: &mut [TestCase], measured: &Measured) -> Noise {
+        let found = cases.iter().flat_map(|case| &case.outcomes);
+        let found: Vec<Outcome> = found.cloned().collect();
+        // only tests of one turn can contradict each other
+        let against = match running.plan.is_together() {
+            true => trust::contradictions(&found),
+            false => Vec::new(),
+        };
+        if let Some(dut) = &running.plan.dut {
+            return simulated_noise(dut, against);
+        }
+        let gate = running.gate.as_ref();
+        let judge = |against| trust::of_trials(gate, &measured.trials, against);
+        let noise = match judge(against.clone()) {
+            quiet if !quiet.too_noisy && trust::none_is_reliable(cases) => {
+                judge([against, vec!["no test case can be relied on".into()]].concat())
+            }
+            noise => noise,
+        };
+        trust::without_lossless_noise(noise, &found)
+    }
+}
 
 /// State that all turns share.
 #[derive(Default)]
-pub(in crate::run) struct TrialTurns {
+struct TrialTurns {
     /// Largest load of every stream: the same in all iterations, unless one turns out to be wrong.
     limits: BTreeMap<String, Limit>,
     /// Index of the first trial of the last turn.

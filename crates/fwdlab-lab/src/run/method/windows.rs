@@ -11,21 +11,24 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use fwdlab_measure::campaign::Turn;
+use fwdlab_measure::campaign::{Turn, with_failed};
 use fwdlab_measure::conservation::objections;
-use fwdlab_measure::gate::{Gate, of_run};
-use fwdlab_measure::maxfwd::{ID, MIN_WINDOWS, Window, control, iterations, judge};
+use fwdlab_measure::gate::Gate;
+use fwdlab_measure::maxfwd::{
+    ID, Trials, Window, control, is_enough, is_made, iterations, judge_trial,
+};
+use fwdlab_measure::overload::{Overload, may_be_larger};
 use fwdlab_measure::procedure::MAX_INVALID;
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::{self, Case, Every, When};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::facts::Facts;
-use fwdlab_model::file::FileError;
 use fwdlab_model::probe::Reading;
-use fwdlab_model::result::{StallPolicy, TrialRecord, Validity};
-use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::result::{Noise, StallPolicy, TrialRecord, Validity};
+use fwdlab_model::test_case::{Iteration, NoResult, TestCase};
 use fwdlab_model::trial::Stream;
 
+use super::CountingMethod;
 use crate::bed::Bed;
 use crate::error::LabError;
 use crate::run::campaign::Running;
@@ -33,8 +36,8 @@ use crate::run::conduct::{Made, Method, Work};
 use crate::run::device::erect;
 use crate::run::estimate::far_bed;
 use crate::run::hooks::{self, During, Hosts, Place, run_hooks_or_fail};
-use crate::run::plan::Plan;
-use crate::run::trial::{Bench, Counted, Overload, SURPLUS, TrialProgress, record, telemetry_of};
+use crate::run::plan::{Agenda, Plan};
+use crate::run::trial::{Bench, Counted, TrialProgress, record, telemetry_of};
 use crate::run::{Control, Measured, Parameters, Run, configure, open_tester, timestamp};
 use crate::tester::Rig;
 use crate::witness::probe::{Probes, pairs};
@@ -51,32 +54,53 @@ const CALIBRATION_READINGS: usize = 120;
 /// Interval of progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
-/// Rejects what windows cannot measure.
-pub(in crate::run) fn check(parameters: &Plan) -> Result<(), FileError> {
-    let campaign = parameters.campaign();
-    if campaign.is_simulated() {
-        let reason = "maxfwd chooses windows by probes of a real machine; use forwarding-rate or mrr on a simulated DUT";
-        return Err(campaign.error(&["procedure", "id"], reason));
+impl CountingMethod for campaign::Maxfwd {
+    fn check(&self, plan: &Plan) -> Result<(), LabError> {
+        plan.check_load(self.load)?;
+        let campaign = plan.campaign();
+        let wrong = |at: &[&str], reason: &str| Err(campaign.error(at, reason).into());
+        if campaign.is_simulated() {
+            let reason = "maxfwd chooses windows by probes of a real machine; use forwarding-rate or mrr on a simulated DUT";
+            return wrong(&["procedure", "id"], reason);
+        }
+        if campaign.sweep.is_some() {
+            let reason = "maxfwd has no sweep, because a machine is faster or slower from one bed to the next: use id = \"paired\"";
+            return wrong(&["procedure", "sweep"], reason);
+        }
+        let mut variants = campaign.cases.iter().map(|case| &case.variant);
+        if variants.any(|variant| variant.both_directions || !variant.modifiers.is_empty()) {
+            let reason =
+                "maxfwd measures one direction of an unmodified DUT: omit directions and modifier";
+            return wrong(&["matrix"], reason);
+        }
+        Ok(())
     }
-    if campaign.sweep.is_some() {
-        let reason = "maxfwd has no sweep, because a machine is faster or slower from one bed to the next: use id = \"paired\"";
-        return Err(campaign.error(&["procedure", "sweep"], reason));
-    }
-    let mut variants = campaign.cases.iter().map(|case| &case.variant);
-    if variants.any(|variant| variant.both_directions || !variant.modifiers.is_empty()) {
-        let reason =
-            "maxfwd measures one direction of an unmodified DUT: omit directions and modifier";
-        return Err(campaign.error(&["matrix"], reason));
-    }
-    Ok(())
-}
 
-/// Returns the number of trials of one iteration of a test case, and its duration.
-pub(in crate::run) fn estimate(p: &campaign::Maxfwd, plan: &Plan) -> (u32, Duration) {
-    let cases = &plan.campaign().cases;
-    let on_one_bed = if share_beds(cases) { cases.len() } else { 1 };
-    let bed = BED + far_bed(&plan.host.site);
-    (1, p.duration.0 + OVERHEAD + bed / on_one_bed as u32)
+    fn controlled(&self, _: &[Case]) -> Option<usize> {
+        Some(0)
+    }
+
+    fn estimate(&self, plan: &Plan, _: &[usize]) -> Result<(u32, Duration), LabError> {
+        let cases = &plan.campaign().cases;
+        let on_one_bed = if share_beds(cases) { cases.len() } else { 1 };
+        let bed = BED + far_bed(&plan.host.site);
+        Ok((1, self.duration.0 + OVERHEAD + bed / on_one_bed as u32))
+    }
+
+    fn method<'a>(&'a self, _: &'a Plan, _: &'a Agenda) -> Box<dyn Method + 'a> {
+        Box::new(Windows {
+            p: self,
+            trials: Trials::default(),
+            loads: BTreeMap::new(),
+            standing: None,
+        })
+    }
+
+    fn judge(&self, running: &Running<'_>, cases: &mut [TestCase], _: &Measured) -> Noise {
+        let is_probed = !running.plan.host.placement.dut_cpus.is_empty();
+        let (gate, control) = (running.gate.as_ref(), running.compared.as_ref());
+        trust::of_cases(gate, is_probed, cases, control)
+    }
 }
 
 /// Returns true if all test cases of an iteration can share one bed: not with several
@@ -90,13 +114,6 @@ fn share_beds(cases: &[Case]) -> bool {
         .all(|case| same(case) && case.variant.is_plain())
 }
 
-/// A trial with its windows: the gate depends on all probe readings of the run, so trials are
-/// judged at the end.
-struct Raw {
-    record: TrialRecord,
-    windows: Vec<Window>,
-}
-
 /// A bed in use, for the test cases of one iteration.
 struct BedInUse {
     iteration: u32,
@@ -106,29 +123,17 @@ struct BedInUse {
     bed: Bed,
 }
 
-/// All trials so far, the probe readings around them, and the bed of the last one.
-pub(in crate::run) struct Windows<'a> {
+/// All trials so far, and the bed of the last one.
+struct Windows<'a> {
     p: &'a campaign::Maxfwd,
-    calibration: Vec<Reading>,
-    readings: Vec<Reading>,
-    raw: Vec<Raw>,
+    trials: Trials,
     loads: BTreeMap<usize, Overload>,
     standing: Option<BedInUse>,
-}
-
-/// A trial to make.
-struct Planned<'a> {
-    turn: Turn,
-    control: bool,
-    stream: &'a Stream,
-    load: Option<f64>,
-    duration: Duration,
 }
 
 /// Parameters of a trial that is about to start.
 struct Attempt<'a> {
     common: &'a Parameters,
-    planned: Planned<'a>,
     /// The context of hooks in this iteration, and their hosts.
     place: &'a Place,
     hosts: &'a Hosts,
@@ -153,16 +158,11 @@ impl Method for Windows<'_> {
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(), LabError> {
-        self.calibration = calibrate(&self.common(running, 0), &mut run.info.facts);
-        let raw = measured.trials.iter().map(|record| {
-            Ok(Raw {
-                windows: kept_windows(run, record)?,
-                record: record.clone(),
-            })
-        });
-        self.raw = raw.collect::<Result<_, LabError>>()?;
-        let windows = self.raw.iter().flat_map(|raw| &raw.windows);
-        self.readings = windows.map(|window| window.after.clone()).collect();
+        self.trials = Trials::new(calibrate(&self.common(running, 0), &mut run.info.facts));
+        for record in &measured.trials {
+            let windows = kept_windows(run, record)?;
+            self.trials.push(record.clone(), windows);
+        }
         let loads = running.before.loads.iter().filter_map(|(of, found)| {
             let overload = Overload {
                 load_pps: found.load_pps,
@@ -172,6 +172,13 @@ impl Method for Windows<'_> {
             Some((names.position(|name| name == of)?, overload))
         });
         self.loads = loads.collect();
+        // a hook that failed after a valid trial: the trials do not show it
+        for (at, name) in running.agenda.names.iter().enumerate() {
+            let before = running.before.iterations(name);
+            let failed = before.filter(|one| one.no_result == NoResult::Hook);
+            let failed = failed.map(|one| ((at, one.iteration), one.clone()));
+            running.failed.extend(failed);
+        }
         self.judge(running);
         Ok(())
     }
@@ -192,17 +199,13 @@ impl Method for Windows<'_> {
         if running.plan.campaign().until.is_some() {
             self.judge(running);
         }
-        let gate = of_run(&self.calibration, &self.readings);
+        let judged = self.trials.judged(self.trials.gate().as_ref());
         let cases = running.agenda.measures[turn.case].cases().iter();
         let iterations = cases.filter_map(|&case| {
             // the conductor adds it again
             running.made[case].retain(|one| one.iteration != turn.iteration);
-            let name = &running.agenda.names[case];
-            let is_own = |record: &TrialRecord| {
-                record.test_case == *name && record.iteration == turn.iteration
-            };
-            let own = self.judged(gate.as_ref(), is_own);
-            Some((case, iterations(own.iter()).pop()?))
+            let mut all = iterations_of(case, &judged, running).into_iter();
+            Some((case, all.find(|one| one.iteration == turn.iteration)?))
         });
         Ok(Some(Made {
             iterations: iterations.collect(),
@@ -213,8 +216,10 @@ impl Method for Windows<'_> {
 
     /// Returns true if doubling the trials may make noisy test cases quiet.
     fn wants_more(&mut self, running: &Running<'_>) -> bool {
-        let gate = of_run(&self.calibration, &self.readings);
-        let judged = self.judged(gate.as_ref(), |_| true);
+        if !self.p.double {
+            return false;
+        }
+        let judged = self.trials.judged(self.trials.gate().as_ref());
         let cases = running.plan.campaign().cases.iter().enumerate();
         let cases: Vec<TestCase> = cases
             .map(|(at, case)| {
@@ -240,38 +245,15 @@ impl Method for Windows<'_> {
     }
 }
 
-impl<'a> Windows<'a> {
-    /// Creates the method for a new run.
-    pub fn new(p: &'a campaign::Maxfwd) -> Windows<'a> {
-        Windows {
-            p,
-            calibration: Vec::new(),
-            readings: Vec::new(),
-            raw: Vec::new(),
-            loads: BTreeMap::new(),
-            standing: None,
-        }
-    }
-
+impl Windows<'_> {
     /// Judges every trial by the readings so far, and recomputes the iterations of all test cases.
     fn judge(&self, running: &mut Running<'_>) -> Vec<TrialRecord> {
-        running.gate = of_run(&self.calibration, &self.readings);
-        let judged = self.judged(running.gate.as_ref(), |_| true);
+        running.gate = self.trials.gate();
+        let judged = self.trials.judged(running.gate.as_ref());
         for case in 0..running.made.len() {
             running.made[case] = iterations_of(case, &judged, running);
         }
         judged
-    }
-
-    /// Returns some of the trials, judged by this gate.
-    fn judged(
-        &self,
-        gate: Option<&Gate>,
-        is_wanted: impl Fn(&TrialRecord) -> bool,
-    ) -> Vec<TrialRecord> {
-        let raw = self.raw.iter().filter(|raw| is_wanted(&raw.record));
-        raw.map(|raw| gated(raw.record.clone(), &raw.windows, gate))
-            .collect()
     }
 
     fn common(&self, running: &Running<'_>, case: usize) -> Parameters {
@@ -291,9 +273,8 @@ impl<'a> Windows<'a> {
     ) -> Result<(), LabError> {
         let turn = work.turn;
         let campaign = running.plan.campaign();
-        let (case, control) = running.agenda.measures[turn.case].subject();
+        let (case, _) = running.agenda.measures[turn.case].subject();
         let common = self.common(running, case);
-        let stream = &common.streams[0];
         let place = Place::iteration(&running.agenda.names[turn.case], turn.iteration);
         let all = &campaign.hooks;
         for _ in 0..MAX_INVALID {
@@ -303,16 +284,8 @@ impl<'a> Windows<'a> {
             let before = (When::Before, Every::Iteration);
             let made =
                 run_hooks_or_fail(all, before, &place, &hosts, &work.control, run).and_then(|()| {
-                    let planned = Planned {
-                        turn,
-                        control,
-                        stream,
-                        load: None,
-                        duration: self.p.duration.0,
-                    };
                     let attempt = Attempt {
                         common: &common,
-                        planned,
                         place: &place,
                         hosts: &hosts,
                         work,
@@ -344,24 +317,17 @@ impl<'a> Windows<'a> {
         let campaign = running.plan.campaign();
         let Attempt {
             common,
-            mut planned,
             place,
             hosts,
             work,
         } = attempt;
-        let (turn, stream) = (planned.turn, planned.stream);
-        let (case, _) = running.agenda.measures[turn.case].subject();
-        let variant = &common.traffic.variants[0];
-        let mut bench = Bench {
-            bed: &standing.bed,
-            tester: standing.tester.as_mut(),
-            traffic: common.traffic.frames(stream, variant)?,
-            count_reasons: false,
-            telemetry: None,
-            hooks: None,
-            placement: &common.placement,
-            control: &work.control,
-        };
+        let (turn, duration) = (work.turn, self.p.duration.0);
+        let (stream, variant) = (&common.streams[0], &common.traffic.variants[0]);
+        let (case, control) = running.agenda.measures[turn.case].subject();
+        let name = &running.agenda.names[turn.case];
+        let BedInUse { bed, tester, .. } = standing;
+        let mut bench = Bench::new(bed, tester.as_mut(), &common.placement, &work.control);
+        bench.traffic = common.traffic.frames(stream, variant)?;
         let known = match self.loads.get(&case) {
             Some(known) => *known,
             None => match overload(common, &mut bench, stream) {
@@ -384,53 +350,60 @@ impl<'a> Windows<'a> {
                 }
             },
         };
-        planned.load = known.load_pps;
-        let number = self.raw.len() as u32 + 1;
-        let place = place.trial(
-            number,
-            known.load_pps,
-            common.traffic.flows(stream, variant),
-        );
+        let load = known.load_pps;
+        let number = self.trials.next_number();
+        let place = place.trial(number, load, common.traffic.flows(stream, variant));
         let during = During::new(&campaign.hooks, &place, hosts, &run.info.id);
         bench.count_reasons = known.loses_inside && common.privileged;
         bench.telemetry = common.telemetry.as_ref();
         bench.hooks = Some(&during);
-        let progress = Progress {
-            name: &running.agenda.names[turn.case],
-            planned: &planned,
-            iterations: campaign.iterations.max(turn.iteration),
-            work,
+        let iterations = campaign.iterations.max(turn.iteration);
+        let progress = |glimpse: TrialProgress| EventKind::Progress {
+            activity: format!("{name}, iteration {} of {iterations}", turn.iteration),
+            done: work.steps.0,
+            steps: work.steps.1,
+            left_s: work.left().as_secs_f64(),
+            offered_load_pps: Some(glimpse.offered_load_pps),
+            forwarding_rate_pps: Some(glimpse.forwarding_rate_pps),
+            estimate: None,
         };
         let started_at = timestamp();
-        let gate = of_run(&self.calibration, &self.readings);
-        let around = |when, control: &Control, run: &mut Run<'_>| {
-            let when = (when, Every::Trial);
-            hooks::run_hooks(&campaign.hooks, when, &place, hosts, control, run)
-        };
-        let mut problem = around(When::Before, &work.control, run)?;
-        let made = trial(&mut bench, &planned, gate.as_ref(), &progress, run);
-        if let Ok((_, counted)) = &made {
-            for record in &counted.hooks {
-                run.keep_hook(record.clone())?;
-            }
-        }
-        problem.extend(around(When::After, &Control::default(), run)?);
-        let (windows, mut counted) = made?;
+        let gate = self.trials.gate();
+        let enough = |windows: &[Window]| is_enough(windows, gate.as_ref(), load, duration);
+        let (made, problem) = hooks::around_trial(
+            &campaign.hooks,
+            &place,
+            (hosts, &work.control),
+            run,
+            |run| {
+                trial(
+                    &mut bench,
+                    (stream, load, duration),
+                    &enough,
+                    &progress,
+                    run,
+                )
+            },
+            |(_, counted)| &counted.hooks,
+        )?;
+        let (windows, mut counted) = made;
         counted.objections.extend(problem);
-        self.readings
-            .extend(windows.iter().map(|w| w.after.clone()));
-        let record = TrialRecord {
-            test_case: running.agenda.names[turn.case].clone(),
+        let mut record = TrialRecord {
+            test_case: name.clone(),
+            iteration: turn.iteration,
+            control,
             trial: number,
             started_at,
             variant: variant.clone(),
-            ..of_windows(bench.tester, &planned, &windows, &counted)
+            ..of_windows(bench.tester, (stream, load), &windows, &counted)
         };
         run.keep_telemetry(&record, counted.telemetry.as_deref())?;
         keep_windows(run, &record, &windows)?;
         // the gate as known now; at the end all trials are judged by the final one
-        let mut record = gated(record, &windows, gate.as_ref());
-        if record.not_saturated && may_offer_more(common, known.load_pps, stream) {
+        judge_trial(&mut record, &windows, gate.as_ref());
+        let is_found = common.load.is_none();
+        let line_rate_pps = common.within_line(None, stream);
+        if record.not_saturated && is_found && may_be_larger(known.load_pps, line_rate_pps) {
             self.loads.remove(&case);
             record.validity.reasons.push(NOT_OVERLOADED.into());
         }
@@ -439,7 +412,7 @@ impl<'a> Windows<'a> {
             record: Box::new(record.clone()),
         })?;
         let is_valid = record.validity.is_valid();
-        self.raw.push(Raw { record, windows });
+        self.trials.push(record, windows);
         Ok(is_valid)
     }
 
@@ -478,33 +451,14 @@ impl<'a> Windows<'a> {
 /// Returns the iterations of a test case, from its trials and its failures.
 fn iterations_of(case: usize, judged: &[TrialRecord], running: &Running<'_>) -> Vec<Iteration> {
     let name = &running.agenda.names[case];
-    let mut all = iterations(judged.iter().filter(|record| record.test_case == *name));
-    let failures = running.failures.range((case, 0)..(case + 1, 0));
-    for ((_, number), failure) in failures {
-        let at = all.iter().position(|one| one.iteration == *number);
-        let one = at.map_or(
-            Iteration {
-                iteration: *number,
-                ..Iteration::default()
-            },
-            |at| all.remove(at),
-        );
-        all.push(one.without_result(failure.clone()));
-    }
-    all.sort_by_key(|one| one.iteration);
-    all
+    let own = judged.iter().filter(|record| record.test_case == *name);
+    let failed = running.failed.range((case, 0)..(case + 1, 0));
+    with_failed(iterations(own), failed.map(|(_, one)| one))
 }
 
 /// Reason of an invalid trial whose load was found while the DUT was slower.
 const NOT_OVERLOADED: &str =
     "the load does not overload the DUT any more: less than 1.1 times the output was offered";
-
-/// Returns true if a larger load could be found in a new search: not if the load was requested, or
-/// is line rate, or all that the generator can send.
-fn may_offer_more(parameters: &Parameters, load_pps: Option<f64>, stream: &Stream) -> bool {
-    let more = load_pps.map(|pps| SURPLUS * pps);
-    parameters.load.is_none() && more.is_some() && parameters.within_line(more, stream) > load_pps
-}
 
 /// Returns the load of a stream: the requested one, or one that overloads the DUT; at most line
 /// rate.
@@ -531,7 +485,7 @@ fn overload(
 
 /// Reads for a fifth of a second how fast the DUT's CPU is now, and how far from the others. The
 /// facts record the distance.
-pub(in crate::run) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Reading> {
+pub(super) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> Vec<Reading> {
     let placement = &parameters.placement;
     let readings: Option<Vec<Reading>> = Probes::on_dut_cpu(placement, |probes| {
         (0..CALIBRATION_READINGS)
@@ -561,44 +515,25 @@ pub(in crate::run) fn calibrate(parameters: &Parameters, facts: &mut Facts) -> V
     readings
 }
 
-struct Progress<'a> {
-    /// Name of the test case.
-    name: &'a str,
-    planned: &'a Planned<'a>,
-    iterations: u32,
-    work: &'a Work,
-}
-
 /// Makes one trial, and reports progress from this thread.
 fn trial(
     bench: &mut Bench<'_>,
-    planned: &Planned<'_>,
-    gate: Option<&Gate>,
-    progress: &Progress<'_>,
+    (stream, load, duration): (&Stream, Option<f64>, Duration),
+    enough: &(dyn Fn(&[Window]) -> bool + Sync),
+    progress: &dyn Fn(TrialProgress) -> EventKind,
     run: &mut Run<'_>,
 ) -> Result<(Vec<Window>, Counted), LabError> {
-    let Planned {
-        stream,
-        load,
-        duration,
-        ..
-    } = *planned;
-    // a trial needs more windows than the median of the quiet ones: about half of those in the
-    // shortest trial
-    let requested = MIN_WINDOWS.max((duration.as_millis() / 50) as usize);
-    let enough =
-        |windows: &[Window]| judge(windows, gate, load).quiet.windows as usize >= requested;
     let (sender, glimpses) = mpsc::channel::<TrialProgress>();
     let result = std::thread::scope(|scope| -> Result<_, LabError> {
         let worker = scope.spawn(move || {
             let sender = sender;
-            bench.windows(stream, load, duration, &enough, &sender)
+            bench.windows(stream, load, duration, enough, &sender)
         });
         let mut last: Option<Instant> = None;
         while let Ok(glimpse) = glimpses.recv() {
             if last.is_none_or(|t| t.elapsed() >= PROGRESS_EVERY) {
                 last = Some(Instant::now());
-                run.record_event(progress.event(glimpse))?;
+                run.record_event(progress(glimpse))?;
             }
         }
         worker
@@ -613,39 +548,19 @@ fn trial(
     }
 }
 
-impl Progress<'_> {
-    fn event(&self, glimpse: TrialProgress) -> EventKind {
-        EventKind::Progress {
-            activity: format!(
-                "{}, iteration {} of {}",
-                self.name, self.planned.turn.iteration, self.iterations
-            ),
-            done: self.work.steps.0,
-            steps: self.work.steps.1,
-            left_s: self.work.left().as_secs_f64(),
-            offered_load_pps: Some(glimpse.offered_load_pps),
-            forwarding_rate_pps: Some(glimpse.forwarding_rate_pps),
-            estimate: None,
-        }
-    }
-}
-
 fn of_windows(
     tester: &dyn Rig,
-    planned: &Planned<'_>,
+    (stream, load): (&Stream, Option<f64>),
     windows: &[Window],
     counted: &Counted,
 ) -> TrialRecord {
     let counters = &counted.counters[0];
-    let load = planned.load;
     let intended = load.map(|_| counters.generator_sent + counters.generator_not_sent);
-    let record = record(tester.names(), planned.stream.clone(), counters, intended);
+    let record = record(tester.names(), stream.clone(), counters, intended);
     let mut reasons = counted.objections.clone();
     reasons.extend(objections(&record.ledger, counters));
     TrialRecord {
         procedure: ID.into(),
-        iteration: planned.turn.iteration,
-        control: planned.control,
         stall_policy: load.map(|_| StallPolicy::Skip),
         duration_s: windows.last().map_or(0.0, |w| w.start_s + w.duration_s),
         intended_load_pps: load,
@@ -654,28 +569,6 @@ fn of_windows(
         work: counted.work.clone().map(Box::new),
         ..record
     }
-}
-
-fn gated(mut record: TrialRecord, windows: &[Window], gate: Option<&Gate>) -> TrialRecord {
-    let strata = judge(windows, gate, record.intended_load_pps);
-    record.not_saturated = strata.is_not_saturated();
-    record.offered_load_pps = strata.offered_pps;
-    record.forwarding_rate_pps = strata.quiet.forwarding_rate_pps;
-    record.forwarding_rate_ungated_pps = strata.ungated_pps;
-    record.quiet = strata.quiet;
-    record.contended = strata.contended;
-    record.other_states = strata.other_states;
-    record.windows_not_offered = strata.not_offered;
-    record
-}
-
-/// Returns true if trials from before the run was interrupted complete a turn: a valid one, or the
-/// maximum number of attempts.
-pub(in crate::run) fn is_made(test_case: &str, iteration: u32, trials: &[TrialRecord]) -> bool {
-    let of_it = |trial: &&TrialRecord| trial.test_case == test_case && trial.iteration == iteration;
-    let made = trials.iter().filter(of_it);
-    let valid = made.clone().any(|trial| trial.validity.is_valid());
-    valid || made.count() >= MAX_INVALID as usize
 }
 
 /// Name of the file with the windows of a trial.

@@ -16,7 +16,7 @@ use fwdlab_store::load;
 use super::super::plan::Host;
 use super::super::{Control, campaign, verify};
 use super::*;
-use crate::host::scripted::Faults;
+use crate::host::scripted::{Fails, Faults};
 use crate::placement::Placement;
 use crate::site::scripted::{Scene, capacity_pps, folder};
 
@@ -313,6 +313,50 @@ id = "maxfwd"
 for = "1s"
 "#;
     assert_eq!(cut_everywhere(&scene, text), 0);
+}
+
+/// The trial of the iteration is valid, but a hook after it failed.
+#[test]
+fn an_iteration_that_a_hook_invalidated_remains_invalid() {
+    let text = r#"
+campaign = "c"
+iterations = 2
+[hooks]
+after = ["hook last"]
+[matrix]
+size = 64
+flows = 10
+[procedure]
+id = "maxfwd"
+for = "100ms"
+"#;
+    let scene = Scene::new(1, Faults::default());
+    whole(&plan(&scene, text), folder().path(), || {});
+    let mut commands = scene.faults.commands().into_iter();
+    let at = commands.position(|(_, action)| action == "hook last");
+    let scene = Scene::new(1, Faults::at(at.unwrap(), Fails::Exit));
+    let plan = plan(&scene, text);
+    let (runs, copies) = (folder(), folder());
+    let copied = RefCell::new(false);
+    let failures = |measured: &Measured| -> Vec<(u32, String)> {
+        let failures = measured.summary.as_ref().unwrap().test_cases[0].failures();
+        let failures = failures.filter(|(_, why)| why.contains("hook last"));
+        failures.map(|(n, why)| (n, why.to_owned())).collect()
+    };
+    let right = failures(&whole(&plan, runs.path(), || {
+        let dir = only_run(runs.path());
+        let is_failed = |event: &Event| match &event.kind {
+            EventKind::IterationFinished { iteration, .. } => iteration.no_result == NoResult::Hook,
+            _ => false,
+        };
+        if load(&dir).unwrap().events().iter().any(is_failed) && !copied.replace(true) {
+            copy(&dir, &copies.path().join(dir.file_name().unwrap()));
+        }
+    }));
+    assert_eq!(right.len(), 1, "{right:?}");
+    let dir = only_run(copies.path());
+    assert_eq!(failures(&go_on_with(&plan, &dir).unwrap()), right);
+    assert_eq!(verify::derive(&load(&dir).unwrap()).differences, ["x"; 0]);
 }
 
 #[test]
