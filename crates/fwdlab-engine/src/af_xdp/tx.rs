@@ -530,6 +530,7 @@ mod tests {
     use crate::load::LoadPlan;
     use crate::pacer::StallPolicy;
     use crate::sender::source::TestSource;
+    use crate::traffic::share::Share;
     use crate::traffic::{Frames, TestFrames};
     use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 
@@ -548,7 +549,7 @@ mod tests {
             flows: FlowSet::default_v4(3).unwrap(),
             nonce: 9,
         };
-        let outline = Outline::from_frames(&Frames::Test(frames.clone())).unwrap();
+        let outline = Outline::from_frames(&Frames::Test(frames.clone()), Share::WHOLE).unwrap();
         let mut memory = FrameMemory::new(8, 0).unwrap();
         memory.arm(&outline, 8, true);
         let schedule = Schedule {
@@ -558,7 +559,7 @@ mod tests {
             stall_policy: StallPolicy::Skip,
             path: 0,
         };
-        let mut source = TestSource::new(&frames, &schedule);
+        let mut source = TestSource::new(&frames, &schedule, Share::WHOLE);
         source.set_time(1);
         let mut departing = Departing {
             signed: Some(outline.signed),
