@@ -241,13 +241,19 @@ impl<T: Transmit> SocketSender<T> {
             capabilities: Capabilities {
                 senders: of as u16,
                 queues: of_one.queues * of as u16,
+                summary: match of {
+                    1 => of_one.summary,
+                    _ => "several senders: each has a thread, sockets and memory of its own",
+                },
                 ..of_one
             },
             cpus: cpus.to_vec(),
             paths,
             armed: None,
             load: LoadPlan::FlatOut,
-            shares_cpu: false,
+            // threads that wait for each other's CPU must not spin on it
+            shares_cpu: of > 1
+                && thread::available_parallelism().is_ok_and(|cpus| cpus.get() < of as usize),
             workers: (0..).zip(transmits).map(worker).collect(),
         }
     }
