@@ -227,7 +227,7 @@ impl StreamExpected {
                 all.first_ns = own.first_ns;
             }
             all.last_ns = all.last_ns.max(own.last_ns);
-            if own.latency.len() > 0 {
+            if !own.latency.is_empty() {
                 all.latency_min_ns = match all.latency.len() {
                     0 => own.latency_min_ns,
                     _ => all.latency_min_ns.min(own.latency_min_ns),

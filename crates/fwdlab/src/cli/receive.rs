@@ -59,7 +59,7 @@ pub struct Receive {
     /// Signatures are in the last bytes of frames, not at the start of UDP payloads
     #[arg(long)]
     tail: bool,
-    /// Number of senders that share the frames (`send --senders`)
+    /// Number of sending threads of the port at the other end: `--senders` of send
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::senders(), conflicts_with = "streams")]
     senders: u32,
     /// Source of arrival times; auto: the program at the driver, or the packet socket

@@ -52,7 +52,7 @@ pub struct SelfTest {
     /// Duration of each trial
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     trial: Duration,
-    /// Number of threads that send, with af-xdp and af-packet: together they send the frames of one
+    /// Number of sending threads: they share the frames that one would send. Needs af-xdp or af-packet
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::senders())]
     senders: u32,
     /// CPUs of the sending threads [default: any]

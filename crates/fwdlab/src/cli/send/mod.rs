@@ -121,7 +121,7 @@ pub struct Send {
     /// Engine; auto takes the fastest that can send these frames on this port
     #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
-    /// Number of threads that send into each port, with af-xdp and af-packet: together they send the frames of one
+    /// Number of sending threads for each port: they share the frames that one would send. Needs af-xdp or af-packet
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::senders(), conflicts_with = "pcap")]
     senders: u32,
     /// CPUs of the sending threads, one for each port and sender [default: any]
