@@ -93,6 +93,16 @@ pub enum EngineError {
     /// Receivers can only count here; contains the reason. Nothing was sent.
     #[error("frames can only be counted here, and not timed or put in order: {0}")]
     OnlyCounts(String),
+    /// One of several senders of a port failed.
+    #[error("sender {sender} of {of}: {reason}")]
+    OfSender {
+        /// Its number, from 1.
+        sender: u32,
+        /// Number of senders.
+        of: u32,
+        /// Why.
+        reason: Box<EngineError>,
+    },
     /// A thread of the engine ended unexpectedly.
     #[error("the sender thread failed: {0}")]
     Thread(String),

@@ -109,6 +109,8 @@ pub struct Capabilities {
     pub needs_privileges: bool,
     /// How a frame is copied on its way to the device.
     pub copies: Copies,
+    /// Number of threads that send into each port.
+    pub senders: u16,
     /// Number of queues used on each port.
     pub queues: u16,
     /// The kernel requests wake-ups (need-wakeup); otherwise the sender wakes it for every batch.
@@ -168,6 +170,7 @@ impl Capabilities {
             summary,
             needs_privileges: false,
             copies: Copies::ByKernel,
+            senders: 1,
             queues: 1,
             need_wakeup: false,
             busy_poll: false,
@@ -222,7 +225,10 @@ impl Capabilities {
             Copies::ZeroCopy => words.push_str(" zero-copy"),
             Copies::ByKernel | Copies::InKernel | Copies::ByPeer | Copies::Nowhere => {}
         }
-        if self.queues != 1 {
+        if self.senders != 1 {
+            words.push_str(&format!(", {} senders", self.senders));
+        }
+        if self.queues != self.senders {
             words.push_str(&format!(", {} queues", self.queues));
         }
         if self.need_wakeup {
@@ -281,12 +287,37 @@ pub struct SendCounts {
     /// Time during which its threads were runnable but their CPUs were busy with other tasks, in
     /// nanoseconds, as far as the kernel reports it.
     pub waited_ns: u64,
+    /// The counts of each of several senders of a port; empty for one sender.
+    #[serde(default)]
+    pub senders: Vec<SendCounts>,
 }
 
 impl SendCounts {
+    /// Returns the counts of several senders of the same ports.
+    pub fn of_senders(senders: Vec<SendCounts>) -> SendCounts {
+        let mut all = SendCounts::default();
+        for own in &senders {
+            add_each(&mut all.sent, &own.sent);
+            add_each(&mut all.streams, &own.streams);
+            all.not_sent += own.not_sent;
+            all.made_up += own.made_up;
+            all.ring_full += own.ring_full;
+            all.wakeups += own.wakeups;
+            all.waited_ns += own.waited_ns;
+        }
+        SendCounts { senders, ..all }
+    }
+
     /// Returns the frames sent on all paths.
     pub fn total(&self) -> u64 {
         self.sent.iter().sum()
+    }
+}
+
+fn add_each(sums: &mut Vec<u64>, more: &[u64]) {
+    sums.resize(sums.len().max(more.len()), 0);
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum += more;
     }
 }
 

@@ -17,6 +17,7 @@ use crate::traffic::Frames;
 pub struct PortSender {
     path: PathSpec,
     cpus: Vec<usize>,
+    senders: u32,
     forced: bool,
     /// Engines not tried yet, fastest first.
     left: Vec<Mode>,
@@ -39,10 +40,11 @@ impl PortSender {
             port,
             mode.as_ref().map_or(Mode::of(port), std::slice::from_ref),
             cpus,
+            1,
         )
     }
 
-    /// Opens the first of these engines that opens on this port.
+    /// Opens the first of these engines that opens on this port, with this number of threads.
     ///
     /// # Errors
     /// If none opens.
@@ -50,6 +52,7 @@ impl PortSender {
         port: &PortSpec,
         modes: &[Mode],
         cpus: &[usize],
+        senders: u32,
     ) -> Result<PortSender, EngineError> {
         let mut lone = PortSender {
             path: PathSpec {
@@ -57,6 +60,7 @@ impl PortSender {
                 rx: port.clone(),
             },
             cpus: cpus.to_vec(),
+            senders,
             forced: modes.len() == 1,
             left: modes.to_vec(),
             sender: None,
@@ -137,8 +141,13 @@ impl PortSender {
     fn open_next(&mut self) -> Result<(), EngineError> {
         while !self.left.is_empty() {
             let mode = self.left.remove(0);
-            let opened = open_sender(mode, std::slice::from_ref(&self.path), &self.cpus)
-                .and_then(|mut sender| sender.stamp(self.stamps).map(|()| sender));
+            let opened = open_sender(
+                mode,
+                std::slice::from_ref(&self.path),
+                &self.cpus,
+                self.senders,
+            )
+            .and_then(|mut sender| sender.stamp(self.stamps).map(|()| sender));
             match opened {
                 Ok(sender) => {
                     self.sender = Some(sender);

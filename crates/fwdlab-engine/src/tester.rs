@@ -99,7 +99,7 @@ struct LocalParts<'a> {
 
 impl Opener for LocalParts<'_> {
     fn sender(&mut self, mode: Mode) -> Result<Box<dyn Sender>, EngineError> {
-        open_sender(mode, self.paths, self.cpus)
+        open_sender(mode, self.paths, self.cpus, 1)
     }
 
     fn receivers(
@@ -619,14 +619,15 @@ impl Tester {
     }
 }
 
-/// Opens the sender of one mode on the sending ports of all paths.
+/// Opens the sender of one mode on the sending ports of all paths, with this number of threads.
 ///
 /// # Errors
-/// If it cannot be opened there.
+/// If it cannot be opened there, or not with several threads.
 pub fn open_sender(
     mode: Mode,
     paths: &[PathSpec],
     cpus: &[usize],
+    senders: u32,
 ) -> Result<Box<dyn Sender>, EngineError> {
     for PathSpec { tx, .. } in paths {
         fits(
@@ -635,12 +636,18 @@ pub fn open_sender(
             mode.name(),
         )?;
     }
-    Ok(match mode {
-        Mode::XdpLive => Box::new(xdp_live::XdpLive::open(paths, cpus)?),
-        Mode::AfXdp => Box::new(af_xdp::sender(paths, cpus)?),
-        Mode::AfPacket => Box::new(af_packet::sender(paths, cpus)?),
-        Mode::Memif => Box::new(memif::sender_on(paths, cpus)?),
-        Mode::Memory => Box::new(memory::sender(paths.len(), cpus)),
+    Ok(match (mode, senders) {
+        (Mode::AfXdp, _) => Box::new(af_xdp::senders(paths, cpus, senders)?),
+        (Mode::AfPacket, _) => Box::new(af_packet::senders(paths, cpus, senders)?),
+        (Mode::Memory, _) => Box::new(memory::senders(paths.len(), cpus, senders)?),
+        (_, 2..) => {
+            return Err(EngineError::Unsupported {
+                engine: mode.name(),
+                action: format!("send with {senders} threads; use one, or af-xdp or af-packet"),
+            });
+        }
+        (Mode::XdpLive, _) => Box::new(xdp_live::XdpLive::open(paths, cpus)?),
+        (Mode::Memif, _) => Box::new(memif::sender_on(paths, cpus)?),
     })
 }
 

@@ -13,11 +13,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use fwdlab_engine::analysis::{Analyser, Analysis};
+use fwdlab_engine::stamps::Origins;
 use fwdlab_engine::traffic::Addresses;
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
 use fwdlab_engine::traffic::expect::{Expectation, Flows, StreamExpected, Uncounted, count_flows};
 use fwdlab_engine::traffic::player::Player;
-use fwdlab_engine::{Frames, TestFrames, Traffic, TrafficFrames};
+use fwdlab_engine::traffic::share::{Part, Share};
+use fwdlab_engine::{Expected, Frames, TestFrames, Traffic, TrafficFrames};
 use fwdlab_model::profile::Profile;
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 
@@ -299,4 +302,120 @@ fn test_frames_carry_one_flow_after_the_other() {
         assert_eq!(flow(&frame), name);
     }
     assert_eq!((flows(stream).count(), flows(stream).among(5)), (2000, 5));
+}
+
+/// Plays the first frames of each stream by several senders, all of the first sender before those of
+/// the second; the DUT drops every fifth frame of a stream and sends every seventh twice.
+fn analysed(traffic: &Arc<Traffic>, senders: u32, frames: u64) -> Analysis {
+    let all = Frames::Traffic(TrafficFrames {
+        traffic: traffic.clone(),
+        nonce: 7,
+    });
+    let expectation = Expectation::from_frames(&all).from_senders(&all, senders);
+    let expected = Expected {
+        nonce: 7,
+        buffer_bytes: None,
+        place: traffic.place().unwrap(),
+        analysis: Some(expectation.plan()),
+    };
+    let mut analyser = Analyser::new("test", &expected).unwrap();
+    let Frames::Traffic(frames_of_all) = &all else {
+        unreachable!()
+    };
+    for share in Share::all(senders).unwrap() {
+        let mut player = Player::of_share(frames_of_all, None, share).unwrap();
+        let mut buffer = vec![0; player.buffer_len()];
+        let mut sent = vec![0; traffic.streams.len()];
+        // the rarest stream has a quarter of all frames
+        for _ in 0..frames * 4 / u64::from(senders) + 16 {
+            let Some(next) = player.upcoming() else { break };
+            let stream = next.stream as usize;
+            let len = player.take(&mut buffer, None, 5);
+            let number = match share.part(traffic, stream) {
+                Part::Every { first, every } => first + sent[stream] * every,
+                _ => sent[stream],
+            };
+            sent[stream] += 1;
+            if number >= frames || number % 5 == 3 {
+                continue;
+            }
+            for _ in 0..1 + u32::from(number % 7 == 2) {
+                analyser.frame(&buffer[..len], 5 + number % 3);
+            }
+        }
+    }
+    let origins = Origins::default();
+    expectation.together(analyser.analysis(origins))
+}
+
+/// However far senders are apart, what is found of their frames is what is found of one sender's.
+#[test]
+fn results_of_several_senders_are_those_of_one() {
+    let imix = "size = 'imix'";
+    for text in [
+        "[[stream]]\nflows = 20".to_owned(),
+        format!("[[stream]]\n{imix}\nflows = 6\norder = 'shuffled'\nseed = 5"),
+        "[[stream]]\nflows = 7\nshare = 3\n[[stream]]\nflows = 4\nsize = 128".into(),
+    ] {
+        let traffic = traffic(&text);
+        let one = analysed(&traffic, 1, 400);
+        for stream in &one.streams {
+            assert_eq!((stream.received, stream.duplicates), (366, 46), "{text}");
+        }
+        for senders in [2, 3, 4, 8] {
+            let several = analysed(&traffic, senders, 400);
+            for (found, expected) in several.streams.iter().zip(&one.streams) {
+                let case = format!("{senders} senders, {text}");
+                assert_eq!(found.id, expected.id, "{case}");
+                assert_eq!(found.received, expected.received, "{case}");
+                assert_eq!(found.bytes, expected.bytes, "{case}");
+                assert_eq!(found.duplicates, expected.duplicates, "{case}");
+                assert_eq!(
+                    (found.reordered, found.older, found.corrupt),
+                    (0, 0, 0),
+                    "{case}"
+                );
+                assert_eq!(found.flows, expected.flows, "{case}");
+                assert_eq!(found.latency, expected.latency, "{case}");
+                assert_eq!(found.latency_sum_ns, expected.latency_sum_ns, "{case}");
+                assert_eq!(found.latency_min_ns, expected.latency_min_ns, "{case}");
+                assert_eq!(found.latency_max_ns, expected.latency_max_ns, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flow_has_one_sender_if_their_number_divides_that_of_flows() {
+    for (text, senders, keeps) in [
+        ("[[stream]]\nflows = 20", 4, Some(true)),
+        ("[[stream]]\nflows = 20", 3, Some(false)),
+        // two kinds take turns: one sender has each, with all its flows
+        ("[[stream]]\nflows = 3\nsize = [64, 128]", 2, Some(false)),
+        (
+            "[[stream]]\nvary = [{ field = 'udp.source-port', from = 1, to = 9000, change = 'random' }]",
+            2,
+            None,
+        ),
+    ] {
+        let traffic = traffic(text);
+        let frames = Frames::Traffic(TrafficFrames {
+            traffic: traffic.clone(),
+            nonce: 7,
+        });
+        let expectation = expectation(&traffic).from_senders(&frames, senders);
+        assert_eq!(expectation.streams[0].senders, senders);
+        assert_eq!(expectation.streams[0].keeps_flows(), keeps, "{text}");
+        // the first sender is one frame behind: of the first 3 * senders frames one is missing
+        let mut sent = vec![3; senders as usize];
+        assert_eq!(
+            expectation.streams[0].complete(&sent),
+            3 * u64::from(senders)
+        );
+        sent[0] = 2;
+        assert_eq!(
+            expectation.streams[0].complete(&sent),
+            2 * u64::from(senders)
+        );
+    }
 }

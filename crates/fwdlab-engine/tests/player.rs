@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 
 use fwdlab_engine::traffic::player::{Player, own_load_pps};
+use fwdlab_engine::traffic::share::{self, Part, Share};
 use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
-use fwdlab_engine::{SignaturePlace, TrafficFrames};
+use fwdlab_engine::{Frames, SignaturePlace, TrafficFrames};
 use fwdlab_packet::Signature;
 use fwdlab_packet::modifier::{
     Dimension, Direction, Endian, Instruction, Program, Source, Values, Variable, Width,
@@ -255,6 +256,99 @@ proptest! {
             let len = player.take(buffer, *held, upcoming.due);
             *held = Some(upcoming.kind);
             prop_assert_eq!(&buffer[..len], model.next(upcoming.stream as usize, upcoming.due));
+        }
+    }
+}
+
+proptest! {
+    // each case plays up to 400 frames several times
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Several senders: each frame of one sender is sent by one of them, at the same time, with the
+    /// same bytes except for its number. A sender ends after its part of a number of frames, and has
+    /// what it needs to know how many that are.
+    #[test]
+    fn senders_together_send_the_frames_of_one(
+        timings in timings(), steady: bool, times_load in prop::sample::select(vec![1_u32, 3, 5]),
+        pattern in prop::collection::vec(0_u16..3, 1..14), ranges in prop::collection::vec(1_u64..9, 3),
+        senders in prop::sample::select(vec![1_u32, 2, 3, 4, 8]), most in 0_u64..400, seed: u64,
+    ) {
+        let streams = (0..).zip(&timings).map(|(id, timing)| {
+            let kinds = (0..3).map(|n| {
+                let mut kind = counting(n as u8, ranges[n], 60 + 10 * n, true);
+                kind.program.variables.push(Variable {
+                    name: "random".into(),
+                    source: Source::Random { min: 0, max: u32::MAX.into(), seed: seed + n as u64 },
+                    ..kind.program.variables[0].clone()
+                });
+                kind.program.instructions.insert(0, write("random", 30));
+                kind
+            });
+            let timing = match steady {
+                true => Timing::new(timing.rate_pps, Emission::Continuous),
+                false => *timing,
+            };
+            stream(id, kinds.collect(), pattern.clone(), timing)
+        });
+        let frames = traffic(streams.collect());
+        let own = own_load_pps(&frames.traffic);
+        let load = (times_load > 1).then_some(own * f64::from(times_load));
+        // from the signature in bytes 42 to 60 on
+        let unnumbered = |mut bytes: Vec<u8>| {
+            bytes[42..60].fill(0);
+            bytes
+        };
+        let play = |player: &mut Player, number: &dyn Fn(u32, u64) -> u64, frames: u64| {
+            let mut played = Vec::new();
+            while let Some(upcoming) = player.upcoming().filter(|_| (played.len() as u64) < frames) {
+                let mut bytes = vec![0; player.buffer_len()];
+                let len = player.take(&mut bytes, None, upcoming.due);
+                bytes.truncate(len);
+                let signature = Signature::read(&bytes[42..]).unwrap();
+                assert_eq!((signature.nonce, signature.timestamp_ns), (NONCE, upcoming.due));
+                let number = number(upcoming.stream, signature.sequence);
+                played.push((upcoming.due, upcoming.stream, number, signature.stream & 0xfff, unnumbered(bytes)));
+            }
+            played
+        };
+        let mut one = Player::new(&frames, load).unwrap();
+        let expected = play(&mut one, &|_, sequence| sequence, most);
+        let all = Frames::Traffic(frames.clone());
+        share::check(&all, senders).unwrap();
+        let counts = share::counts(&all, load, most, senders).unwrap();
+        let places: HashMap<_, _> = (0..)
+            .zip(&expected)
+            .map(|(place, (_, stream, number, ..))| ((*stream, *number), place))
+            .collect();
+        let mut together = Vec::new();
+        for (share, own) in Share::all(senders).unwrap().into_iter().zip(counts) {
+            let mut player = Player::of_share(&frames, load, share).unwrap();
+            let number = |stream: u32, sequence: u64| match share.part(&frames.traffic, stream as usize) {
+                Part::Every { first, every } => first + sequence * every,
+                _ => sequence,
+            };
+            let mut flat_out = Player::of_share(&frames, None, share).unwrap().without_times();
+            let played = play(&mut player, &number, own);
+            prop_assert_eq!(played.len() as u64, own);
+            let places = played.iter().map(|(_, stream, number, ..)| places.get(&(*stream, *number)));
+            let places: Option<Vec<_>> = places.collect();
+            prop_assert!(places.is_some_and(|places| places.is_sorted()));
+            // at full speed they are the same, in the order at the own load
+            if load.is_none() {
+                for frame in &played {
+                    prop_assert_eq!(flat_out.upcoming().map(|next| next.stream), Some(frame.1));
+                    let (_, bytes) = next(&mut flat_out, None);
+                    prop_assert!(unnumbered(bytes) == frame.4);
+                }
+            }
+            together.extend(played);
+        }
+        together.sort();
+        let mut sorted = expected.clone();
+        sorted.sort();
+        prop_assert_eq!(together.len(), sorted.len());
+        for (found, expected) in together.iter().zip(&sorted) {
+            prop_assert!(found == expected, "{:?}, not {:?}", &found, &expected);
         }
     }
 }

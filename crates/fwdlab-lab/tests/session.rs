@@ -53,7 +53,7 @@ fn schedule(load: LoadPlan, at_most: Duration) -> Schedule {
 
 fn sending(port: Port, mode: Mode, nonce: u16, schedule: Schedule) -> Sending {
     let mean = MeanSize::new(64, 1).unwrap();
-    Sending::open(port, &[mode], &[], frames(nonce), schedule, mean).unwrap()
+    Sending::open(port, &[mode], &[], frames(nonce), schedule, mean, 1).unwrap()
 }
 
 fn receiving(port: Port, nonce: u16) -> Receiving {
@@ -221,7 +221,7 @@ fn an_unsuitable_engine_is_refused_with_its_port() {
         nonce: 1,
     });
     let mean = MeanSize::new(9000, 1).unwrap();
-    let refused = Sending::open(a, &Mode::ALL, &[], too_long, load, mean);
+    let refused = Sending::open(a, &Mode::ALL, &[], too_long, load, mean, 1);
     assert!(matches!(refused, Err(LabError::Engine(_))));
 }
 

@@ -133,11 +133,16 @@ fn spec() -> FrameSpec {
 }
 
 /// A program for that frame.
-fn machine(
+fn machine(source: Option<Source>, instructions: Vec<Instruction>, fix: Instruction) -> Machine {
+    let (program, template) = program(source, instructions, fix);
+    at_work(&program, &template)
+}
+
+fn program(
     source: Option<Source>,
     mut instructions: Vec<Instruction>,
     fix: Instruction,
-) -> Machine {
+) -> (Program, Vec<u8>) {
     instructions.push(fix);
     let template = FrameTemplate::new(&spec()).expect("a size with room for the signature");
     let flows = FlowSet::default_v4(1).expect("a default set");
@@ -148,7 +153,7 @@ fn machine(
         instructions,
         cache: None,
     };
-    at_work(&program, &bytes)
+    (program, bytes)
 }
 
 fn at_work(program: &Program, template: &[u8]) -> Machine {
@@ -207,6 +212,14 @@ fn machines() -> Vec<(&'static str, Machine)> {
             fix_udp(),
         )
     };
+    // the frames of the fourth of eight senders
+    let one_of_eight = |root, visits| {
+        let instructions = [pair(), vec![tail()]].concat();
+        let (program, template) = program(Some(grid(root, visits)), instructions, fix_udp());
+        let mut machine = (program.every(&template, 3, 8)).expect("a program that fits");
+        machine.use_lists(&mut Lists::default());
+        machine
+    };
     let random = Source::Random {
         min: 0,
         max: 0xffff_ffff,
@@ -215,6 +228,8 @@ fn machines() -> Vec<(&'static str, Machine)> {
     // A write across the border of two headers, so that the checksum is computed in full.
     let across = vec![write("v", 32)];
     let mut machines = vec![
+        ("signed: 1M flows, 1 of 8", one_of_eight(1000, sequential)),
+        ("signed: 1M shuffled, 1 of 8", one_of_eight(1000, shuffled)),
         (
             "1 address, IPv4 checksum",
             machine(Some(address.clone()), vec![write("v", 26)], fix_ipv4()),

@@ -73,6 +73,22 @@ impl Walk {
         self
     }
 
+    /// Returns the walk of one of several senders: its frame n carries the flow of frame
+    /// `first + n * every` of this walk.
+    #[must_use]
+    pub fn every(self, first: u64, every: u64) -> Walk {
+        let len = self.flows.len();
+        // fits: all three are less than 2^32
+        let step = self.step * (every % len) % len;
+        Walk {
+            offset: self.index(first),
+            step,
+            digits: self.flows.digits(self.index(first)),
+            step_digits: self.flows.digits(step),
+            ..self
+        }
+    }
+
     /// Returns the number of the flow that frame `n` carries.
     pub fn index(&self, n: u64) -> u64 {
         let len = self.flows.len();
@@ -209,6 +225,20 @@ mod tests {
             let walk = set.walk(order);
             for (n, flow) in (start..).zip(walk.starting_at(start)).take(3000) {
                 prop_assert_eq!(flow, set.flow(walk.index(n)));
+            }
+        }
+
+        #[test]
+        fn several_senders_walk_as_one(
+            set in any_set(), order in any_order(), first in 0..u64::MAX, senders in 1..20_u64,
+        ) {
+            let whole = set.walk(order);
+            let own = whole.every(first, senders);
+            let walked: Vec<Flow> = own.take(300).collect();
+            for (n, flow) in (0..).zip(walked) {
+                let frame = (u128::from(first) + u128::from(n * senders)) % u128::from(set.len());
+                prop_assert_eq!(flow, set.flow(whole.index(frame as u64)));
+                prop_assert_eq!(own.index(n), whole.index(frame as u64));
             }
         }
 

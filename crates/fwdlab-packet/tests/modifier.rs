@@ -5,8 +5,8 @@
 
 use fwdlab_packet::header::{ethernet, icmpv6, ipv4, ipv6, tcp, udp};
 use fwdlab_packet::modifier::{
-    Dimension, Direction, Endian, Instruction, Machine, ModifierError, Program, Room, Source,
-    Transport, Values, Variable, Width,
+    Dimension, Direction, Endian, Instruction, Lists, Machine, ModifierError, Program, Room,
+    Source, Transport, Values, Variable, Width,
 };
 use fwdlab_packet::permutation::Visits;
 use fwdlab_packet::stack::{Layer, Size, build};
@@ -648,6 +648,79 @@ fn model(
         }
     }
     frame
+}
+
+proptest! {
+    // each case renders 1500 frames
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Any step, from any frame: the same bytes, also of random values, lists, linked variables and
+    /// sets, patched or not.
+    #[test]
+    fn every_nth_frame_is_that_of_a_single_thread(
+        writes in any_writes(34, 80), seed: u64, first in 0..40_u64, step in 1..20_u64, shuffled: bool, lists: bool,
+    ) {
+        let mut variables = four_variables(seed);
+        let linked = |name: &str, count: u64, next: Option<&str>| Variable {
+            split: next.is_some(),
+            next: next.map(str::to_owned),
+            ..variable(name, Width::One, up(seed % count, 0, count - 1, 1))
+        };
+        let dimension = |name: &str, count| Dimension {
+            name: name.into(),
+            width: Width::Four,
+            values: Values::Range { first: seed % 7, step: 3, count },
+        };
+        let draws = Source::RandomLimit { min: 3, max: 200, limit: 5 + seed % 9, seed: seed as u32 };
+        let list = Source::List { direction: Direction::Decrement, values: (0..1 + seed % 11).collect(), step: 1 };
+        let grid = Source::Grid {
+            dimensions: vec![dimension("a", 1 + seed % 40), dimension("b", 3 + seed % 5)],
+            visits: if shuffled { Visits::Shuffled { seed } } else { Visits::Sequential },
+        };
+        let random_list = Source::RandomList { values: vec![1, 5, 9], seed };
+        variables.extend([
+            linked("d0", 2 + seed % 3, Some("d1")),
+            linked("d1", 5, None),
+            variable("draws", Width::One, draws),
+            variable("list", Width::One, list),
+            variable("drawn", Width::One, random_list),
+            variable("flow", Width::One, grid),
+        ]);
+        let mut instructions = writes;
+        instructions.extend([
+            write("d0", 80), write("d1", 81), write("draws", 82), write("list", 83), write("drawn", 84),
+            write("flow.a", 86), write("flow.b", 90),
+            Instruction::Signature { offset: 100 },
+            Instruction::FixTransport { l2_len: 14, l3_len: 20, transport: Transport::Udp },
+        ]);
+        let mut template = vec![0x55; 130];
+        template[12..14].copy_from_slice(&[8, 0]);
+        template[14..34].copy_from_slice(&[
+            0x45, 0, 0, 116, 0, 0, 0, 0, 64, 17, 0, 0, 16, 0, 0, 1, 48, 0, 0, 1,
+        ]);
+        let program = program(variables, instructions);
+        prop_assert!(program.skips());
+        let mut whole = program.machine(&template).unwrap();
+        let mut own = program.every(&template, first, step).unwrap();
+        if lists {
+            let mut lists = Lists::default();
+            whole.use_lists(&mut lists);
+            own.use_lists(&mut lists);
+        }
+        let (mut frame, mut patched) = (vec![0; 130], vec![0; 130]);
+        let mut is_first = true;
+        for sequence in 0..first + 150 * step {
+            let signature = Signature { sequence, ..Signature::default() };
+            whole.render(&mut frame, &signature);
+            if sequence >= first && (sequence - first).is_multiple_of(step) {
+                match std::mem::take(&mut is_first) {
+                    true => own.render(&mut patched, &signature),
+                    false => own.patch(&mut patched, &signature),
+                };
+                prop_assert!(frame == patched, "frame {sequence}");
+            }
+        }
+    }
 }
 
 proptest! {

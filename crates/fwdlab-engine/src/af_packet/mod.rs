@@ -19,4 +19,4 @@ pub use foreign::Foreign;
 pub use membership::{AcceptedFrames, Membership};
 pub use rx::PacketCount;
 pub use single::SinglePort;
-pub use tx::sender;
+pub use tx::{sender, senders};

@@ -12,9 +12,11 @@
 //! not distinguish them: it stops at the refused frame and returns the number before it. So the
 //! sender reads `tx_dropped` after refusals, and counts as many of them as sent as the port has
 //! dropped. Then `sent = tx_packets + tx_dropped` exactly, unless somebody else sends into the
-//! port.
+//! port; several threads of this sender share what the port has dropped.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,6 +33,7 @@ use crate::sender::thread::{BATCH, SocketSender, Transmit};
 use crate::stamps::{Departing, Kind, Log, Offers};
 use crate::sys::monotonic_ns;
 use crate::traffic::player::Slot;
+use crate::traffic::share::Share;
 
 const CAPABILITIES: Capabilities = Capabilities {
     profiles: true,
@@ -59,25 +62,23 @@ const STAMPS_PAUSE: Duration = Duration::from_millis(1);
 /// # Errors
 /// If an interface does not exist, or without CAP_NET_RAW in its namespace.
 pub fn sender(paths: &[PathSpec], cpus: &[usize]) -> Result<impl Sender + use<>, EngineError> {
-    let Some(first) = paths.first() else {
-        return Err(EngineError::Frames("a sender needs a path".into()));
-    };
-    let ports = within(&first.tx.netns, || {
-        LinkStats::open().map_err(|e| EngineError::system("open a routing socket", e))
-    })?;
-    let sockets = paths.iter().map(Socket::open).collect::<Result<_, _>>()?;
-    let transmit = PacketTransmit {
-        sockets,
-        batch: Batch::new(std::iter::empty(), 0),
-        slots: vec![],
-        is_cached: false,
-        first: 0,
-        held: 0,
-        path: 0,
-        link_stats: ports,
-        signed: None,
-    };
-    Ok(SocketSender::new(paths.len(), cpus, transmit))
+    senders(paths, cpus, 1)
+}
+
+/// Opens the sender with several threads, each with its own sockets.
+///
+/// # Errors
+/// As [`sender`]; if there are too many.
+pub fn senders(
+    paths: &[PathSpec],
+    cpus: &[usize],
+    senders: u32,
+) -> Result<impl Sender + use<>, EngineError> {
+    let drops: Vec<Arc<PortDrops>> = paths.iter().map(|_| Arc::default()).collect();
+    let shares = Share::all(senders)?;
+    let transmits = (shares.iter()).map(|_| PacketTransmit::open(paths, &drops));
+    let transmits = transmits.collect::<Result<_, _>>()?;
+    Ok(SocketSender::with_threads(paths.len(), cpus, transmits))
 }
 
 struct PacketTransmit {
@@ -101,6 +102,7 @@ struct Socket {
     index: u32,
     socket: OwnedFd,
     tally: Tally,
+    drops: Arc<PortDrops>,
     /// Departures, if requested.
     departing: Option<Departing>,
 }
@@ -114,13 +116,42 @@ struct Tally {
     dropped: u64,
     /// For each stream, refused frames whose fate is not known yet.
     open: Vec<u64>,
-    /// The port's `tx_dropped` at the start of the trial.
-    dropped_before: u64,
     asked_ns: u64,
 }
 
+/// The port's `tx_dropped`, shared by all threads that send into it.
+#[derive(Default)]
+struct PortDrops {
+    /// At the start of the trial.
+    before: AtomicU64,
+    /// Drops of this trial that threads have counted as their own. Which thread's frame was dropped
+    /// is unknown, but each drop is counted once.
+    counted: Mutex<u64>,
+}
+
+impl PortDrops {
+    fn begin(&self, dropped: u64) {
+        self.before.store(dropped, Ordering::Relaxed);
+        *self.counted() = 0;
+    }
+
+    fn counted(&self) -> MutexGuard<'_, u64> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how many of a thread's refused frames the port has dropped, if it has dropped
+    /// `dropped` in all.
+    fn take(&self, dropped: u64, refused: u64) -> u64 {
+        let mut counted = self.counted();
+        let of_trial = dropped.saturating_sub(self.before.load(Ordering::Relaxed));
+        let own = of_trial.saturating_sub(*counted).min(refused);
+        *counted += own;
+        own
+    }
+}
+
 impl Socket {
-    fn open(path: &PathSpec) -> Result<Socket, EngineError> {
+    fn open(path: &PathSpec, drops: &Arc<PortDrops>) -> Result<Socket, EngineError> {
         let action = || format!("open a packet socket on {}", path.tx.interface);
         let (index, socket) = within(&path.tx.netns, || {
             let index = interface_index(&path.tx.interface)?;
@@ -137,6 +168,7 @@ impl Socket {
             index,
             socket,
             tally: Tally::default(),
+            drops: drops.clone(),
             departing: None,
         })
     }
@@ -171,17 +203,14 @@ impl Socket {
     fn query(&mut self, link_stats: &LinkStats, counters: &Counters) -> Result<(), EngineError> {
         let dropped = self.tx_dropped(link_stats)?;
         let tally = &mut self.tally;
-        let dropped = dropped
-            .saturating_sub(tally.dropped_before)
-            .clamp(tally.dropped, tally.refused);
-        let mut more = dropped - tally.dropped;
+        let mut more = self.drops.take(dropped, tally.refused - tally.dropped);
+        tally.dropped += more;
         for (stream, open) in (0..).zip(&mut tally.open) {
             let part = more.min(*open);
             counters.add_of_stream(stream, part);
             *open -= part;
             more -= part;
         }
-        tally.dropped = dropped;
         Ok(())
     }
 
@@ -193,6 +222,28 @@ impl Socket {
 }
 
 impl PacketTransmit {
+    fn open(paths: &[PathSpec], drops: &[Arc<PortDrops>]) -> Result<PacketTransmit, EngineError> {
+        let Some(first) = paths.first() else {
+            return Err(EngineError::Frames("a sender needs a path".into()));
+        };
+        let link_stats = within(&first.tx.netns, || {
+            LinkStats::open().map_err(|e| EngineError::system("open a routing socket", e))
+        })?;
+        let sockets = paths.iter().zip(drops);
+        let sockets = sockets.map(|(path, drops)| Socket::open(path, drops));
+        Ok(PacketTransmit {
+            sockets: sockets.collect::<Result<_, _>>()?,
+            batch: Batch::new(std::iter::empty(), 0),
+            slots: vec![],
+            is_cached: false,
+            first: 0,
+            held: 0,
+            path: 0,
+            link_stats,
+            signed: None,
+        })
+    }
+
     /// Takes due frames, if those taken before have all left.
     #[inline]
     fn fill<S: Source>(&mut self, frames: &mut S) {
@@ -264,18 +315,16 @@ impl Transmit for PacketTransmit {
             if let Some(departing) = &mut socket.departing {
                 departing.begin().map_err(|e| {
                     EngineError::system(
-                        format!(
-                            "timetimetimetimestamp frames that leave {}",
-                            socket.spec.interface
-                        ),
+                        format!("timestamp frames that leave {}", socket.spec.interface),
                         e,
                     )
                 })?;
             }
             let mut open = std::mem::take(&mut socket.tally.open);
             open.fill(0);
+            // no thread sends before all of them are here
+            socket.drops.begin(socket.tx_dropped(&self.link_stats)?);
             socket.tally = Tally {
-                dropped_before: socket.tx_dropped(&self.link_stats)?,
                 open,
                 ..Tally::default()
             };
@@ -382,10 +431,7 @@ impl Transmit for PacketTransmit {
             }
             let departing = Departing::new(&socket.socket, kind, offers.clock).map_err(|e| {
                 EngineError::system(
-                    format!(
-                        "timetimetimetimestamp frames that leave {}",
-                        socket.interface()
-                    ),
+                    format!("timestamp frames that leave {}", socket.interface()),
                     e,
                 )
             })?;
@@ -398,5 +444,23 @@ impl Transmit for PacketTransmit {
         let mut logs = (self.sockets.iter_mut()).filter_map(|s| Some(s.departing.as_mut()?.log()));
         let first = logs.next()?;
         Some(logs.fold(first, Log::and))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two threads had 10 and 5 frames refused, and the port has dropped 12 of them.
+    #[test]
+    fn a_drop_is_counted_by_one_thread() {
+        let drops = PortDrops::default();
+        drops.begin(100);
+        assert_eq!(drops.take(106, 10), 6);
+        assert_eq!(drops.take(106, 5), 0);
+        assert_eq!(drops.take(112, 4), 4);
+        assert_eq!(drops.take(112, 5), 2);
+        drops.begin(112);
+        assert_eq!(drops.take(113, 5), 1);
     }
 }

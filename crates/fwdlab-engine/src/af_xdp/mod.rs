@@ -12,4 +12,4 @@ mod socket;
 mod sys;
 mod tx;
 
-pub use tx::{BusyPoll, Options, ZeroCopy, sender, sender_with};
+pub use tx::{BusyPoll, Options, ZeroCopy, sender, sender_with, senders};

@@ -1,5 +1,4 @@
-//! The AF_XDP sender: frames in shared memory, one socket for each used queue of each path's port,
-//! one thread.
+//! The AF_XDP sender: frames in shared memory, one socket for each used queue of each path's port.
 //!
 //! In copy mode the kernel works only inside the wake-up call, on one batch of frames per call. It
 //! stops early if the driver drops a frame (EBUSY; the frame is consumed and is a `tx_dropped` of
@@ -7,10 +6,10 @@
 //! ring was given to the driver: `sent = tx_packets + tx_dropped`, and frames still in the ring at
 //! the end are not sent. With zero-copy, a frame is sent when the device has returned it.
 //!
-//! One thread serves all queues: there is one schedule and one order of frames, exact to the frame,
-//! and threads share nothing. Writing a frame costs 1 % of what the kernel needs to send one in
-//! copy mode; with zero-copy a second queue lets the driver work on another CPU. Frames of one flow
-//! stay on one queue.
+//! A single thread serves all queues: there is one schedule and one order of frames, exact to the
+//! frame. Writing a frame costs 1 % of what the kernel needs to send one in copy mode; with
+//! zero-copy a second queue lets the driver work on another CPU. Frames of one flow stay on one
+//! queue. Several threads have a queue, a socket and memory each, and share nothing.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -24,12 +23,13 @@ use super::socket::{ENTRIES, Given, Queue};
 use super::sys::{CHUNK_BYTES, receive_ring, transmit_queues};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Copies, Mode, Schedule, Sender, Timestamps};
-use crate::netdev::Offers;
+use crate::netdev::{Offers, check_queues};
 use crate::port::{PathSpec, PortSpec, interface_index, within};
 use crate::sender::counters::Counters;
 use crate::sender::source::{Outline, Signed, Source};
 use crate::sender::thread::{BATCH, SocketSender, Transmit};
 use crate::stamps::{self, Kind, Log, Origin, Stamped};
+use crate::traffic::share::Share;
 
 /// The kernel releases a queue some time after its socket is closed, and returns EBUSY until then.
 const RELEASE_TRIES: u32 = 50;
@@ -97,12 +97,43 @@ pub fn sender_with(
     cpus: &[usize],
     options: Options,
 ) -> Result<impl Sender + use<>, EngineError> {
-    let ports = paths
-        .iter()
-        .map(|path| Port::open(&path.tx, options))
-        .collect::<Result<_, _>>()?;
-    let transmit = XdpTransmit { ports, current: 0 };
+    let transmit = XdpTransmit::open(paths, options, 0)?;
     Ok(SocketSender::new(paths.len(), cpus, transmit))
+}
+
+/// Opens the sender with several threads, each with its own queue and memory.
+///
+/// # Errors
+/// As [`sender`]; if a port has fewer queues, or its veth peer receives from fewer.
+pub fn senders(
+    paths: &[PathSpec],
+    cpus: &[usize],
+    senders: u32,
+) -> Result<impl Sender + use<>, EngineError> {
+    let options = Options {
+        // a thread serves one queue, or all of them if it is the only one
+        queues: (senders > 1).then_some(1),
+        ..Options::default()
+    };
+    let shares = Share::all(senders)?;
+    if senders > 1 {
+        for PathSpec { tx, .. } in paths {
+            let queues = within(&tx.netns, || Ok(count_queues(&tx.interface)))?;
+            if queues < senders {
+                return Err(EngineError::Unsupported {
+                    engine: Mode::AfXdp.name(),
+                    action: format!(
+                        "send with {senders} threads into {}, which has {queues} queues to send into; see ethtool -l",
+                        tx.interface
+                    ),
+                });
+            }
+        }
+        check_queues(Mode::AfXdp.name(), paths, senders)?;
+    }
+    let transmits = (shares.iter()).map(|share| XdpTransmit::open(paths, options, share.sender));
+    let transmits = transmits.collect::<Result<_, _>>()?;
+    Ok(SocketSender::with_threads(paths.len(), cpus, transmits))
 }
 
 struct XdpTransmit {
@@ -115,6 +146,8 @@ struct XdpTransmit {
 struct Port {
     spec: PortSpec,
     options: Options,
+    /// Number of the first queue.
+    first: u32,
     memory: FrameMemory,
     slots: usize,
     /// Chunks that each queue gives to a driver that may receive in place; 0: none. Drivers such as
@@ -154,8 +187,21 @@ impl Departing {
     }
 }
 
+impl XdpTransmit {
+    /// Opens the ports, each from this queue on.
+    fn open(paths: &[PathSpec], options: Options, first: u32) -> Result<XdpTransmit, EngineError> {
+        let ports = paths
+            .iter()
+            .map(|path| Port::open(&path.tx, options, first));
+        Ok(XdpTransmit {
+            ports: ports.collect::<Result<_, _>>()?,
+            current: 0,
+        })
+    }
+}
+
 impl Port {
-    fn open(spec: &PortSpec, options: Options) -> Result<Port, EngineError> {
+    fn open(spec: &PortSpec, options: Options, first: u32) -> Result<Port, EngineError> {
         let existing = within(&spec.netns, || Ok(count_queues(&spec.interface)))?;
         if let Some(queues) = options.queues
             && !(1..=existing).contains(&u32::from(queues))
@@ -179,6 +225,7 @@ impl Port {
         let mut port = Port {
             spec: spec.clone(),
             options,
+            first,
             memory: FrameMemory::new(slots, given as usize * queues)?,
             slots,
             given,
@@ -216,6 +263,7 @@ impl Port {
             departing,
             slots,
             given,
+            first: first_queue,
             ..
         } = self;
         let region = memory.region();
@@ -223,7 +271,8 @@ impl Port {
         within(&spec.netns, || {
             let interface = interface_index(&spec.interface)?;
             while queues.len() < *requested {
-                let number = queues.len() as u32;
+                let own = queues.len() as u32;
+                let number = *first_queue + own;
                 let action = || {
                     format!(
                         "open an AF_XDP socket on queue {number} of {}",
@@ -232,7 +281,7 @@ impl Port {
                 };
                 let first = queues.first();
                 let given = (*given > 0).then_some(Given {
-                    first_chunk: *slots + (number * *given) as usize,
+                    first_chunk: *slots + (own * *given) as usize,
                     entries: *given,
                 });
                 let queue = open_patiently(|| {
@@ -548,7 +597,7 @@ mod tests {
             flows: FlowSet::default_v4(3).unwrap(),
             nonce: 9,
         };
-        let outline = Outline::from_frames(&Frames::Test(frames.clone())).unwrap();
+        let outline = Outline::from_frames(&Frames::Test(frames.clone()), Share::WHOLE).unwrap();
         let mut memory = FrameMemory::new(8, 0).unwrap();
         memory.arm(&outline, 8, true);
         let schedule = Schedule {
@@ -558,7 +607,7 @@ mod tests {
             stall_policy: StallPolicy::Skip,
             path: 0,
         };
-        let mut source = TestSource::new(&frames, &schedule);
+        let mut source = TestSource::new(&frames, &schedule, Share::WHOLE);
         source.set_time(1);
         let mut departing = Departing {
             signed: Some(outline.signed),

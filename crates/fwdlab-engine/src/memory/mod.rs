@@ -17,6 +17,7 @@ use crate::sender::counters::Tally;
 use crate::sender::source::{Outline, Source};
 use crate::sender::thread::{BATCH, SocketSender, Transmit};
 use crate::traffic::player::{Room, Slot};
+use crate::traffic::share::Share;
 
 /// The ring and its frames fit a second-level cache: 512 frames of 2048 bytes were written in 4.6
 /// ns each where 4096 needed 13.6 (DPDK's net_null, with which it is compared, cycles through a few
@@ -43,9 +44,27 @@ pub fn sender(paths: usize, cpus: &[usize]) -> impl Sender + use<> {
     with_ring(RING_BYTES, paths, cpus)
 }
 
+/// Opens the engine with several threads.
+///
+/// # Errors
+/// If there are too many.
+pub fn senders(
+    paths: usize,
+    cpus: &[usize],
+    senders: u32,
+) -> Result<impl Sender + use<>, EngineError> {
+    let shares = Share::all(senders)?;
+    let transmits = shares.iter().map(|_| transmit(RING_BYTES, paths));
+    Ok(SocketSender::with_threads(paths, cpus, transmits.collect()))
+}
+
 /// Opens the engine with another size of the ring, which holds at least two batches of frames.
 pub fn with_ring(ring_bytes: usize, paths: usize, cpus: &[usize]) -> impl Sender + use<> {
-    let transmit = MemoryTransmit {
+    SocketSender::new(paths, cpus, transmit(ring_bytes, paths))
+}
+
+fn transmit(ring_bytes: usize, paths: usize) -> MemoryTransmit {
+    MemoryTransmit {
         ring_bytes,
         bytes: vec![],
         slots: vec![],
@@ -53,8 +72,7 @@ pub fn with_ring(ring_bytes: usize, paths: usize, cpus: &[usize]) -> impl Sender
         is_cached: false,
         descriptors: [descriptor(0, 0); BATCH],
         sent: vec![0; paths],
-    };
-    SocketSender::new(paths, cpus, transmit)
+    }
 }
 
 struct MemoryTransmit {
@@ -250,6 +268,115 @@ mod tests {
             let intended = (load_pps * 0.3).ceil() as u64;
             assert_eq!(counts.sent[0] + counts.not_sent, intended, "{counts:?}");
         }
+    }
+
+    /// Runs a trial to its end.
+    fn counts_of(sender: &mut impl Sender, schedule: Schedule) -> crate::SendCounts {
+        sender.start(schedule).expect("threads");
+        while !sender.is_done() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sender.stop().expect("threads that end")
+    }
+
+    /// Any number of senders: the frames of one, of each stream, whatever the load; and of every
+    /// frame that is due it is known whether it was sent.
+    #[test]
+    fn several_senders_send_together_what_one_sends() {
+        let profile = streams(&[1.0, 2.0, 5.0]);
+        for frames in [frames(), Frames::Traffic(profile)] {
+            for load_pps in [None, Some(2e6)] {
+                let mut expected: Option<Vec<u64>> = None;
+                for count in [1, 2, 3, 4, 8] {
+                    let mut sender = senders(1, &[], count).expect("senders");
+                    assert_eq!(sender.capabilities().senders, count as u16);
+                    sender.arm(&frames).expect("room for the frames");
+                    let schedule = Schedule {
+                        frames: Some(10_003),
+                        path: 0,
+                        stall_policy: MAKE_UP,
+                        ..schedule(load_pps)
+                    };
+                    let counts = counts_of(&mut sender, schedule.clone());
+                    assert_eq!((counts.total(), counts.not_sent), (10_003, 0), "{count}");
+                    let of_streams = expected.get_or_insert(counts.streams.clone());
+                    assert_eq!(counts.streams, *of_streams, "{count} senders");
+                    let own: u64 = counts.senders.iter().map(|own| own.total()).sum();
+                    assert_eq!(own, if count > 1 { 10_003 } else { 0 });
+                    assert!(sender.sending_times().is_some_and(|t| t.ended_ns.is_some()));
+
+                    let Some(load_pps) = load_pps else { continue };
+                    let counts = counts_of(
+                        &mut sender,
+                        Schedule {
+                            frames: None,
+                            at_most: Duration::from_millis(20),
+                            stall_policy: StallPolicy::Skip,
+                            ..schedule
+                        },
+                    );
+                    let intended = (load_pps * 0.02) as u64;
+                    let due = counts.total() + counts.not_sent;
+                    // every stream has its first frame at the start
+                    assert!(
+                        (intended..intended + 3).contains(&due),
+                        "{count}: {counts:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_many_senders_and_ids_without_room_for_them_are_refused() {
+        for count in [0, 17] {
+            let error = senders(1, &[], count).err().expect("no such number");
+            assert!(
+                error.to_string().contains("1 to 16 are possible"),
+                "{error}"
+            );
+        }
+        let mut traffic = streams(&[1.0]);
+        std::sync::Arc::make_mut(&mut traffic.traffic).streams[0].id = 4096;
+        let frames = Frames::Traffic(traffic);
+        let mut sender = senders(1, &[], 2).expect("senders");
+        let error = sender.arm(&frames).expect_err("no room").to_string();
+        assert!(error.contains("need ids below 4096"), "{error}");
+        super::sender(1, &[]).arm(&frames).expect("one sender");
+    }
+
+    /// While several senders send, all follow a new load and stop together.
+    #[test]
+    fn several_senders_follow_a_new_load() {
+        let mut sender = senders(1, &[], 3).expect("senders");
+        sender.arm(&frames()).expect("room for the frames");
+        let schedule = Schedule {
+            frames: None,
+            at_most: Duration::from_secs(60),
+            path: 0,
+            ..schedule(Some(1e5))
+        };
+        sender.start(schedule).expect("threads");
+        let total = |sender: &dyn Sender| {
+            let counts = sender.counts().expect("counters");
+            counts.total() + counts.not_sent
+        };
+        while total(&sender) < 1000 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sender.set_load(1.0).expect("they are running");
+        // frames of a second: two looks that are farther apart than the gap at the old load
+        let mut before = total(&sender);
+        loop {
+            std::thread::sleep(Duration::from_millis(5));
+            let now = total(&sender);
+            if now - before <= 3 {
+                break;
+            }
+            before = now;
+        }
+        let counts = sender.stop().expect("threads that end");
+        assert_eq!(counts.senders.len(), 3);
     }
 
     /// A load over time: exactly the frames of its integral, for test frames and for the streams of

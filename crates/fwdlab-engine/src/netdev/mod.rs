@@ -4,6 +4,7 @@
 //! The callers interpret the answers. Start with [`Offers::query`] and [`napi_threads`].
 
 mod features;
+mod peer;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,6 +14,7 @@ use rustix::net::{
 };
 
 pub use self::features::Offers;
+pub(crate) use self::peer::check_queues;
 use crate::error::EngineError;
 use crate::port::interface_index;
 
@@ -201,7 +203,12 @@ fn attribute(answer: &[u8], kind: u16) -> Option<&[u8]> {
     if half(answer, 4)? == NLMSG_ERROR {
         return None;
     }
-    let mut at = HEADER;
+    attribute_from(answer, HEADER, kind)
+}
+
+/// Returns the value of the first attribute of this kind behind a header of this length.
+fn attribute_from(answer: &[u8], header: usize, kind: u16) -> Option<&[u8]> {
+    let mut at = header;
     loop {
         let length = usize::from(half(answer, at)?);
         if length < 4 {
@@ -222,6 +229,11 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 
 fn number(answer: &[u8], kind: u16) -> Option<u32> {
     Some(u32::from_ne_bytes(*attribute(answer, kind)?.first_chunk()?))
+}
+
+fn number_from(answer: &[u8], header: usize, kind: u16) -> Option<u32> {
+    let value = attribute_from(answer, header, kind)?;
+    Some(u32::from_ne_bytes(*value.first_chunk()?))
 }
 
 #[cfg(test)]

@@ -53,6 +53,8 @@ pub struct Curve {
     done: u128,
     /// Its planned time, in the unit of plans.
     next: u64,
+    /// The integral from a frame to the next: one frame of each sender.
+    frame: u128,
 }
 
 impl Curve {
@@ -84,6 +86,7 @@ impl Curve {
             piece: 0,
             done: 0,
             next: 0,
+            frame: FRAME,
         };
         curve.move_to(0);
         curve
@@ -168,7 +171,7 @@ impl Plan for Curve {
 
     #[inline]
     fn followers(&self, until: u64) -> Option<u64> {
-        Some((self.reached(until)? / FRAME) as u64)
+        Some((self.reached(until)? / self.frame) as u64)
     }
 
     fn all_followers(&self, until: u64) -> Option<u64> {
@@ -193,8 +196,14 @@ impl Plan for Curve {
     #[inline]
     fn advance(&mut self, frames: u64) -> u64 {
         let before = self.next;
-        self.move_to(u128::from(frames) * FRAME);
+        self.move_to(u128::from(frames) * self.frame);
         self.next - before
+    }
+
+    fn every(mut self, first: u64, every: u64) -> Curve {
+        self.move_to(u128::from(first) * FRAME);
+        self.frame = u128::from(every) * FRAME;
+        self
     }
 }
 

@@ -391,7 +391,7 @@ impl Pacer {
         let elapsed = now_ns.saturating_sub(self.start_ns) << FRACTION;
         self.miss(elapsed);
         let now = fine(elapsed);
-        let gap = gap(load_pps);
+        let gap = gap(load_pps).saturating_mul(self.plan.senders.into());
         let slot = self.plan.next + fine(self.lag.time);
         let slot = match slot.checked_sub(now) {
             Some(left) if left > 0 => now.saturating_add(self.plan.rest(left, gap)),
@@ -458,6 +458,15 @@ impl<P: Plan> Pacer<P> {
     pub(crate) fn starting(mut self, start_ns: u64) -> Pacer<P> {
         self.start_ns = start_ns;
         self
+    }
+
+    /// Keeps every `every`-th frame, from number `first` on: those of one of several senders.
+    #[must_use]
+    pub fn every(self, first: u64, every: u64) -> Pacer<P> {
+        Pacer {
+            plan: self.plan.every(first, every),
+            ..self
+        }
     }
 
     /// Returns how many frames are due at `now_ns`, including earlier ones that were not

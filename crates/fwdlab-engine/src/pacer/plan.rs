@@ -30,6 +30,10 @@ pub trait Plan: Sized {
     /// Advances by `frames`; returns how much later the next frame is planned.
     fn advance(&mut self, frames: u64) -> u64;
 
+    /// Keeps every `every`-th frame, from number `first` on: those of one of several senders. Called
+    /// before the first frame is taken.
+    fn every(self, first: u64, every: u64) -> Self;
+
     /// Implements [`Pacer::set_load`], if the plan can be changed from outside. Otherwise the
     /// engine refuses.
     fn set_load(_pacer: &mut Pacer<Self>, _load_pps: f64, _now_ns: u64) {}
@@ -39,6 +43,8 @@ pub trait Plan: Sized {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Even {
     pub(super) gap: u128,
+    /// Number of senders: a gap is this many gaps of the load.
+    pub(super) senders: u64,
     /// Planned time of the next frame after the start.
     pub(super) next: u128,
 }
@@ -49,6 +55,7 @@ impl Even {
     pub(super) fn new(load_pps: f64) -> Even {
         Even {
             gap: gap(load_pps),
+            senders: 1,
             next: 0,
         }
     }
@@ -108,6 +115,14 @@ impl Plan for Even {
             .next
             .saturating_add(u128::from(frames).saturating_mul(self.gap));
         frames.saturating_mul(self.whole_gap())
+    }
+
+    fn every(self, first: u64, every: u64) -> Even {
+        Even {
+            gap: self.gap.saturating_mul(every.into()),
+            senders: every,
+            next: self.gap.saturating_mul(first.into()),
+        }
     }
 
     fn set_load(pacer: &mut Pacer, load_pps: f64, now_ns: u64) {

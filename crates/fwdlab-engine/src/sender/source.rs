@@ -14,6 +14,7 @@ use crate::pacer::{
 };
 use crate::signature::{self, SignaturePlace};
 use crate::traffic::player::{NextFrame, Player, Room, Slot};
+use crate::traffic::share::Share;
 use crate::traffic::{Frames, TestFrames, TrafficFrames};
 use fwdlab_model::procedure::Stretch;
 
@@ -134,7 +135,7 @@ impl Signed {
 
 impl Outline {
     /// Examines the frames, and renders them if they can be cached.
-    pub(crate) fn from_frames(frames: &Frames) -> Result<Outline, EngineError> {
+    pub(crate) fn from_frames(frames: &Frames, share: Share) -> Result<Outline, EngineError> {
         match frames {
             Frames::Test(frames) => Ok(Outline {
                 buffer_len: frames.template.buffer_len(),
@@ -147,7 +148,7 @@ impl Outline {
                 },
             }),
             Frames::Traffic(frames) => {
-                let mut player = Player::new(frames, None)?;
+                let mut player = Player::of_share(frames, None, share)?;
                 Ok(Outline {
                     buffer_len: player.buffer_len(),
                     streams: player.streams(),
@@ -201,6 +202,8 @@ pub(crate) struct TestSource<P = Even> {
     walk: Walk,
     flows: u32,
     lane: u32,
+    /// Number of senders, modulo the number of flows.
+    lane_step: u32,
     signature: Signature,
     pacer: Option<Pacer<P>>,
     left: u64,
@@ -209,11 +212,11 @@ pub(crate) struct TestSource<P = Even> {
 
 impl TestSource {
     /// Test frames at one load, or at full speed.
-    pub(crate) fn new(frames: &TestFrames, schedule: &Schedule) -> TestSource {
+    pub(crate) fn new(frames: &TestFrames, schedule: &Schedule, share: Share) -> TestSource {
         let length_ns = length_ns(schedule);
         let pacer = |pps| Pacer::new(pps, schedule.stall_policy, 0, length_ns);
         let pacer = schedule.load.peak_pps().map(pacer);
-        TestSource::paced(frames, schedule, pacer)
+        TestSource::paced(frames, schedule, pacer, share)
     }
 }
 
@@ -223,24 +226,34 @@ impl TestSource<Curve> {
         stretches: &[Stretch],
         frames: &TestFrames,
         schedule: &Schedule,
+        share: Share,
     ) -> TestSource<Curve> {
         let pacer = Pacer::over(stretches, schedule.stall_policy, 0, length_ns(schedule));
-        TestSource::paced(frames, schedule, Some(pacer))
+        TestSource::paced(frames, schedule, Some(pacer), share)
     }
 }
 
 impl<P: Plan> TestSource<P> {
-    fn paced(frames: &TestFrames, schedule: &Schedule, pacer: Option<Pacer<P>>) -> TestSource<P> {
+    fn paced(
+        frames: &TestFrames,
+        schedule: &Schedule,
+        pacer: Option<Pacer<P>>,
+        share: Share,
+    ) -> TestSource<P> {
+        let (first, every) = (share.first(0), u64::from(share.of));
+        let flows = frames.flows.len();
         TestSource {
             template: frames.template.clone(),
-            walk: frames.flows.walk(Order::Sequential),
-            flows: frames.flows.len() as u32,
-            lane: 0,
+            walk: frames.flows.walk(Order::Sequential).every(first, every),
+            flows: flows as u32,
+            lane: (first % flows) as u32,
+            lane_step: (every % flows) as u32,
             signature: Signature {
                 nonce: frames.nonce,
+                stream: share.id(0),
                 ..Signature::default()
             },
-            pacer,
+            pacer: pacer.map(|pacer| pacer.every(first, every)),
             left: schedule.frames.unwrap_or(u64::MAX),
             due: 0,
         }
@@ -289,9 +302,9 @@ impl<P: Plan> Source for TestSource<P> {
         }
         self.due -= 1;
         self.left -= 1;
-        self.lane += 1;
-        if self.lane == self.flows {
-            self.lane = 0;
+        self.lane += self.lane_step;
+        if self.lane >= self.flows {
+            self.lane -= self.flows;
         }
         let flow = self.walk.next().expect("a walk is endless");
         if slot.kind.is_some() {
@@ -360,7 +373,9 @@ pub(crate) struct TrafficSource<W = Straight> {
     start_ns: u64,
     /// A frame planned later than this does not leave: a nanosecond before the end.
     last: u64,
-    /// The load, if there is one.
+    /// The part of the load that this sender has: 1 for a single one.
+    part: f64,
+    /// This sender's load, if there is one.
     load_pps: Option<f64>,
     /// The mean time between frames; missed time is counted in multiples of it.
     gap: u64,
@@ -380,7 +395,7 @@ impl TrafficSource {
     /// Frames at one load, which is the player's, or at full speed.
     pub(crate) fn new(player: Player, schedule: &Schedule) -> TrafficSource {
         let load_pps = schedule.load.peak_pps();
-        let gap = load_pps.map_or(1, whole_gap);
+        let gap = load_pps.map_or(1, |pps| whole_gap(pps * player.part_of_load()));
         let straight = Straight { moved: 0 };
         TrafficSource::with(player, straight, gap, schedule)
     }
@@ -392,8 +407,9 @@ impl TrafficSource<LoadWarp> {
         stretches: &[Stretch],
         frames: &TrafficFrames,
         schedule: &Schedule,
+        share: Share,
     ) -> Result<TrafficSource<LoadWarp>, EngineError> {
-        let (player, bent) = LoadWarp::new(stretches, frames)?;
+        let (player, bent) = LoadWarp::new(stretches, frames, share)?;
         Ok(TrafficSource::with(player, bent, 1, schedule))
     }
 }
@@ -401,12 +417,14 @@ impl TrafficSource<LoadWarp> {
 impl<W: Warp> TrafficSource<W> {
     fn with(player: Player, warp: W, gap: u64, schedule: &Schedule) -> TrafficSource<W> {
         let load_pps = schedule.load.peak_pps();
+        let part = player.part_of_load();
         TrafficSource {
+            part,
             player,
             warp,
             start_ns: 0,
             last: length_ns(schedule).saturating_sub(1) << FRACTION,
-            load_pps,
+            load_pps: load_pps.map(|load_pps| load_pps * part),
             gap,
             stall_policy: schedule.stall_policy,
             lag: Lag::new(schedule.stall_policy, load_pps.unwrap_or(f64::MAX)),
@@ -479,7 +497,7 @@ impl<W: Warp> TrafficSource<W> {
         self.drop_excess();
     }
 
-    /// Changes the player's load to this one; `owed` is the gap between owed frames.
+    /// Changes the sender's load to this one; `missed` is the gap between owed frames.
     fn change(
         &mut self,
         load_pps: f64,
@@ -503,7 +521,10 @@ impl<W: Warp> TrafficSource<W> {
         let of_player = self.warp.player_time(now.wrapping_sub(self.lag.time()));
         player(&mut self.player, of_player);
         (self.load_pps, self.gap) = (Some(load_pps), whole_gap(load_pps));
-        let (lag, relief) = (self.lag.time(), self.stall_policy.relief(load_pps));
+        let (lag, relief) = (
+            self.lag.time(),
+            self.stall_policy.relief(load_pps / self.part),
+        );
         self.lag.change(relief, gap(before), missed);
         if let Some(moved) = self.warp.moved() {
             *moved += lag as i64 - self.lag.time() as i64;
@@ -657,13 +678,14 @@ impl<W: Warp> Source for TrafficSource<W> {
         // paused streams have no load
         if self.player.due().is_some() {
             let player = |player: &mut Player, now| player.set_load(load_pps, now);
-            self.change(load_pps, gap(load_pps), now_ns, player);
+            let own_pps = load_pps * self.part;
+            self.change(own_pps, gap(own_pps), now_ns, player);
         }
     }
 
     fn set_rates(&mut self, rates: &[f64], now_ns: u64) {
         let Some(before) = self.load_pps else { return };
-        let sum: f64 = rates.iter().sum();
+        let sum = self.player.own_load_pps(rates);
         let load_pps = if sum > 0.0 { sum } else { before };
         // if the load is lower from now on, the backlog must not replace frames of paused streams
         let due = gap(load_pps).min(gap(before));

@@ -9,6 +9,7 @@ use crate::error::EngineError;
 use crate::pacer::{CATCH_UP, Curve, FRACTION, Plan};
 use crate::traffic::TrafficFrames;
 use crate::traffic::player::Player;
+use crate::traffic::share::Share;
 
 /// Maps the player's times to planned ones, in 1/65536 ns after the start. The player's time is
 /// always that of its next frame.
@@ -85,12 +86,14 @@ impl LoadWarp {
     pub(super) fn new(
         stretches: &[Stretch],
         frames: &TrafficFrames,
+        share: Share,
     ) -> Result<(Player, LoadWarp), EngineError> {
         let ends = stretches.iter().flat_map(|s| [s.from_pps, s.to_pps]);
         let peak_pps = ends.fold(0.0, f64::max);
         let second = (1_000_000_000_u64 << FRACTION) as f64;
         let gap_bits = (second / peak_pps).log2().floor().clamp(16.0, 62.0) as u32;
-        let player = Player::new(frames, Some(second / (1_u64 << gap_bits) as f64))?;
+        let load_pps = second / (1_u64 << gap_bits) as f64;
+        let player = Player::of_share(frames, Some(load_pps), share)?;
         if !player.is_steady() {
             return Err(EngineError::Unsupported {
                 engine: "a load that changes",
@@ -101,11 +104,14 @@ impl LoadWarp {
                 ),
             });
         }
-        let bent = LoadWarp {
+        let mut bent = LoadWarp {
             curve: Curve::new(stretches),
             shift: gap_bits - 16,
             due: 0,
         };
+        if share != Share::WHOLE {
+            bent.move_to(player.due().unwrap_or(0));
+        }
         Ok((player, bent))
     }
 

@@ -17,8 +17,9 @@ use fwdlab_packet::stack::Layer;
 use fwdlab_packet::{Addresses, FlowSet, Signature};
 
 use super::player::{gcd, lcm};
+use super::share::{self, Share};
 use super::{Frames, Kind, Stream};
-use crate::analysis::{AnalysisPlan, Lengths, MAX_FLOWS, StreamPlan};
+use crate::analysis::{Analysis, AnalysisPlan, Lengths, MAX_FLOWS, StreamAnalysis, StreamPlan};
 use crate::signature::{self, SignaturePlace};
 
 /// The longest cycle whose frames are examined one by one: some 100 MB and a second.
@@ -50,6 +51,8 @@ pub struct StreamExpected {
     pub lengths: Option<Lengths>,
     /// Its flows, or why they cannot be counted.
     pub flows: Result<Flows, Uncounted>,
+    /// Number of senders that share its frames ([`share`]): each numbers its own.
+    pub senders: u32,
 }
 
 /// Why the flows of a stream cannot be counted.
@@ -107,6 +110,7 @@ impl Expectation {
                         longest: bytes,
                     }),
                     flows,
+                    senders: 1,
                 };
                 return Expectation {
                     streams: vec![stream],
@@ -133,21 +137,146 @@ impl Expectation {
                 index,
                 lengths: (!at_end).then_some(lengths),
                 flows: walked.map(|(flows, _)| flows),
+                senders: 1,
             });
         }
         expectation
     }
 
-    /// Returns the plan for the receiver.
+    /// Returns what to expect of the same frames from several senders of one port.
+    #[must_use]
+    pub fn from_senders(mut self, frames: &Frames, senders: u32) -> Expectation {
+        for stream in &mut self.streams {
+            let is_split = match frames {
+                Frames::Test(_) => senders > 1,
+                Frames::Traffic(frames) => share::is_split(&frames.traffic, stream.index, senders),
+            };
+            stream.senders = if is_split { senders } else { 1 };
+        }
+        self
+    }
+
+    /// Returns the plan for the receiver: each sender's frames of a stream are one of its streams.
+    /// [`Expectation::together`] joins them again.
     pub fn plan(&self) -> AnalysisPlan {
-        let plan = |stream: &StreamExpected| StreamPlan {
-            id: stream.id,
-            flows: stream.flows.as_ref().map_or(0, Flows::cycle),
+        let of_sender = |stream: &StreamExpected, share: Share| StreamPlan {
+            id: share.id(stream.id),
+            flows: stream.flows.as_ref().map_or(0, |flows| {
+                let cycle = flows.cycle();
+                cycle / gcd(cycle.into(), share.of.into()).max(1) as u32
+            }),
             lengths: stream.lengths,
         };
+        let streams = self.streams.iter().flat_map(|stream| {
+            let shares = stream.shares();
+            shares.map(move |share| of_sender(stream, share))
+        });
         AnalysisPlan {
-            streams: self.streams.iter().map(plan).collect(),
+            streams: streams.collect(),
         }
+    }
+
+    /// Joins what was found of each sender's frames: the results of each stream, in order.
+    ///
+    /// Counts add up. Order, duplicates, jitter and the differences between the latencies of
+    /// consecutive frames are those of the frames of one sender: two senders do not wait for each
+    /// other, so the order of their frames says nothing about the DUT. The jitter is the mean of
+    /// the senders', each weighted by its timed frames.
+    #[must_use]
+    pub fn together(&self, analysis: Analysis) -> Analysis {
+        let mut of_senders = analysis.streams.into_iter();
+        let of_stream = |stream: &StreamExpected| {
+            let mut found = of_senders.by_ref().take(stream.senders as usize);
+            match stream.senders {
+                1 => found.next().unwrap_or_default(),
+                _ => stream.together(&found.collect::<Vec<_>>()),
+            }
+        };
+        Analysis {
+            streams: self.streams.iter().map(of_stream).collect(),
+            ..analysis
+        }
+    }
+}
+
+impl StreamExpected {
+    fn shares(&self) -> impl Iterator<Item = Share> + use<> {
+        let of = self.senders;
+        (0..of).map(move |sender| Share { sender, of })
+    }
+
+    fn together(&self, found: &[StreamAnalysis]) -> StreamAnalysis {
+        let mut all = StreamAnalysis {
+            id: self.id,
+            flows: vec![0; self.flows.as_ref().map_or(0, Flows::cycle) as usize],
+            ..StreamAnalysis::default()
+        };
+        let mut weighted_jitter = 0_u128;
+        for (own, share) in found.iter().zip(self.shares()) {
+            all.received += own.received;
+            all.bytes += own.bytes;
+            all.duplicates += own.duplicates;
+            all.reordered += own.reordered;
+            all.reordering_extent = all.reordering_extent.max(own.reordering_extent);
+            all.older += own.older;
+            all.corrupt += own.corrupt;
+            all.wrong_length += own.wrong_length;
+            all.early += own.early;
+            all.next += own.next;
+            if own.first_ns > 0 && (all.first_ns == 0 || own.first_ns < all.first_ns) {
+                all.first_ns = own.first_ns;
+            }
+            all.last_ns = all.last_ns.max(own.last_ns);
+            if !own.latency.is_empty() {
+                all.latency_min_ns = match all.latency.len() {
+                    0 => own.latency_min_ns,
+                    _ => all.latency_min_ns.min(own.latency_min_ns),
+                };
+            }
+            all.latency.merge(&own.latency);
+            all.latency_max_ns = all.latency_max_ns.max(own.latency_max_ns);
+            all.latency_sum_ns = all.latency_sum_ns.wrapping_add(own.latency_sum_ns);
+            weighted_jitter += u128::from(own.jitter_16ths_ns) * u128::from(own.latency.len());
+            all.delay_variation.merge(&own.delay_variation);
+            let cycle = all.flows.len() as u64;
+            for (number, frames) in (0..).zip(&own.flows) {
+                let frame = share.first(self.index) + number * u64::from(share.of);
+                let flow = &mut all.flows[(frame % cycle) as usize];
+                *flow = flow.wrapping_add(*frames);
+            }
+        }
+        let timed = u128::from(all.latency.len().max(1));
+        all.jitter_16ths_ns = (weighted_jitter / timed) as u64;
+        all
+    }
+
+    /// Returns up to which number all frames of the stream were sent, given how many each sender
+    /// sent of it.
+    pub fn complete(&self, of_senders: &[u64]) -> u64 {
+        let frames = self.shares().zip(of_senders).map(|(share, frames)| {
+            let first = if share.of > 1 {
+                share.first(self.index)
+            } else {
+                0
+            };
+            first + frames * u64::from(share.of)
+        });
+        frames.min().unwrap_or(0)
+    }
+
+    /// Returns true if every flow is sent by one sender, so that no frame of a flow can overtake
+    /// another: the number of flows must be a multiple of the number of senders. `None` if the flows
+    /// are not known.
+    pub fn keeps_flows(&self) -> Option<bool> {
+        let (flows, senders) = (self.flows.as_ref().ok()?, self.senders);
+        let Carried::Cycle { of_frame, first } = &flows.carried else {
+            return Some(flows.cycle().is_multiple_of(senders));
+        };
+        let is_first = |(frame, &flow): (usize, &u32)| {
+            frame as u32 % senders == first[flow as usize] % senders
+        };
+        let all_first = of_frame.iter().enumerate().all(is_first);
+        Some(flows.cycle().is_multiple_of(senders) && all_first)
     }
 }
 

@@ -8,6 +8,7 @@ pub mod compile;
 pub mod expect;
 pub mod player;
 pub mod reach;
+pub mod share;
 mod test_frames;
 pub mod unforwarded;
 

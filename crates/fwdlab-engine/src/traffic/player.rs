@@ -8,9 +8,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use fwdlab_packet::Signature;
-use fwdlab_packet::modifier::{self, Lists, Machine};
+use fwdlab_packet::modifier::{self, Lists, Machine, ModifierError};
 
-use super::{Emission, Stream, Traffic, TrafficFrames};
+use super::share::{Part, Share};
+use super::{Emission, Kind, Stream, Traffic, TrafficFrames};
 use crate::error::EngineError;
 use crate::pacer::{FINE, FRACTION, gap, scaled};
 
@@ -46,6 +47,8 @@ pub struct Player {
     /// The machines of all kinds of all streams.
     machines: Box<[Machine]>,
     nonce: u16,
+    /// Length of the longest frame of all senders.
+    longest: usize,
     /// The next frame, determined when the previous one was taken.
     next: Option<NextFrame>,
 }
@@ -57,7 +60,7 @@ pub struct NextFrame {
     pub due: u64,
     /// Its stream: an index into [`Traffic::streams`].
     pub stream: u32,
-    /// Its kind, counted across all streams: a buffer that holds a frame of the same kind is
+    /// Its program, counted across all streams: a buffer that holds a frame of the same program is
     /// cheaper to fill.
     pub kind: u32,
 }
@@ -69,12 +72,12 @@ struct Order {
     at: usize,
 }
 
-/// The frames of a stream, without times.
+/// The frames of a stream, without times. The pattern is empty if another sender sends them.
 #[derive(Debug, Clone)]
 struct StreamFrames {
     id: u16,
     path: usize,
-    /// Kinds, counted across all streams.
+    /// Machines of consecutive frames, counted across all streams.
     pattern: Box<[u32]>,
     at: usize,
     sequence: u64,
@@ -141,35 +144,49 @@ impl Player {
     /// Traffic that cannot be played: a stream without frames or kinds, a rate that is not a
     /// positive number, a program that does not fit its template, no stream that starts.
     pub fn new(frames: &TrafficFrames, load_pps: Option<f64>) -> Result<Player, EngineError> {
+        Player::of_share(frames, load_pps, Share::WHOLE)
+    }
+
+    /// Like [`Player::new`], for one of several senders of the port: plays only its share of the
+    /// frames, at the same times. `load_pps` is the load of all senders together.
+    ///
+    /// # Errors
+    /// As [`Player::new`].
+    pub fn of_share(
+        frames: &TrafficFrames,
+        load_pps: Option<f64>,
+        share: Share,
+    ) -> Result<Player, EngineError> {
         let traffic = &*frames.traffic;
         let mut machines = vec![];
-        let mut lists = Lists::default();
         let mut voices = vec![];
-        for stream in &traffic.streams {
+        let mut longest = 0;
+        for (index, stream) in traffic.streams.iter().enumerate() {
             check(stream, traffic.streams.len()).map_err(|action| bad(traffic, stream, &action))?;
-            let first = machines.len() as u32;
-            for kind in &stream.kinds {
-                let kind = kind.for_trial(frames.nonce);
-                let machine = kind.program.machine(&kind.template);
-                let mut machine = machine.map_err(|e| bad(traffic, stream, &e.to_string()))?;
-                machine.use_lists(&mut lists);
-                machines.push(machine);
-            }
+            let kinds: Vec<Kind> = (stream.kinds.iter())
+                .map(|kind| kind.for_trial(frames.nonce))
+                .collect();
+            longest = (kinds.iter().map(|kind| kind.template.len())).fold(longest, usize::max);
+            let part = share.part(traffic, index);
+            let (own, pattern) =
+                programs(stream, &kinds, part).map_err(|e| bad(traffic, stream, &e.to_string()))?;
+            let before = machines.len() as u32;
+            machines.extend(own);
+            let places = pattern.into_iter().map(|machine| before + machine);
             voices.push(StreamFrames {
-                id: stream.id,
+                id: share.id(stream.id),
                 path: stream.path,
-                pattern: stream
-                    .pattern
-                    .iter()
-                    .map(|&k| first + u32::from(k))
-                    .collect(),
+                pattern: places.collect(),
                 at: 0,
                 sequence: 0,
             });
         }
-        let timeline = Timeline::new(traffic, load_pps);
-        let is_held = |track: &Track| track.sends && track.held;
-        if timeline.first.is_none() && !timeline.tracks.iter().any(is_held) {
+        let mut lists = Lists::default();
+        machines
+            .iter_mut()
+            .for_each(|m: &mut Machine| m.use_lists(&mut lists));
+        let timeline = Timeline::new(traffic, load_pps, share);
+        if traffic.streams.iter().all(|stream| stream.timing.waits) {
             return Err(EngineError::Frames(format!(
                 "in {} every stream waits for another; at least one must start by itself",
                 traffic.name
@@ -181,6 +198,7 @@ impl Player {
             voices: voices.into(),
             machines: machines.into(),
             nonce: frames.nonce,
+            longest,
             next: None,
         };
         player.find_next();
@@ -279,7 +297,7 @@ impl Player {
     /// ([`without_times`](Self::without_times)).
     pub(crate) fn is_uniform(&self) -> bool {
         let one_stream = self.order.as_ref().is_some_and(|o| o.streams.len() == 1);
-        one_stream && self.voices.iter().all(|voice| voice.pattern.len() == 1)
+        one_stream && self.voices.iter().all(|voice| voice.pattern.len() <= 1)
     }
 
     /// Returns true if all streams send endlessly from the start, so that only the load determines
@@ -383,8 +401,26 @@ impl Player {
 
     /// Returns the size that a buffer needs for any frame.
     pub fn buffer_len(&self) -> usize {
-        let longest = self.machines.iter().map(Machine::buffer_len).max();
-        longest.unwrap_or(0)
+        self.longest
+    }
+
+    /// Returns the load of this share, if streams have these rates, in frames per second.
+    pub(crate) fn own_load_pps(&self, rates: &[f64]) -> f64 {
+        let tracks = self.timeline.tracks.iter().zip(rates);
+        let own = tracks.filter(|(track, _)| track.every > 0);
+        own.map(|(track, rate)| rate / track.every as f64).sum()
+    }
+
+    /// Returns the part of the load that this share has: 1 for a single sender.
+    pub(crate) fn part_of_load(&self) -> f64 {
+        let rates: Vec<f64> = self.timeline.tracks.iter().map(|t| t.rate_pps).collect();
+        self.own_load_pps(&rates) / rates.iter().sum::<f64>()
+    }
+
+    /// Returns the number of frames of each stream in one round, if streams take turns in an order
+    /// that repeats.
+    pub(crate) fn shares(&self) -> Option<Vec<u64>> {
+        self.timeline.shares()
     }
 
     /// Returns the number of streams.
@@ -411,6 +447,48 @@ impl Player {
             .try_fold(0_u64, |sum, share| sum.checked_add(*share))?
             .checked_mul(rounds)
     }
+}
+
+/// Returns the machines that render a sender's frames of a stream, and the machine of each place of
+/// the sender's pattern.
+///
+/// With several senders, the number of frames of a kind that a sender skips differs from place to
+/// place of its pattern, but not from round to round. So every place has its own machine.
+fn programs(
+    stream: &Stream,
+    kinds: &[Kind],
+    part: Part,
+) -> Result<(Vec<Machine>, Vec<u32>), ModifierError> {
+    let pattern = &stream.pattern;
+    let Part::Every { first, every } = part else {
+        if part == Part::None {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let machines = (kinds.iter()).map(|kind| kind.program.machine(&kind.template));
+        let pattern = pattern.iter().map(|&kind| kind.into()).collect();
+        return Ok((machines.collect::<Result<_, _>>()?, pattern));
+    };
+    let length = pattern.len() as u64;
+    // after so many of its frames, the sender is at the same place of the pattern again
+    let frames = length / gcd(length, every);
+    let rounds = frames * every / length;
+    // how often each kind came before each place of the pattern
+    let mut often = vec![0_u64; kinds.len()];
+    let mut before = Vec::with_capacity(pattern.len());
+    for &kind in pattern {
+        before.push(often[usize::from(kind)]);
+        often[usize::from(kind)] += 1;
+    }
+    let machines = (0..frames).map(|at| {
+        let frame = first + at * every;
+        let place = (frame % length) as usize;
+        let number = usize::from(pattern[place]);
+        let (kind, often) = (&kinds[number], often[number]);
+        let first = frame / length * often + before[place];
+        (kind.program).every(&kind.template, first, often * rounds)
+    });
+    let machines = machines.collect::<Result<Vec<_>, _>>()?;
+    Ok((machines, (0..frames as u32).collect()))
 }
 
 /// Returns the frames per second of a profile's own load: the largest sum of the rates of streams
@@ -586,8 +664,12 @@ struct Track {
     pause: u128,
     waits: bool,
     then: Option<u32>,
-    /// The gap at the profile's own load, and the current one.
+    /// The sender has every frame (1), every n-th, or none (0).
+    every: u64,
+    /// The gap between frames of all senders at the profile's own load, and the current one.
     own_gap: u128,
+    stream_gap: u128,
+    /// The gap between frames of this sender, in a group.
     gap: u128,
     next: u128,
     /// By how much the next frame is late because due frames were delayed.
@@ -607,7 +689,7 @@ struct Track {
 }
 
 impl Timeline {
-    fn new(traffic: &Traffic, load_pps: Option<f64>) -> Timeline {
+    fn new(traffic: &Traffic, load_pps: Option<f64>, share: Share) -> Timeline {
         let mut timeline = Timeline {
             tracks: (traffic.streams.iter().enumerate())
                 .map(|(at, stream)| Track::new(stream, traffic.is_counted(at)))
@@ -621,12 +703,15 @@ impl Timeline {
         if let Some(load_pps) = load_pps {
             let factor = timeline.own_load_pps / load_pps;
             for track in &mut timeline.tracks {
-                track.gap = scaled(track.own_gap, factor);
+                track.stream_gap = scaled(track.own_gap, factor);
             }
         }
         for stream in 0..timeline.tracks.len() {
-            if !timeline.tracks[stream].waits {
-                timeline.start(stream as u32, HALF);
+            let part = share.part(traffic, stream);
+            let track = &mut timeline.tracks[stream];
+            let first = track.share(part);
+            if !track.waits && track.every > 0 {
+                timeline.start(stream as u32, HALF, first);
             }
         }
         timeline
@@ -638,8 +723,14 @@ impl Timeline {
         if !self.is_steady() {
             return None;
         }
-        let rates: Vec<f64> = self.tracks.iter().map(|track| track.rate_pps).collect();
-        proportions(&rates)
+        let own = self.tracks.iter().filter(|track| track.every > 0);
+        let rates: Vec<f64> = own.map(|t| t.rate_pps / t.every as f64).collect();
+        let mut shares = proportions(&rates)?.into_iter();
+        let of_all = self.tracks.iter().map(|track| match track.every {
+            0 => Some(0),
+            _ => shares.next(),
+        });
+        of_all.collect()
     }
 
     /// Returns true if all streams send endlessly from the start.
@@ -659,14 +750,19 @@ impl Timeline {
         let Some(round) = round else { return };
         for (track, share) in self.tracks.iter_mut().zip(shares) {
             track.own_gap = round / u128::from(share);
-            track.gap = track.own_gap;
+            track.stream_gap = track.own_gap;
         }
     }
 
-    fn start(&mut self, stream: u32, at: u128) {
+    /// Starts a stream with this frame.
+    fn start(&mut self, stream: u32, at: u128, first: u64) {
         let track = &mut self.tracks[stream as usize];
         if !track.sends {
             track.start(if track.held { 0 } else { at });
+            if first > 0 && !track.pass(first) {
+                track.sends = false;
+                return;
+            }
             if !track.held {
                 let due = track.due();
                 self.insert((due, stream));
@@ -715,7 +811,7 @@ impl Timeline {
         track.runs = track.runs.saturating_sub(1);
         let at = track.next;
         if let Some(then) = track.then.filter(|_| track.runs > 0) {
-            self.start(then, at);
+            self.start(then, at, 0);
         }
     }
 
@@ -805,7 +901,9 @@ impl Track {
             pause: time(pause_ns),
             waits: timing.waits,
             then: timing.next.map(|next| next as u32),
+            every: 1,
             own_gap,
+            stream_gap: own_gap,
             gap: own_gap,
             next: 0,
             waited: 0,
@@ -829,20 +927,54 @@ impl Track {
         self.next = at.saturating_add(self.delay);
     }
 
-    /// Advances to the next frame; returns false after the last one, and `next` is its time.
+    /// Sets what the sender sends of the stream; returns the number of its first frame.
+    fn share(&mut self, part: Part) -> u64 {
+        let (first, every) = match part {
+            Part::None => (0, 0),
+            Part::Whole => (0, 1),
+            Part::Every { first, every } => (first, every),
+        };
+        self.every = every;
+        self.gap = self.stream_gap.saturating_mul(every.into());
+        first
+    }
+
+    /// Advances to the sender's next frame; returns false after the last one, and `next` is its
+    /// time.
     #[inline]
     fn advance(&mut self) -> bool {
-        self.frames -= 1;
-        if self.frames > 0 {
+        if self.frames > self.every {
+            self.frames -= self.every;
             self.delay_next(self.gap);
             return true;
         }
-        self.frames = self.group;
-        if self.groups > 0 {
-            self.groups -= 1;
-            self.delay_next(self.pause);
+        self.pass(self.every)
+    }
+
+    /// Advances by this number of frames, also into other groups.
+    fn pass(&mut self, frames: u64) -> bool {
+        if self.frames > frames {
+            self.frames -= frames;
+            self.delay_next(self.stream_gap.saturating_mul(frames.into()));
             return true;
         }
+        let of_gaps = |gaps: u64| self.stream_gap.saturating_mul(gaps.into());
+        let mut left = frames - self.frames;
+        let mut step = of_gaps(self.frames - 1);
+        let mut groups = self.groups;
+        while groups > 0 {
+            groups -= 1;
+            step = step.saturating_add(self.pause);
+            if left < self.group {
+                step = step.saturating_add(of_gaps(left));
+                (self.frames, self.groups) = (self.group - left, groups);
+                self.delay_next(step);
+                return true;
+            }
+            left -= self.group;
+            step = step.saturating_add(of_gaps(self.group - 1));
+        }
+        self.frames = self.group;
         self.waited = 0;
         self.groups = match self.mode {
             Emission::Bursts { bursts, .. } => bursts.unwrap_or(u64::MAX) - 1,
@@ -883,13 +1015,20 @@ impl Track {
                 true => self.next,
                 false => self.next - at(now),
             };
-            let left = scaled(left, gap as f64 / self.gap as f64);
+            // what is left of a pause or a delay, before the first gap of the group
+            let gaps = self
+                .stream_gap
+                .saturating_mul((self.group - self.frames).into());
+            let pause = left.saturating_sub(gaps);
+            let left = scaled(left - pause, gap as f64 / self.stream_gap as f64);
+            let left = left.saturating_add(pause);
             self.next = match self.held {
                 true => left,
                 false => at(now).saturating_add(left),
             };
         }
-        self.gap = gap;
+        self.stream_gap = gap;
+        self.gap = gap.saturating_mul(self.every.into());
     }
 
     /// Drops all due frames but the newest; returns how many.

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use fwdlab_engine::af_xdp::{BusyPoll, Options, ZeroCopy};
 use fwdlab_engine::traffic::player::Player;
+use fwdlab_engine::traffic::share::{Part, Share};
 use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
 use fwdlab_engine::xdp_count::XdpPass;
 use fwdlab_engine::{
-    Copies, EngineError, Frames, Mode, PathSpec, Schedule, SendCounts, Sender, SignaturePlace,
-    StallPolicy, Timestamps, TrafficFrames, af_packet, af_xdp,
+    Copies, EngineError, Frames, Mode, PathSpec, PortSpec, Schedule, SendCounts, Sender,
+    SignaturePlace, StallPolicy, Timestamps, TrafficFrames, af_packet, af_xdp,
 };
 use fwdlab_packet::modifier::{
     Dimension, Endian, Instruction, Machine, Program, Source, Transport, Values, Variable, Width,
@@ -180,14 +181,18 @@ impl<'a> Rendering<'a> {
     }
 
     fn next(&mut self, timestamp_ns: u64) -> Vec<u8> {
-        let pattern = &self.stream.pattern;
-        let kind = pattern[self.sequence as usize % pattern.len()];
-        let signature = Signature {
+        self.next_as(Signature {
             nonce: NONCE,
             stream: self.stream.id,
             sequence: self.sequence,
             timestamp_ns,
-        };
+        })
+    }
+
+    /// Returns the next frame with another signature.
+    fn next_as(&mut self, signature: Signature) -> Vec<u8> {
+        let pattern = &self.stream.pattern;
+        let kind = pattern[self.sequence as usize % pattern.len()];
         self.sequence += 1;
         let mut frame = vec![0; 2048];
         let len = self.machines[usize::from(kind)].render(&mut frame, &signature);
@@ -273,6 +278,186 @@ fn a_profile_on_the_wire_is_the_profile() {
         let lateness = sender.lateness().unwrap().unwrap();
         assert!((1..=FRAMES).contains(&lateness.len()), "{name}");
     }
+}
+
+/// A veth pair with four queues between the tester and the DUT, which counts what arrives; `None` if
+/// it cannot be made.
+fn wide_pair(bed: &Bed, receive_queues: u32) -> Option<(PathSpec, PortSpec)> {
+    let peer = PortSpec {
+        interface: "wide1".into(),
+        ..bed.dut_port(0)
+    };
+    let netns = peer.netns.as_ref().unwrap().file_name().unwrap();
+    let made = bed.in_tester(&format!(
+        "ip link delete wide0 2>/dev/null; \
+         ip link add wide0 address 02:00:00:00:03:01 numtxqueues 4 numrxqueues 4 type veth \
+         peer name wide1 netns {} numtxqueues 4 numrxqueues {receive_queues} && ip link set wide0 up",
+        netns.display()
+    ));
+    let made = made.and_then(|_| bed.in_dut(0, "ip link set wide1 up"));
+    let tx = PortSpec {
+        interface: "wide0".into(),
+        ..bed.paths()[0].tx.clone()
+    };
+    let path = PathSpec { rx: tx.clone(), tx };
+    made.map(|_| (path, peer)).map_err(skip).ok()
+}
+
+/// Returns what the kernel counted at the two ends of the wide pair: sent and dropped; received.
+fn counted_at_wide_pair(bed: &Bed) -> (Transmitted, u64) {
+    let packets = |text: String, way: &str, counter: &str| {
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        json[0]["stats64"][way][counter].as_u64().unwrap()
+    };
+    let ours = bed.in_tester("ip -j -s link show dev wide0").unwrap();
+    let sent = Transmitted {
+        packets: packets(ours.clone(), "tx", "packets"),
+        dropped: packets(ours, "tx", "dropped"),
+    };
+    let its = bed.in_dut(0, "ip -j -s link show dev wide1").unwrap();
+    (sent, packets(its, "rx", "packets"))
+}
+
+/// The senders that can have several threads.
+fn several(path: &PathSpec, count: u32) -> Vec<(&'static str, Box<dyn Sender>)> {
+    let paths = std::slice::from_ref(path);
+    let mut senders: Vec<(&'static str, Box<dyn Sender>)> = vec![];
+    if let Some(sender) = allowed(af_xdp::senders(paths, &[], count)) {
+        senders.push((Mode::AfXdp.name(), Box::new(sender)));
+    }
+    if let Some(sender) = allowed(af_packet::senders(paths, &[], count)) {
+        senders.push((Mode::AfPacket.name(), Box::new(sender)));
+    }
+    senders
+}
+
+/// Any number of senders: every frame of the profile, once, byte for byte, and numbered by its
+/// sender.
+#[test]
+fn several_senders_put_the_profile_on_the_wire() {
+    const FRAMES: u64 = 2000;
+    let Some(bed) = bed(1) else { return };
+    let Some((path, _)) = wide_pair(&bed, 4) else {
+        return;
+    };
+    let frames = bursty();
+    for count in 1..=4 {
+        for (name, mut sender) in several(&path, count) {
+            let capture = Capture::open(&bed);
+            if !capture.has_room {
+                return skip("no room for a capture");
+            }
+            // with the pauses of a profile; frames that a busy host delays are sent all the same
+            let schedule = Schedule {
+                stall_policy: StallPolicy::CatchUp { most_pps: None },
+                ..schedule(Some(10_000.0), Some(FRAMES))
+            };
+            sender.share_cpu();
+            sender.arm(&Frames::Traffic(frames.clone())).unwrap();
+            sender.start(schedule).unwrap();
+            wait_until(|| sender.is_done());
+            let counts = sender.stop().unwrap();
+            if counts.not_sent > 0 {
+                skip(format!("{name}: {count} senders were stalled for a second"));
+                continue;
+            }
+            let captured = capture.take(FRAMES as usize);
+            let case = format!("{name}, {count} senders: {counts:?}");
+            assert_eq!(counts.sent, [FRAMES], "{case}");
+            assert_eq!(captured.len() as u64, FRAMES, "{case}");
+            let mut by_number = HashMap::new();
+            for frame in &captured {
+                let signature = Signature::read(&frame[SIGNATURE_AT..]).unwrap();
+                let stream = frames.traffic.streams.iter();
+                let stream = stream
+                    .map(|stream| stream.id)
+                    .position(|id| id == signature.stream & 0xfff);
+                let share = Share {
+                    sender: u32::from(signature.stream >> 12),
+                    of: count,
+                };
+                let number = match share.part(&frames.traffic, stream.unwrap()) {
+                    Part::None => panic!("{case}: not its stream: {signature:?}"),
+                    Part::Whole => signature.sequence,
+                    Part::Every { first, every } => first + signature.sequence * every,
+                };
+                let twice = by_number.insert((stream.unwrap(), number), (signature, frame));
+                assert!(twice.is_none(), "{case}: {signature:?}");
+            }
+            for (stream, rendering) in Rendering::from_frames(&frames).iter_mut().enumerate() {
+                for number in 0..counts.streams[stream] {
+                    let (signature, frame) = &by_number[&(stream, number)];
+                    let expected = rendering.next_as(*signature);
+                    assert_eq!(**frame, expected, "{case}: {number} of {stream}");
+                    check_with_etherparse(frame);
+                }
+            }
+            let own = counts.senders.iter().map(SendCounts::total);
+            assert_eq!(
+                own.clone().count(),
+                if count > 1 { count as usize } else { 0 }
+            );
+            assert!(own.clone().all(|own| own > 100), "{case}");
+        }
+    }
+}
+
+/// At full speed into a port that drops: every frame is in the counters of both ends.
+#[test]
+fn frames_of_several_senders_are_in_the_ports_counters() {
+    const FRAMES: u64 = 60_000;
+    let Some(bed) = bed(1) else { return };
+    let Some((path, peer)) = wide_pair(&bed, 4) else {
+        return;
+    };
+    // makes it run NAPI, whose queue overflows
+    let Some(_pass) = allowed(XdpPass::open(&peer)) else {
+        return;
+    };
+    for count in 1..=4 {
+        for (name, mut sender) in several(&path, count) {
+            for frames in [bursty(), steady()] {
+                let (before, received_before) = counted_at_wide_pair(&bed);
+                let counts = send(&mut *sender, &frames, None, FRAMES);
+                let mut after = counted_at_wide_pair(&bed);
+                wait_until(|| {
+                    after = counted_at_wide_pair(&bed);
+                    after.1 - received_before >= after.0.since(before).packets
+                });
+                let port = after.0.since(before);
+                let received = after.1 - received_before;
+                let case = format!("{name}, {count} senders: {counts:?} {port:?} {received}");
+                assert_eq!(counts.sent[0] + counts.not_sent, FRAMES, "{case}");
+                assert_eq!(counts.sent[0], port.packets + port.dropped, "{case}");
+                assert_eq!(received, port.packets, "{case}");
+                assert_eq!(counts.streams.iter().sum::<u64>(), counts.sent[0], "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_port_with_too_few_queues_is_refused() {
+    let Some(bed) = bed(1) else { return };
+    let Some((path, _)) = wide_pair(&bed, 3) else {
+        return;
+    };
+    let open = |count| af_xdp::senders(std::slice::from_ref(&path), &[], count);
+    if allowed(open(1)).is_none() {
+        return;
+    }
+    let error = open(5).err().unwrap().to_string();
+    assert!(error.contains("which has 4 queues to send into"), "{error}");
+    let error = open(4).err().unwrap().to_string();
+    assert!(
+        error.contains("its veth peer has 3 receive queues"),
+        "{error}"
+    );
+    let sender = open(3).unwrap();
+    assert_eq!(
+        sender.capabilities().reached(),
+        "af-xdp copy, 3 senders, need-wakeup"
+    );
 }
 
 /// Cached frames: the order of the whole cycle, compared with a sender that renders each frame when
@@ -648,7 +833,7 @@ fn victim(bed: &Bed, mode: Mode) -> Child {
 
 fn send_until_killed(port: &str) {
     let words: Vec<&str> = port.split(' ').collect();
-    let tx = fwdlab_engine::PortSpec {
+    let tx = PortSpec {
         netns: Some(words[0].into()),
         interface: words[1].into(),
     };

@@ -49,7 +49,7 @@ impl Parts {
                     tx: spec.clone(),
                     rx: spec.clone(),
                 };
-                let sender = open_sender(mode, &[path], &cpus).map_err(refused)?;
+                let sender = open_sender(mode, &[path], &cpus, 1).map_err(refused)?;
                 let capabilities = sender.capabilities();
                 let words = format!("{} ({})", capabilities.reached(), capabilities.summary);
                 self.sender = Some((spec, sender));

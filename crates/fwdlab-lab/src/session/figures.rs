@@ -29,6 +29,8 @@ pub struct Sent {
     pub wakeups: u64,
     /// Frames of each stream; empty if there is one kind of frame.
     pub streams: Vec<u64>,
+    /// Counts of each of several senders of the port since the beginning; empty for one.
+    pub senders: Vec<SendCounts>,
     /// Frames per second that left.
     pub rate_pps: f64,
     /// The last intended load; `None`: flat out.
@@ -257,6 +259,7 @@ impl Session {
                 streams: (now.streams.iter().enumerate())
                     .map(|(at, &count)| count.saturating_sub(was(at)))
                     .collect(),
+                senders: now.senders.clone(),
                 intended_pps: sending.schedule.load.at(to.at - begin.at),
                 port: since_of(to_sent.port, from.port),
                 foreign: to_sent.foreign.saturating_sub(from.foreign),

@@ -126,8 +126,8 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Opens a port with the first of these engines that can send such frames there, and prepares
-    /// it.
+    /// Opens a port with the first of these engines that can send such frames there, with this
+    /// number of threads, and prepares it.
     ///
     /// # Errors
     /// Fails if none of them can.
@@ -138,9 +138,10 @@ impl Sending {
         frames: Frames,
         schedule: Schedule,
         mean: MeanSize,
+        senders: u32,
     ) -> Result<Sending, LabError> {
         let port = port.into();
-        let mut lone = PortSender::open_among(port.spec(), engines, cpus)?;
+        let mut lone = PortSender::open_among(port.spec(), engines, cpus, senders)?;
         lone.arm(&frames)?;
         Ok(Sending {
             port,

@@ -172,7 +172,7 @@ impl Opener for DistributedRig {
                         tx: spec.clone(),
                         rx: spec.clone(),
                     };
-                    open_sender(mode, &[path], cpus)?
+                    open_sender(mode, &[path], cpus, 1)?
                 }
                 Port::There(host, port) => Box::new(RemoteSender::open(host, port, mode, cpus)?),
             };

@@ -114,14 +114,39 @@ impl Machine {
         threads: u32,
     ) -> Result<Machine, ModifierError> {
         let (mut units, names) = units(program, thread, threads)?;
-        let mut wraps = 0;
+        start(&mut units, |stride| match stride {
+            1 => 0,
+            _ => thread.into(),
+        });
+        let cached = program
+            .cache
+            .filter(|cache| *cache > 0)
+            .map(|cache| (0, share(cache.into(), thread, threads).max(1) as u32));
+        Machine::with(program, template, units, names, cached)
+    }
+
+    /// As [`Program::every`].
+    pub(super) fn every(
+        program: &Program,
+        template: &[u8],
+        first: u64,
+        step: u64,
+    ) -> Result<Machine, ModifierError> {
+        let (mut units, names) = units(program, 0, 1)?;
         for unit in &mut units {
-            wraps = match unit.stride {
-                None => unit.state.start(wraps),
-                Some(1) => 0,
-                Some(_) => unit.state.start(thread.into()),
-            };
+            unit.stride = unit.stride.map(|_| step);
         }
+        start(&mut units, |_| first);
+        Machine::with(program, template, units, names, None)
+    }
+
+    fn with(
+        program: &Program,
+        template: &[u8],
+        units: Vec<Unit>,
+        names: Names,
+        cached: Option<(u32, u32)>,
+    ) -> Result<Machine, ModifierError> {
         let mut compiler = Compiler {
             template,
             names: &names,
@@ -147,10 +172,7 @@ impl Machine {
             fused: Fused::new(&steps, template),
             steps: steps.into(),
             copies,
-            cached: program
-                .cache
-                .filter(|cache| *cache > 0)
-                .map(|cache| (0, share(cache.into(), thread, threads).max(1) as u32)),
+            cached,
         })
     }
 
@@ -503,6 +525,21 @@ fn units(
         names.extend(own);
     }
     Ok((units, names))
+}
+
+/// Moves the units to the first frame: those that are not linked by as many steps as `first` returns
+/// for their stride.
+fn start(units: &mut [Unit], first: impl Fn(u64) -> u64) {
+    let mut wraps = 0;
+    for unit in units {
+        wraps = match unit.stride {
+            None => unit.state.start(wraps),
+            Some(stride) => match first(stride) {
+                0 => 0,
+                steps => unit.state.start(steps),
+            },
+        };
+    }
 }
 
 /// Returns the length of the shortest frame, in bytes without FCS. The last trim decides it, so no

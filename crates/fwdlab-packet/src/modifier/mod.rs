@@ -250,6 +250,27 @@ impl Program {
             .collect()
     }
 
+    /// Returns the program that renders frame number `first` of those that a
+    /// [single thread](Self::machine) renders, and then every `step`-th frame after it, byte for
+    /// byte. Unlike [`split`](Self::split), it draws the same random values as a single thread.
+    ///
+    /// # Errors
+    /// As [`Program::split`].
+    ///
+    /// # Panics
+    /// If the program does not [skip](Self::skips).
+    pub fn every(&self, template: &[u8], first: u64, step: u64) -> Result<Machine, ModifierError> {
+        assert!(self.skips(), "this program cannot skip frames");
+        Machine::every(self, template, first, step)
+    }
+
+    /// Returns true if [`every`](Self::every) is possible: not if the frames restart after a number
+    /// of frames that variables do not count.
+    pub fn skips(&self) -> bool {
+        let restarts = |variable: &Variable| matches!(variable.source, Source::Tuple { limit, .. } if limit > 0);
+        self.cache.is_none_or(|cache| cache == 0) && !self.variables.iter().any(restarts)
+    }
+
     /// Returns the program for a single thread.
     ///
     /// # Errors

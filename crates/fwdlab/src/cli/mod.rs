@@ -61,10 +61,13 @@ mod trial;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{
+    OsStringValueParser, PossibleValuesParser, RangedI64ValueParser, TypedValueParser,
+};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use fwdlab_engine::Mode;
+use fwdlab_engine::traffic::share::MOST_SENDERS;
 
 use crate::exit_code::Code;
 use crate::output::{self, Verbosity};
@@ -282,6 +285,11 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
 /// Returns the values of `--engine`: one of the senders, or automatic.
 fn engines() -> PossibleValuesParser {
     PossibleValuesParser::new(["auto"].into_iter().chain(Mode::ALL.map(Mode::name)))
+}
+
+/// Values of `--senders`.
+fn senders() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(1..=i64::from(MOST_SENDERS))
 }
 
 /// Runs the command.

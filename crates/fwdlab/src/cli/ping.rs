@@ -190,7 +190,8 @@ impl Probe {
                 }],
             }),
         };
-        let mut sending = Sending::open(tx, modes, &self.cpus, frames, schedule, self.size.into())?;
+        let mut sending =
+            Sending::open(tx, modes, &self.cpus, frames, schedule, self.size.into(), 1)?;
         sending.stamp(self.stamps)?;
         let mut receiving = Receiving::open(rx, None, expected)?;
         receiving.receiver.stamp(self.stamps)?;

@@ -59,6 +59,9 @@ pub struct Receive {
     /// Signatures are in the last bytes of frames, not at the start of UDP payloads
     #[arg(long)]
     tail: bool,
+    /// Number of sending threads of the port at the other end: `--senders` of send
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::senders(), conflicts_with = "streams")]
+    senders: u32,
     /// Source of arrival times; auto: the program at the driver, or the packet socket
     #[arg(long, value_enum, default_value_t = Timestamps::Auto)]
     timestamps: Timestamps,
@@ -77,7 +80,7 @@ impl Receive {
         self.where_.by_own_names([&mut self.port]);
         let frames = self.frames()?;
         let checked = match &frames {
-            Some(frames) => Some(streams::expectation(frames)?),
+            Some(frames) => Some(streams::expectation(frames)?.from_senders(frames, self.senders)),
             None => self.typed(),
         };
         let place = match &frames {
@@ -234,6 +237,7 @@ impl Receive {
             name: "as typed".into(),
             index,
             lengths: None,
+            senders: self.senders,
             flows: match self.flows {
                 0 => Err(Uncounted::Unasked),
                 flows => Ok(Flows::numbered(flows)),

@@ -52,7 +52,10 @@ pub struct SelfTest {
     /// Duration of each trial
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     trial: Duration,
-    /// CPUs of the sending thread [default: any]
+    /// Number of sending threads: they share the frames that one would send. Needs af-xdp or af-packet
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::senders())]
+    senders: u32,
+    /// CPUs of the sending threads [default: any]
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
     cpus: Vec<usize>,
     #[command(flatten)]
@@ -305,7 +308,15 @@ impl SelfTest {
             place: SignaturePlace::UdpPayload,
             analysis: None,
         };
-        let sending = Sending::open(tx, &[mode], &self.cpus, frames, schedule, size.into())?;
+        let sending = Sending::open(
+            tx,
+            &[mode],
+            &self.cpus,
+            frames,
+            schedule,
+            size.into(),
+            self.senders,
+        )?;
         let receiving = Receiving::open(rx, None, expected)?;
         let mut session = Session::new(vec![sending], vec![receiving]);
         session.at_most = self.trial;

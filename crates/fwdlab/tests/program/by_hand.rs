@@ -161,6 +161,102 @@ fn loads_are_printed_and_kept_to_the_frame() {
     lab.assert_clean("loads");
 }
 
+/// Several senders on a port with several queues: the kernel counts the same frames at both ends, and
+/// the analysis finds each of them once. It starts the program 14 times: each number of senders is a
+/// case of its own.
+#[test]
+fn several_senders_share_the_frames_of_a_port() {
+    const FRAMES: u64 = 12_001;
+    let Some(lab) = Lab::root() else { return };
+    let wire = Wire::new();
+    wire.exec(&format!(
+        "ip link add pc numtxqueues 4 numrxqueues 4 type veth \
+           peer name pd address {MAC_B} numtxqueues 4 numrxqueues 4; \
+         ip link add pe numtxqueues 4 numrxqueues 4 type veth \
+           peer name pf address {MAC_B} numtxqueues 4 numrxqueues 2; \
+         for port in pc pd pe pf; do ip link set $port up; done"
+    ));
+    let send = |engine: &str, senders: u32, more: &str| {
+        format!("send --port pc --dst-mac {MAC_B} --engine {engine} --senders {senders} {more}")
+    };
+    for engine in ["af-xdp", "af-packet"] {
+        for senders in 1..=4 {
+            let before = ["tx", "rx"]
+                .map(|way| wire.counter(if way == "tx" { "pc" } else { "pd" }, way, "packets"));
+            let words =
+                format!("--rx-port pd --analyse --flows 12 --load 60kpps --for {FRAMES}frames");
+            let document = wire.json(&lab, &send(engine, senders, &words));
+            let case = format!("{engine}, {senders} senders: {document}");
+            let (sent, received) = (&document["send"][0], &document["receive"][0]);
+            assert_eq!(sent["engine"], engine, "{case}");
+            assert_eq!(count(&sent["frames_sent"]), FRAMES, "{case}");
+            let left = wire.counter("pc", "tx", "packets") - before[0];
+            let arrived = wire.counter("pd", "rx", "packets") - before[1];
+            assert_eq!((left, arrived), (FRAMES, FRAMES), "{case}");
+            assert_eq!(count(&received["frames_received"]), FRAMES, "{case}");
+            let stream = &received["streams"][0];
+            for (field, expected) in [
+                ("stream", 0),
+                ("frames_sent", FRAMES),
+                ("frames_received", FRAMES),
+                ("frames_duplicate", 0),
+                ("frames_lost", 0),
+                ("frames_older", 0),
+                ("flows", 12),
+                ("flows_not_seen", 0),
+                ("flow_frames_min", FRAMES / 12),
+                ("flow_frames_max", FRAMES / 12 + 1),
+            ] {
+                assert_eq!(count(&stream[field]), expected, "{field}, {case}");
+            }
+            // af-packet's frames may change the queue on the way, when a sender changes its CPU
+            if engine == "af-xdp" {
+                assert_eq!(count(&stream["frames_reordered"]), 0, "{case}");
+            }
+            let own = sent["senders"].as_array().cloned().unwrap_or_default();
+            assert_eq!(
+                own.len(),
+                if senders > 1 { senders as usize } else { 0 },
+                "{case}"
+            );
+            for (number, own) in (0..).zip(&own) {
+                let share = (FRAMES - number).div_ceil(senders.into());
+                assert_eq!(count(&own["frames_given"]), share, "{case}");
+            }
+        }
+    }
+    let text = wire.run(
+        &lab,
+        &send("af-packet", 3, "--flows 20 --load 10kpps --for 30frames"),
+    );
+    text.code(0)
+        .says(&[
+            "engine    af-packet, 3 senders",
+            "test frames can overtake each other: 3 senders",
+        ])
+        .prints(&["sender    pc  2 of 3: given to the port 10"]);
+    // a receiver on its own
+    let words = "receive --port pd --flows 12 --senders 2 --for 40frames --json-stream";
+    let mut receiver = wire.start(&lab, words);
+    receiver.event("started");
+    let words = "--flows 12 --load 1kpps --for 40frames -q";
+    wire.run(&lab, &send("af-xdp", 2, words)).measured();
+    let received = last_line(receiver);
+    let stream = &received["receive"][0]["streams"][0];
+    assert_eq!(count(&stream["frames_received"]), 40, "{received}");
+    assert_eq!(count(&stream["flow_frames_min"]), 3, "{received}");
+    // too few queues, here and at the other end
+    for (port, engine, senders, reason) in [
+        ("pc", "af-xdp", 5, "pc, which has 4 queues to send into"),
+        ("pe", "af-xdp", 3, "its veth peer has 2 receive queues"),
+        ("pc", "xdp-live", 2, "xdp-live cannot send with 2 threads"),
+    ] {
+        let words = send(engine, senders, "--for 10frames").replace(" pc ", &format!(" {port} "));
+        wire.run(&lab, &words).code(2).says(&[reason]);
+    }
+    lab.assert_clean("several senders");
+}
+
 #[test]
 fn a_next_hop_is_resolved_without_changing_the_host() {
     let Some(lab) = Lab::root() else { return };

@@ -46,7 +46,7 @@ pub fn run(job: &Job<'_>) -> anyhow::Result<Code> {
     let mean = MeanSize::new(bytes + 8, 2).ok_or_else(|| super::wrong("bad pktsize"))?;
     let engines = job.engine.as_ref();
     let engines = engines.map_or(&Mode::ALL[..], std::slice::from_ref);
-    let sending = Sending::open(port, engines, &job.cpus(), frames, schedule, mean)?;
+    let sending = Sending::open(port, engines, &job.cpus(), frames, schedule, mean, 1)?;
     let mut session = Session::new(vec![sending], vec![]);
 
     log.print(&lines::opened("Sending on", &job.shown, 1, arguments.cpus));

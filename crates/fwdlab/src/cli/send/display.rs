@@ -3,6 +3,8 @@
 //! Start with [`Send::print_plan`] and [`Send::print_summary`].
 
 use fwdlab_engine::Frames;
+use fwdlab_engine::traffic::expect::Expectation;
+use fwdlab_engine::traffic::share;
 use fwdlab_lab::session::{Period, Received, SendDuration, Sending, Sent, Session, Source};
 use fwdlab_packet::IpVersion;
 use fwdlab_report::number;
@@ -67,7 +69,38 @@ impl Send {
             for reason in engine.not_taken {
                 output::note(&format!("          not {reason}"));
             }
+            for note in self.notes_on_senders(sending) {
+                output::note(&format!("senders   {note}"));
+            }
         }
+    }
+
+    /// Returns what several senders change.
+    fn notes_on_senders(&self, sending: &Sending) -> Vec<String> {
+        let (Source::Engine(_, frames), 2..) = (&sending.source, self.senders) else {
+            return Vec::new();
+        };
+        let mut notes = Vec::new();
+        if let Frames::Traffic(frames) = frames.as_ref() {
+            let unsplit = share::unsplit(&frames.traffic, self.senders);
+            notes.extend(unsplit.iter().map(|stream| {
+                format!(
+                    "stream {} cannot be split: the first sender sends it alone",
+                    stream.name
+                )
+            }));
+        }
+        let expectation = Expectation::from_frames(frames).from_senders(frames, self.senders);
+        let mixed = expectation.streams.iter().filter(|s| s.senders > 1);
+        let mixed = mixed.filter(|stream| stream.keeps_flows() != Some(true));
+        notes.extend(mixed.map(|stream| {
+            format!(
+                "frames of one flow of {} can overtake each other: {} senders share it; a number of flows that is a multiple of \
+                 the senders avoids this",
+                stream.name, self.senders
+            )
+        }));
+        notes
     }
 
     fn frames_in_words(&self, sending: &Sending) -> String {
@@ -224,6 +257,10 @@ impl Send {
                     "\n          {} of tx_packets not ours: sent by the kernel or other programs",
                     number::count(sent.foreign),
                 );
+            }
+            for (number, own) in (1..).zip(&sent.senders) {
+                let line = words::sender_line(port, number, sent.senders.len(), own);
+                text += &format!("\n{line}");
             }
             for line in self.streams_sent(sending, sent) {
                 text += &format!("\n{line}");

@@ -34,7 +34,7 @@ use self::loads::Resolved;
 use super::Global;
 use super::session::options::{Amount, OnStall, Ports, Timestamps};
 use super::session::range::Range;
-use super::session::streams::{self, StreamEnd};
+use super::session::streams::{self, SentOfStreams, StreamEnd};
 use super::session::{SECOND, Signals, stamping, words};
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -121,7 +121,10 @@ pub struct Send {
     /// Engine; auto takes the fastest that can send these frames on this port
     #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
-    /// CPUs of the sending threads, one for each port [default: any]
+    /// Number of sending threads for each port: they share the frames that one would send. Needs af-xdp or af-packet
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::senders(), conflicts_with = "pcap")]
+    senders: u32,
+    /// CPUs of the sending threads, one for each port and sender [default: any]
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
     cpus: Vec<usize>,
     /// Number in all signatures that identifies this session to receivers
@@ -248,7 +251,8 @@ impl Send {
         for (counted, stamping) in counted.iter().zip(&stampings) {
             let expectation = match counted.sender.map(|sender| &sending[sender].source) {
                 Some(Source::Engine(_, frames)) if self.analyse => {
-                    Some(streams::expectation(frames)?)
+                    let expectation = streams::expectation(frames)?;
+                    Some(expectation.from_senders(frames, self.senders))
                 }
                 _ => None,
             };
@@ -298,16 +302,19 @@ impl Send {
                 let frames = frames.clone();
                 let sent = &whole.sent[sender];
                 // test frames are one stream, which has no counter of its own
-                let of_streams = match sent.streams.is_empty() {
-                    true => std::slice::from_ref(&sent.given),
-                    false => &sent.streams[..],
+                let of_streams = SentOfStreams {
+                    all: match sent.streams.is_empty() {
+                        true => std::slice::from_ref(&sent.given),
+                        false => &sent.streams[..],
+                    },
+                    senders: &sent.senders,
                 };
                 (end.streams, end.taken) = streams::ends(
                     &mut session.receiving[at].receiver,
                     &expectation,
                     Some(&mut session.sending[sender].source),
                     Some(&frames),
-                    Some(of_streams),
+                    Some(&of_streams),
                     sent.stalled_frames(),
                 )?;
                 end.unsigned = expectation.unsigned;
@@ -491,8 +498,11 @@ impl Send {
     }
 
     fn open(&self, at: usize, planned: Planned, loads: &[Resolved]) -> anyhow::Result<Sending> {
-        let cpus = self.cpus.get(at).or(self.cpus.first());
-        let cpus: Vec<usize> = cpus.copied().into_iter().collect();
+        let mut of_ports = self.cpus.chunks(self.senders as usize);
+        let cpus = of_ports
+            .nth(at)
+            .or(self.cpus.chunks(self.senders as usize).next());
+        let cpus = cpus.unwrap_or_default().to_vec();
         let frames = match self.amount {
             Some(Amount::Frames(frames)) => Some(frames),
             _ => None,
@@ -513,7 +523,7 @@ impl Send {
                 let engines = mode
                     .as_ref()
                     .map_or(Mode::of(port.spec()), std::slice::from_ref);
-                Sending::open(port, engines, &cpus, frames, schedule, mean)?
+                Sending::open(port, engines, &cpus, frames, schedule, mean, self.senders)?
             }
             FrameKind::Recording(recording) => {
                 if !["auto", "af-packet"].contains(&self.engine.as_str()) {

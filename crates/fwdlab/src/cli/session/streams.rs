@@ -6,6 +6,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use fwdlab_engine::SendCounts;
 use fwdlab_engine::analysis::{self, StreamAnalysis};
 use fwdlab_engine::stamps::Origins;
 use fwdlab_engine::traffic::Stream;
@@ -38,6 +39,31 @@ pub fn expectation(frames: &Frames) -> anyhow::Result<Expectation> {
     Ok(expectation)
 }
 
+/// The frames sent of each stream.
+pub struct SentOfStreams<'a> {
+    /// Of all senders together.
+    pub all: &'a [u64],
+    /// Of each of several senders; empty for one.
+    pub senders: &'a [SendCounts],
+}
+
+impl SentOfStreams<'_> {
+    /// Returns up to which number all frames of a stream were sent.
+    fn complete(&self, stream: &StreamExpected) -> Option<u64> {
+        let all = self.all.get(stream.index).copied()?;
+        if stream.senders == 1 {
+            return Some(all);
+        }
+        // test frames are one stream, which has no counter of its own
+        let of = |own: &SendCounts| match own.streams.get(stream.index) {
+            Some(frames) => *frames,
+            None => own.total(),
+        };
+        let of_senders: Vec<u64> = self.senders.iter().map(of).collect();
+        Some(stream.complete(&of_senders))
+    }
+}
+
 /// The result of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamEnd {
@@ -66,14 +92,14 @@ struct FlowsEnd {
 }
 
 /// Returns the results of a receiver's streams and of its timestamps, if an analysis was requested.
-/// `sent` counts the frames of each stream, `describe_stalls` the frames of all streams that the sender
+/// `sent` counts the frames of each stream, `stalled` the frames of all streams that the sender
 /// sent late or never.
 pub fn ends(
     receiver: &mut PortReceiver,
     expectation: &Expectation,
     sender: Option<&mut Source>,
     frames: Option<&Frames>,
-    sent: Option<&[u64]>,
+    sent: Option<&SentOfStreams<'_>>,
     stalled: Option<StalledFrames>,
 ) -> anyhow::Result<(Vec<StreamEnd>, StampingResult)> {
     let Some((analysis, taken)) = analysis(sender, receiver)? else {
@@ -83,16 +109,19 @@ pub fn ends(
         Some(Frames::Traffic(frames)) => &frames.traffic.streams[..],
         _ => &[],
     };
-    let of_all = sent.map_or(0, |sent| sent.iter().sum());
+    let analysis = expectation.together(analysis);
+    let of_all = sent.map_or(0, |sent| sent.all.iter().sum());
     let ends = (expectation.streams.iter()).zip(&analysis.streams);
     let ends = ends
         .map(|(expected, found)| {
-            let sent = sent.and_then(|sent| sent.get(expected.index).copied());
-            let stalled = stalled.map(|all| all.share(sent.unwrap_or(0), of_all));
+            let of_stream = sent.and_then(|sent| sent.all.get(expected.index).copied());
+            let stalled = stalled.map(|all| all.share(of_stream.unwrap_or(0), of_all));
+            let complete = sent.and_then(|sent| sent.complete(expected));
             StreamEnd::new(
                 expected,
                 streams.get(expected.index),
-                sent,
+                of_stream,
+                complete,
                 found,
                 stalled,
                 &analysis.timestamps,
@@ -107,6 +136,7 @@ impl StreamEnd {
         expected: &StreamExpected,
         stream: Option<&Stream>,
         sent: Option<u64>,
+        complete: Option<u64>,
         found: &StreamAnalysis,
         stalled: Option<StalledFrames>,
         timestamps: &Origins,
@@ -114,7 +144,7 @@ impl StreamEnd {
         let flows = expected.flows.as_ref().ok().filter(|f| f.cycle() > 0);
         let flows = flows.map(|flows| {
             let arrivals = flows.arrivals(&found.flows);
-            let all = sent.map_or(flows.count(), |sent| flows.among(sent)) as usize;
+            let all = complete.map_or(flows.count(), |frames| flows.among(frames)) as usize;
             let missing: Vec<u32> = (0..)
                 .zip(&arrivals[..all])
                 .filter_map(|(flow, &frames)| (frames == 0).then_some(flow))

@@ -2,8 +2,8 @@
 //!
 //! Start with [`sent_line`] and [`received_line`].
 
-use fwdlab_engine::Histogram;
 use fwdlab_engine::memif::Status;
+use fwdlab_engine::{Histogram, SendCounts};
 use fwdlab_lab::session::{Period, Received, Sent};
 use fwdlab_report::number;
 use serde_json::{Value, json};
@@ -145,6 +145,38 @@ pub fn distribution_json(histogram: &Histogram) -> Value {
     })
 }
 
+/// Returns the line for one of several senders of a port.
+pub fn sender_line(port: &str, number: usize, of: usize, own: &SendCounts) -> String {
+    let mut text = format!(
+        "sender    {port}  {number} of {of}: given to the port {}",
+        number::count(own.total())
+    );
+    for (frames, what) in [
+        (
+            own.not_sent,
+            "not sent because it stalled or the port had no room",
+        ),
+        (own.made_up, "sent late because it stalled"),
+    ] {
+        if frames > 0 {
+            text += &format!(", {what} {}", number::count(frames));
+        }
+    }
+    text
+}
+
+/// Returns the same as JSON.
+fn sender_json(own: &SendCounts) -> Value {
+    json!({
+        "frames_given": own.total(),
+        "frames_not_sent": own.not_sent,
+        "frames_made_up": own.made_up,
+        "ring_full": own.ring_full,
+        "wakeups": own.wakeups,
+        "streams_sent": own.streams,
+    })
+}
+
 /// Returns a period as JSON: one second, or the whole session.
 pub fn period_json(
     event: &str,
@@ -181,6 +213,9 @@ pub fn period_json(
             }
             if !sent.streams.is_empty() {
                 value["streams_sent"] = sent.streams.clone().into();
+            }
+            if !sent.senders.is_empty() {
+                value["senders"] = sent.senders.iter().map(sender_json).collect();
             }
             if let Some(lateness) = &sent.lateness {
                 value["lateness"] = distribution_json(lateness);
