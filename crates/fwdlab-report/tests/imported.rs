@@ -98,7 +98,7 @@ fn as_markdown_and_csv() {
 
 #[test]
 fn as_a_page_that_opens_with_a_plot() {
-    let page = fwdlab_report::html::page(&info(), &summary(), &[], &[], &[], ShownFacts::Brief);
+    let page = fwdlab_report::html::page(&Run::new(&info(), &summary()), ShownFacts::Brief);
     let parsed = Html::parse_document(&page);
     assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
     let select = |text: &str| {
@@ -115,7 +115,7 @@ fn as_a_page_that_opens_with_a_plot() {
         ..summary()
     };
     assert!(
-        fwdlab_report::html::page(&info(), &nothing, &[], &[], &[], ShownFacts::Brief)
+        fwdlab_report::html::page(&Run::new(&info(), &nothing), ShownFacts::Brief)
             .contains("no value")
     );
     assert!(fwdlab_report::text::quick(&info(), &nothing).contains("no value"));

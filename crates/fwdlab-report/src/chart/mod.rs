@@ -19,7 +19,6 @@ pub use render::png;
 pub use render::{gnuplot, svg, terminal};
 pub(crate) use scale::Scale;
 pub(crate) use subject::campaign_charts;
-pub use subject::charts;
 pub(crate) use subject::{comparison, differences, fates, imported, procedures, rates, strata};
 
 /// A chart.

@@ -65,7 +65,7 @@ pub fn all(runs: &[Run<'_>]) -> Vec<Chart> {
     all.extend(ramps(runs));
     all.extend(sweeps(runs));
     for run in runs {
-        let own = charts(run.info, run.summary, run.trials, run.rebuilds);
+        let own = charts(run);
         all.extend(own.into_iter().map(|chart| match runs.len() {
             1 => chart,
             _ => Chart {

@@ -67,26 +67,10 @@ const UNFOLDED: usize = 12;
 /// are closed.
 const FEW_CASES: usize = 3;
 
-/// Renders the report of a run as one self-contained page. `trials` and `rebuilds` are listed in
-/// full; either may be empty.
-pub fn page(
-    info: &RunInfo,
-    summary: &Summary,
-    trials: &[TrialRecord],
-    rebuilds: &[RebuildRecord],
-    profiles: &[CaseProfile],
-    shown: ShownFacts,
-) -> String {
-    let run = Run {
-        name: &info.id,
-        info,
-        summary,
-        trials,
-        rebuilds,
-        profiles,
-    };
-    document(&format!("fwdlab {}", info.id), |m| {
-        body(m, &run, shown, true);
+/// Renders the report of a run as one self-contained page, with all of its trials and rebuilds.
+pub fn page(run: &Run<'_>, shown: ShownFacts) -> String {
+    document(&format!("fwdlab {}", run.info.id), |m| {
+        body(m, run, shown, true);
         glossary_list(m);
     })
 }

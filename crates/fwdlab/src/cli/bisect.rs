@@ -26,6 +26,7 @@ use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_report::bisect::{Place, figure, found, tested};
 use fwdlab_report::html::ShownFacts;
+use fwdlab_report::run::Run;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -362,18 +363,13 @@ fn listed(text: &str, good: &str, bad: &str) -> Result<Vec<String>, String> {
 }
 
 fn render(info: &RunInfo, summary: &Summary, measured: &Measured) -> String {
-    let Measured {
-        trials, rebuilds, ..
-    } = measured;
-    let profiles = case_profiles(measured);
-    fwdlab_report::html::page(
-        info,
-        summary,
-        trials,
-        rebuilds,
-        &profiles,
-        ShownFacts::Brief,
-    )
+    let shown = Run {
+        trials: &measured.trials,
+        rebuilds: &measured.rebuilds,
+        profiles: &case_profiles(measured),
+        ..Run::new(info, summary)
+    };
+    fwdlab_report::html::page(&shown, ShownFacts::Brief)
 }
 
 fn is_proven(answer: &Answer) -> bool {

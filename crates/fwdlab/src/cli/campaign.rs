@@ -38,7 +38,7 @@ use super::run::{self, random_seed};
 use super::trex_frames;
 use super::{Global, run_screen, test_bed, trex_profile};
 use crate::catalogue;
-use crate::exit_code::{self, Code, Usage};
+use crate::exit_code::{Code, Usage};
 use crate::output;
 use crate::profiles;
 use crate::tui::theme::Symbols;
@@ -161,7 +161,7 @@ impl Run {
             .into());
         }
         enter_namespace(campaign)?;
-        run::carry_out_and_judge(
+        run::carry_out(
             global,
             0,
             |runs, control, listener| match cut {
@@ -169,9 +169,8 @@ impl Run {
                 None => start(&plan, runs, control, listener),
             },
             |made| judge(campaign, &references, made),
-            |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
+            |run| fwdlab_report::text::quick(run.info, run.summary),
             |_| None,
-            exit_code::for_measurement,
         )
     }
 

@@ -7,16 +7,16 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
 use fwdlab_netbenches::{self as netbenches, Audit, Imported, Options, Progress, SetResult};
-use fwdlab_report::html::ShownFacts;
 use serde_json::json;
 
 use super::Global;
+use super::run::{catch_signals, command_line, page, signalled};
 use crate::exit_code::{Code, Usage};
 use crate::output::{self, Counter};
 
@@ -57,39 +57,29 @@ impl Netbenches {
             .into());
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let signal = super::run::catch_signals(&stop)?;
+        let signal = catch_signals(&stop)?;
         let code = if self.audit {
             self.audit(global, &stop)?
         } else {
             self.import(global, &stop)?
         };
-        Ok(match signal.load(Ordering::Relaxed) {
-            0 => code,
-            15 => Code::Terminated,
-            _ => Code::Interrupted,
-        })
+        Ok(signalled(&signal).unwrap_or(code))
     }
 
     fn import(&self, global: &Global, stop: &AtomicBool) -> anyhow::Result<Code> {
         let runs = global.runs_root()?;
-        let command_line: Vec<String> = std::env::args_os()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
         let options = Options {
             archive: &self.dir,
             runs: &runs,
             choices: &self.sets,
             again: self.replace,
             tool_version: env!("CARGO_PKG_VERSION"),
-            command_line: &command_line,
+            command_line: &command_line(),
             entropy: super::run::random_seed(),
         };
         let started = Instant::now();
         let mut counter = Counter::new(global.verbosity());
-        let render = |info: &_, summary: &_| {
-            fwdlab_report::html::page(info, summary, &[], &[], &[], ShownFacts::Brief)
-        };
-        let imported = netbenches::import(&options, stop, &render, &mut |p| show(&mut counter, p))
+        let imported = netbenches::import(&options, stop, &page, &mut |p| show(&mut counter, p))
             .with_context(|| format!("import {}", self.dir.display()))?;
         counter.clear();
         if !imported.unmatched.is_empty() && imported.sets.is_empty() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use clap::Args;
 use fwdlab_report::html::ShownFacts;
+use fwdlab_report::run::Run;
 use serde::Serialize;
 
 use super::Global;
@@ -61,14 +62,13 @@ fn rebuild(directory: &Path) -> anyhow::Result<Rebuilt> {
     let summary = run.summary.as_ref().with_context(|| reason.to_owned())?;
     let again = fwdlab_lab::run::verify::derive(&run);
     let (renewed, names) = again.renewed(summary)?;
-    let page = fwdlab_report::html::page(
-        &run.info,
-        &renewed,
-        &run.trials,
-        &run.rebuilds,
-        &profiles(&run),
-        ShownFacts::Brief,
-    );
+    let shown = Run {
+        trials: &run.trials,
+        rebuilds: &run.rebuilds,
+        profiles: &profiles(&run),
+        ..Run::new(&run.info, &renewed)
+    };
+    let page = fwdlab_report::html::page(&shown, ShownFacts::Brief);
     fwdlab_store::rebuild(&run, &renewed, &page)?;
     Ok(Rebuilt {
         run: run.info.id.clone(),

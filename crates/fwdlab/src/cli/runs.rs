@@ -27,7 +27,7 @@ use super::label::{Note, Tag};
 use super::prune::Prune;
 use super::rebuild::Rebuild;
 use super::report::{self, FormatOptions, Loaded};
-use super::run::{case_profile, kept_in};
+use super::run::{Document, case_profile, kept_in};
 use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -402,9 +402,9 @@ fn show(
         }
     };
     let loaded = Loaded::open(root, name)?;
-    let (run, directory) = (&loaded.run, loaded.directory.clone());
+    let run = &loaded.run;
     if format == Format::Json {
-        output::json(&loaded.document())?;
+        output::json(&Document::new(run))?;
         return Ok(Code::Done);
     }
     let Some(summary) = &run.summary else {
@@ -419,7 +419,7 @@ fn show(
         if format != Format::Text {
             return Err(Usage(format!("there is no result to print: {left}")).into());
         }
-        output::result(&format!("{left}\n{}", kept_in(&directory)));
+        output::result(&format!("{left}\n{}", kept_in(&run.path)));
         return Ok(Code::Done);
     };
     let requested = match format {
@@ -428,8 +428,8 @@ fn show(
                 output::result(&format!("{}\n", fwdlab_report::text::explain(&run.trials)));
             }
             output::answer(&fwdlab_report::text::quick(&run.info, summary));
-            output::result(&kept_in(&directory));
-            match fwdlab_store::labels(&directory) {
+            output::result(&kept_in(&run.path));
+            match fwdlab_store::labels(&run.path) {
                 Ok(labels) => print_labels(&labels),
                 Err(error) => output::note(&format!("warning   {error}")),
             }

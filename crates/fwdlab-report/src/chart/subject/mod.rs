@@ -18,23 +18,25 @@ pub(crate) mod strata;
 pub(crate) mod sweeps;
 
 use fwdlab_model::comparison::Comparison;
-use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::outcome::Outcome;
-use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
+use fwdlab_model::result::{RunInfo, Summary};
 
 use super::Chart;
 use crate::name::label;
+use crate::run::Run;
 use crate::shape::{self, Shape};
 use crate::table::capital;
 use crate::{campaign, link};
 
 /// Returns all charts of a run in the order of its page, each with a unique title and name.
-pub fn charts(
-    info: &RunInfo,
-    summary: &Summary,
-    trials: &[TrialRecord],
-    rebuilds: &[RebuildRecord],
-) -> Vec<Chart> {
+pub(crate) fn charts(run: &Run<'_>) -> Vec<Chart> {
+    let Run {
+        info,
+        summary,
+        trials,
+        rebuilds,
+        ..
+    } = *run;
     let mut all = Vec::new();
     let cases = &summary.test_cases;
     if !summary.imported.is_empty() {
