@@ -6,7 +6,7 @@
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::instructions::{Difference, Exact};
-use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::Summary;
 use fwdlab_model::stacks::{self, Profile};
 use fwdlab_model::test_case::TestCase;
@@ -32,10 +32,7 @@ const ABOUT: usize = 48;
 
 /// Returns the counted instructions of an outcome, if it has any.
 pub(crate) fn from_outcome(outcome: &Outcome) -> Option<&Exact> {
-    match &outcome.found {
-        Found::Exact(found) if outcome.answered => Some(found),
-        _ => None,
-    }
+    outcome.found.get().filter(|_| outcome.answered)
 }
 
 fn for_case(case: &TestCase) -> Option<&Exact> {

@@ -5,7 +5,7 @@
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::import::ImportedCase;
-use fwdlab_model::outcome::{Found, Outcome, Unit};
+use fwdlab_model::outcome::{Outcome, Unit};
 use fwdlab_model::result::Summary;
 
 use crate::number::{bits_per_second, counted, delay, percent, rate, rate_with_interval, seconds};
@@ -167,7 +167,7 @@ fn difference(comparison: &Comparison) -> String {
 
 /// Returns the first result of a procedure.
 fn of_outcome(outcome: &Outcome, all: usize, more: impl Fn(usize) -> String) -> String {
-    if let (Found::Mlrsearch(found), 1) = (&outcome.found, all) {
+    if let (Some(found), 1) = (outcome.found.get(), all) {
         return crate::search::headline(found);
     }
     let figures = outcome.figures();

@@ -6,8 +6,8 @@
 
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 
-use crate::chart::runs;
 use crate::chart::terminal::{self, Symbols};
+use crate::charts;
 use crate::grid;
 use crate::report::Report;
 use crate::run::Run;
@@ -26,7 +26,7 @@ pub fn with_charts(run: &Run<'_>) -> String {
     }
     text += &grid_text(run);
     text += &harmless(&Tips::from_run(run).text());
-    for chart in runs::all(&[*run]) {
+    for chart in charts::all(&[*run]) {
         text += &format!("\n\n{}", terminal::draw(&chart, width(), Symbols::Unicode));
     }
     text.trim_end().to_owned() + "\n"

@@ -181,7 +181,7 @@ fn families_and_configurations_of_an_archive() {
     // ratios of the means: 9,073,106 to 8,029,316, and 7,857,473 to 6,698,471
     let row = text.lines().find(|line| line.starts_with("| vlan | +13.0"));
     assert!(row.is_some_and(|row| row.contains("| +17.3")), "{text}");
-    let chart = fwdlab_report::chart::runs::families(&[run]).expect("both families are there");
+    let chart = fwdlab_report::charts::families(&[run]).expect("both families are there");
     let Plot::Rows(rows) = &chart.plot else {
         panic!("{chart:?}");
     };

@@ -38,7 +38,7 @@ fn served_with(runs: &Path, report: Page) -> SocketAddr {
                     rebuilds: &run.rebuilds,
                     ..Run::new(&run.info, summary)
                 };
-                fwdlab_report::chart::runs::all(&[run])
+                fwdlab_report::charts::all(&[run])
             };
             run.summary.as_ref().map_or_else(Vec::new, of)
         },

@@ -4,7 +4,8 @@
 //! It has the sentences and the table of [`crate::compare`] in Markdown. Start with [`comparison`].
 
 use super::{document, note, section, table};
-use crate::chart::{self, html};
+use crate::chart::html;
+use crate::charts;
 use crate::compare::{Compared, Judged, Outcome, Scale as Written, difference_cell, notes};
 use crate::number::plural;
 
@@ -23,12 +24,12 @@ pub fn comparison(outcome: &Outcome, judged: &[Judged]) -> String {
         });
         section(m, &format!("Difference from {}", outcome.baseline), |m| {
             m.within("figure", &[], |m| {
-                html::draw(m, &chart::comparison::differences(outcome))
+                html::draw(m, &charts::comparison::differences(outcome))
             });
         });
         section(m, "Values", |m| {
             m.within("figure", &[], |m| {
-                html::draw(m, &chart::comparison::values(outcome, &written));
+                html::draw(m, &charts::comparison::values(outcome, &written));
                 table(m, &crate::compare::table(outcome));
             });
         });

@@ -6,7 +6,8 @@
 use fwdlab_model::result::{RunInfo, Summary};
 
 use super::{ShownFacts, section, table};
-use crate::chart::{self, html};
+use crate::chart::html;
+use crate::charts;
 use crate::imported::{METHOD, cases, headline, traffic, warnings};
 use crate::markup::Markup;
 use crate::number::time;
@@ -31,7 +32,7 @@ pub(super) fn body(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: Sho
     });
     section(m, "Forwarding rate", |m| {
         m.within("figure", &[], |m| {
-            html::draw(m, &chart::imported::imported(summary));
+            html::draw(m, &charts::imported::imported(summary));
             table(m, &cases(summary));
         });
         m.leaf("p", &[], METHOD);

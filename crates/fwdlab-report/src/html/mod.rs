@@ -24,8 +24,8 @@ use self::elements::{
 };
 use self::measured::measurement_table;
 use crate::campaign;
-use crate::chart::runs::{families, ramps, sweeps};
-use crate::chart::{self, html};
+use crate::chart::html;
+use crate::charts::{self, families, ramps, sweeps};
 use crate::efficiency;
 use crate::exact;
 use crate::executive;
@@ -41,6 +41,7 @@ use crate::markup::Markup;
 use crate::ministat;
 use crate::name::label;
 use crate::number::{elapsed, plural, seconds, time};
+use crate::procedures::charts::outcome_charts;
 use crate::procedures::{self, MORE_ROWS};
 use crate::run::{CaseProfile, Counted, Run};
 use crate::sentence::{Evidence, Sentence};
@@ -338,7 +339,7 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     }
     section(m, "Test cases", |m| {
         m.within("figure", &[], |m| {
-            html::all(m, &chart::campaign_charts(info, summary));
+            html::all(m, &charts::campaign_charts(info, summary));
             table(m, &of_cases(campaign::table(all), all));
         });
         for words in campaign::shortfalls(all) {
@@ -380,7 +381,7 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, befor
     for group in procedures::groups(outcomes) {
         section(m, &format!("{before}{}", group.title), |m| {
             m.within("figure", &[], |m| {
-                html::all(m, &chart::procedures::outcome_charts(&group.outcomes, link));
+                html::all(m, &outcome_charts(&group.outcomes, link));
                 for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
                     if !titled.title.is_empty() {
                         m.leaf("h3", &[], &capital(&titled.title));
@@ -443,7 +444,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
     if !compared.is_empty() {
         section(m, "Difference from the plain DUT", |m| {
             m.within("figure", &[], |m| {
-                html::draw(m, &chart::differences::differences(&compared, "rebuild"));
+                html::draw(m, &charts::differences::differences(&compared, "rebuild"));
                 let cases = summary.test_cases.iter().enumerate();
                 let of: Vec<usize> = cases
                     .flat_map(|(at, case)| case.comparisons().map(move |_| at))
@@ -462,7 +463,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
             let has_result = |c: &Rated<'_>| c.found.forwarding_rate_pps.is_some();
             m.within("figure", &[], |m| {
                 if rated.iter().any(has_result) {
-                    html::draw(m, &chart::rates::forwarding_rates(info, summary));
+                    html::draw(m, &charts::rates::forwarding_rates(info, summary));
                 }
                 table(m, &tables::cases(summary).of_cases(|place, _| Some(place)));
             });
@@ -531,7 +532,7 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
              frame. Overload is intended: the DUT is offered more than it can forward.",
         );
         m.within("figure", &[], |m| {
-            html::draw(m, &chart::fates::fates(&fates));
+            html::draw(m, &charts::fates::fates(&fates));
             table(m, &fates::all_fates(&fates));
         });
         m.within("ul", &[("class", "keys")], |m| {
@@ -567,7 +568,7 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
             (rated.iter()).any(|c| c.found.forwarding_rate_pps.is_some_and(|pps| pps > 0.0));
         if has_strata && !trials.is_empty() {
             m.within("figure", &[], |m| {
-                html::draw(m, &chart::strata::strata(summary, trials));
+                html::draw(m, &charts::strata::strata(summary, trials));
                 table(m, &tables::noise(summary));
             });
         } else if !rated.is_empty() {
@@ -581,7 +582,10 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         // next to other comparisons, the control is a row of their chart
         if shape::comparisons(summary).is_empty() && !control.values_percent.is_empty() {
             m.within("figure", &[], |m| {
-                html::draw(m, &chart::differences::differences(&[control], "iteration"));
+                html::draw(
+                    m,
+                    &charts::differences::differences(&[control], "iteration"),
+                );
             });
         }
     });

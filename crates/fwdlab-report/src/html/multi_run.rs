@@ -6,7 +6,8 @@ use super::{
     Markup, ShownFacts, as_ministat, body, document, folded, glossary_list, note, overlaid,
     section, sentence as sentence_of_run, systems, table,
 };
-use crate::chart::{self, html};
+use crate::chart::html;
+use crate::charts;
 use crate::compare::{Compared, Outcome, Scale as Written, difference_cell, notes};
 use crate::executive;
 use crate::firewall;
@@ -118,12 +119,12 @@ fn comparison(m: &mut Markup, outcome: &Outcome) {
     let written = Written::for_outcome(outcome);
     section(m, &format!("Difference from {}", outcome.baseline), |m| {
         m.within("figure", &[], |m| {
-            html::draw(m, &chart::comparison::differences(outcome))
+            html::draw(m, &charts::comparison::differences(outcome))
         });
     });
     section(m, "Values", |m| {
         m.within("figure", &[], |m| {
-            html::draw(m, &chart::comparison::values(outcome, &written));
+            html::draw(m, &charts::comparison::values(outcome, &written));
             table(m, &crate::compare::table(outcome));
         });
         m.within("ul", &[("class", "keys")], |m| {

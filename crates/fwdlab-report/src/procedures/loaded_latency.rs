@@ -1,10 +1,13 @@
 //! Reports delays at shares of one load.
 
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{LoadedLatency, LoadedPoint, Outcome, Spread};
 use fwdlab_model::procedure::Delays;
 
+use super::charts;
 use super::shown::{Shown, between, loss, mean_and_ends, or_empty, plain_percent, pps};
 use super::tables::marked;
+use crate::chart::Chart;
 use crate::number::{delay, delays, rate};
 use crate::table::{Table, table};
 
@@ -53,5 +56,9 @@ impl Shown for LoadedLatency {
         points
             .map(|point| (Some(point.percent), point.repetitions.clone()))
             .collect()
+    }
+
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        charts::rfc2544::latency(charts, group, "the load");
     }
 }

@@ -4,9 +4,12 @@
 //! cells. RFC 2544's are in `rfc2544`, others in `loads`, `events` and `costs`. Start with
 //! [`shown`].
 
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{Found, Outcome, Spread};
 use fwdlab_model::procedure::{Delays, Interval};
 
+use super::charts::over_time::over_time;
+use crate::chart::Chart;
 use crate::number::{delay, delays, percent, rate};
 use crate::table::{Cell, Mark, Table};
 
@@ -39,6 +42,16 @@ pub(crate) trait Shown {
     /// Returns the counts over time.
     fn samples(&self) -> &[Interval] {
         &[]
+    }
+
+    /// Draws the graphs of the outcomes that share the table.
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        over_time(charts, group);
+    }
+
+    /// Returns the moments to mark in graphs over time, in seconds.
+    fn moments(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
     }
 
     /// Returns the delays of the trials at each load; the load is in percent, if there are several

@@ -10,10 +10,12 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 #[cfg(feature = "png")]
 use fwdlab_report::chart::png;
-use fwdlab_report::chart::{Chart, gnuplot, runs, svg};
+use fwdlab_report::chart::{Chart, gnuplot, svg};
 use fwdlab_report::compare::{self, Options, Source, TestChoice};
 use fwdlab_report::run::{CaseProfile, Run};
-use fwdlab_report::{csv, github, html, junit, loadtest, markdown, ministat, prometheus, text};
+use fwdlab_report::{
+    charts, csv, github, html, junit, loadtest, markdown, ministat, prometheus, text,
+};
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::Model;
 use fwdlab_store::StoredRun;
@@ -274,7 +276,7 @@ impl FormatOptions {
         }
         let runs = as_run(loaded)?;
         let one = |name: &str, text: String| vec![(name.to_owned(), text.into_bytes())];
-        let charts = || -> Vec<Chart> { runs::all(&runs) };
+        let charts = || -> Vec<Chart> { charts::all(&runs) };
         let pictures = || {
             charts()
                 .iter()

@@ -105,5 +105,5 @@ fn page(run: &StoredRun) -> Option<String> {
 /// Returns the charts of a stored run's report, if it has a result.
 fn charts(run: &StoredRun) -> Vec<Chart> {
     let shown = shown(run, &[]);
-    shown.map_or_else(Vec::new, |run| fwdlab_report::chart::runs::all(&[run]))
+    shown.map_or_else(Vec::new, |run| fwdlab_report::charts::all(&[run]))
 }

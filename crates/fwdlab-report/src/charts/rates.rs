@@ -7,12 +7,12 @@ use fwdlab_model::outcome::Unit;
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::TestCase;
 
-use super::lines;
 use crate::chart::{
     Axis, Chart, Mark, Quantity, Reference, Row, Rows, Scale, Tone, legend_of_values,
 };
 use crate::name::{label, slug, value};
 use crate::number::{rate, rate_with_interval};
+use crate::procedures::charts::lines;
 use crate::shape::{self, Labels, does_not_forward};
 use crate::state::State;
 

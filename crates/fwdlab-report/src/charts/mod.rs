@@ -1,35 +1,33 @@
-//! Builds charts from results: one file per subject, each a function of a summary.
+//! Builds the charts of runs: one file per subject, each a function of a summary; those of
+//! procedures are in `procedures`.
 //!
-//! Start with [`charts`].
+//! Start with [`all`].
 
 pub(crate) mod comparison;
 pub(crate) mod differences;
-pub(crate) mod families;
+mod families;
 pub(crate) mod fates;
 pub(crate) mod imported;
-mod lines;
-mod over_time;
-pub(crate) mod procedures;
-pub(crate) mod ramps;
 pub(crate) mod rates;
-mod rfc2544;
-mod searches;
 pub(crate) mod strata;
-pub(crate) mod sweeps;
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, Summary};
 
-use super::Chart;
+use crate::chart::{Chart, number_duplicates};
+use crate::grid;
 use crate::name::label;
+use crate::procedures::charts::{outcome_charts, ramps, sweeps};
 use crate::run::Run;
 use crate::shape::{self, Shape};
 use crate::table::capital;
-use crate::{campaign, link};
+use crate::{campaign, link, procedures};
+use fwdlab_model::link::LinkSpeed;
+use fwdlab_model::test_case::TestCase;
 
 /// Returns all charts of a run in the order of its page, each with a unique title and name.
-pub(crate) fn charts(run: &Run<'_>) -> Vec<Chart> {
+fn charts(run: &Run<'_>) -> Vec<Chart> {
     let Run {
         info,
         summary,
@@ -43,8 +41,8 @@ pub(crate) fn charts(run: &Run<'_>) -> Vec<Chart> {
         all.push(titled("Forwarding rate", imported::imported(summary)));
     }
     let mut found = |before: &str, outcomes: &[Outcome]| {
-        for group in crate::procedures::groups(outcomes) {
-            for chart in procedures::outcome_charts(&group.outcomes, link::link_speed(info)) {
+        for group in procedures::groups(outcomes) {
+            for chart in outcome_charts(&group.outcomes, link::link_speed(info)) {
                 let title = match chart.title.as_str() {
                     "" => group.title.clone(),
                     own => format!("{}: {own}", group.title),
@@ -57,7 +55,7 @@ pub(crate) fn charts(run: &Run<'_>) -> Vec<Chart> {
         }
     };
     match Shape::from_summary(summary) {
-        Shape::Procedures => found("", &crate::procedures::outcomes(summary)),
+        Shape::Procedures => found("", &procedures::outcomes(summary)),
         Shape::Campaign => {
             for case in cases {
                 found(&format!("{}: ", label(case, cases)), &case.outcomes);
@@ -123,22 +121,66 @@ fn titled(title: &str, chart: Chart) -> Chart {
     }
 }
 
-/// Numbers charts that have the same name.
-pub(crate) fn number_duplicates(all: &mut [Chart]) {
-    for n in 0..all.len() {
-        let name = all[n].name.clone();
-        let before = all[..n].iter().filter(|c| {
-            let rest = c.name.strip_prefix(&name);
-            rest.is_some_and(|rest| {
-                rest.is_empty()
-                    || rest
-                        .strip_prefix('-')
-                        .is_some_and(|r| r.parse::<u32>().is_ok())
-            })
-        });
-        match before.count() {
-            0 => {}
-            count => all[n].name = format!("{name}-{}", count + 1),
-        }
+/// Returns the outcomes of all runs, each with the name of its system and its link.
+fn outcomes(runs: &[Run<'_>]) -> Vec<(String, Outcome, Option<LinkSpeed>)> {
+    let several = runs.len() > 1;
+    let of_run = |run: &Run<'_>| -> Vec<(String, Outcome, Option<LinkSpeed>)> {
+        let cases = &run.summary.test_cases;
+        let speed = link::link_speed(run.info);
+        let of_case = |case: &TestCase| -> Vec<(String, Outcome, Option<LinkSpeed>)> {
+            let label = label(case, cases);
+            let name = match (several, cases.len()) {
+                (true, 1) => run.name.to_owned(),
+                (true, _) => format!("{}, {label}", run.name),
+                (false, _) => label,
+            };
+            case.outcomes
+                .iter()
+                .map(|outcome| (name.clone(), outcome.clone(), speed))
+                .collect()
+        };
+        cases.iter().flat_map(of_case).collect()
+    };
+    runs.iter().flat_map(of_run).collect()
+}
+
+/// Returns the ramps of all runs, one graph for those that sent the same frames.
+pub fn ramps(runs: &[Run<'_>]) -> Vec<Chart> {
+    let all = outcomes(runs);
+    let named = all.iter();
+    ramps::ramps(named.map(|(name, outcome, link)| (name.clone(), outcome, *link)))
+}
+
+/// Returns the sweeps of all runs, one graph for those over the same parameter.
+pub fn sweeps(runs: &[Run<'_>]) -> Vec<Chart> {
+    let all = outcomes(runs);
+    let named = all.iter();
+    let named = named.map(|(name, outcome, link)| (name.clone(), outcome, *link));
+    let named: Vec<sweeps::Named<'_>> = named.collect();
+    sweeps::combine(&named)
+}
+
+/// Compares IPv4 with IPv6 in all runs, if both were measured under otherwise equal conditions.
+pub fn families(runs: &[Run<'_>]) -> Option<Chart> {
+    let (figure, unit, bars) = grid::families(runs)?;
+    families::families(&figure, unit, &bars)
+}
+
+/// Returns all charts of runs: the combined ones first, then those of each run.
+pub fn all(runs: &[Run<'_>]) -> Vec<Chart> {
+    let mut all: Vec<Chart> = families(runs).into_iter().collect();
+    all.extend(ramps(runs));
+    all.extend(sweeps(runs));
+    for run in runs {
+        let own = charts(run);
+        all.extend(own.into_iter().map(|chart| match runs.len() {
+            1 => chart,
+            _ => Chart {
+                title: format!("{}: {}", run.name, capital(&chart.title)),
+                ..chart
+            },
+        }));
     }
+    number_duplicates(&mut all);
+    all
 }
