@@ -332,7 +332,7 @@ pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec
     sections.extend(functions.map(|(title, functions)| Section::Tables {
         title,
         unit: flame::UNIT,
-        tables: vec![functions.table().clone()],
+        tables: vec![functions],
     }));
     if format == Format::Terminal {
         sections.extend(all.iter().filter_map(|case| sweep(case, all)));

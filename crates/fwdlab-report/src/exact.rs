@@ -11,7 +11,7 @@ use fwdlab_model::result::Summary;
 use fwdlab_model::stacks::{self, Profile};
 use fwdlab_model::test_case::TestCase;
 
-use crate::flame::{self, Differences};
+use crate::flame;
 use crate::name::label;
 use crate::number::{count, instructions as number, plural};
 use crate::shape::is_in_instructions;
@@ -204,7 +204,7 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
 
 /// Returns the cost of each function compared with the reference: a title and a table per test
 /// case. About `most` functions have their own row; the others share one.
-pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Differences)> {
+pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Table)> {
     let profile = |case: &TestCase| -> Option<Profile> {
         let functions = &for_case(case)?.functions;
         let paths = functions.iter().map(|f| (f.function.clone(), f.per_frame));

@@ -224,12 +224,38 @@ pub enum Line {
 }
 
 impl Chart {
-    pub(crate) fn rows(name: &str, title: &str, rows: Rows) -> Chart {
+    pub(crate) fn rows(
+        name: &str,
+        axis: Axis,
+        legend: Vec<(Tone, String)>,
+        rows: impl IntoIterator<Item = Row>,
+    ) -> Chart {
         Chart {
             name: name.to_owned(),
-            title: title.to_owned(),
-            plot: Plot::Rows(rows),
+            title: String::new(),
+            plot: Plot::Rows(Rows {
+                axis,
+                legend,
+                rows: rows.into_iter().collect(),
+                references: Vec::new(),
+            }),
         }
+    }
+
+    /// Sets the title.
+    pub(crate) fn titled(self, title: impl Into<String>) -> Chart {
+        Chart {
+            title: title.into(),
+            ..self
+        }
+    }
+
+    /// Sets the values to compare all rows with.
+    pub(crate) fn with_references(mut self, references: Vec<Reference>) -> Chart {
+        if let Plot::Rows(rows) = &mut self.plot {
+            rows.references = references;
+        }
+        self
     }
 
     pub(crate) fn curves(name: &str, title: impl Into<String>, curves: Curves) -> Chart {

@@ -38,7 +38,7 @@ fn charts(run: &Run<'_>) -> Vec<Chart> {
     let mut all = Vec::new();
     let cases = &summary.test_cases;
     if !summary.imported.is_empty() {
-        all.push(titled("Forwarding rate", imported::imported(summary)));
+        all.push(imported::imported(summary).titled("Forwarding rate"));
     }
     let mut found = |before: &str, outcomes: &[Outcome]| {
         for group in procedures::groups(outcomes) {
@@ -72,25 +72,21 @@ fn charts(run: &Run<'_>) -> Vec<Chart> {
     }
     let compared = shape::comparisons(summary);
     if !compared.is_empty() {
-        all.push(titled(
-            "Difference from the plain DUT",
-            differences::differences(&compared, "rebuild"),
-        ));
+        all.push(
+            differences::differences(&compared, "rebuild").titled("Difference from the plain DUT"),
+        );
     }
     let rated = shape::rated(summary);
     let has_rates = rated.iter().any(|c| c.found.forwarding_rate_pps.is_some());
     if has_rates {
-        all.push(titled(
-            "Forwarding rate",
-            rates::forwarding_rates(info, summary),
-        ));
+        all.push(rates::forwarding_rates(info, summary).titled("Forwarding rate"));
     }
     let fates = crate::fates::fates(summary, rebuilds);
     if !fates.is_empty() {
-        all.push(titled("Where the frames went", fates::fates(&fates)));
+        all.push(fates::fates(&fates).titled("Where the frames went"));
     }
     if has_rates && !trials.is_empty() {
-        all.push(titled("Noise", strata::strata(summary, trials)));
+        all.push(strata::strata(summary, trials).titled("Noise"));
     }
     number_duplicates(&mut all);
     all
@@ -107,17 +103,7 @@ pub(crate) fn campaign_charts(info: &RunInfo, summary: &Summary) -> Vec<Chart> {
     let compared: Vec<&Comparison> = named.chain(&summary.control).collect();
     match compared.is_empty() {
         true => Vec::new(),
-        false => vec![titled(
-            "Differences",
-            differences::differences(&compared, "iteration"),
-        )],
-    }
-}
-
-fn titled(title: &str, chart: Chart) -> Chart {
-    Chart {
-        title: title.to_owned(),
-        ..chart
+        false => vec![differences::differences(&compared, "iteration").titled("Differences")],
     }
 }
 

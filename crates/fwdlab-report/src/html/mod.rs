@@ -168,7 +168,7 @@ fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
     let all = &summary.test_cases;
     for (title, functions) in exact::functions(all, 5 * exact::FUNCTIONS) {
         section(m, &format!("Instructions by function: {title}"), |m| {
-            m.within("figure", &[], |m| table(m, functions.table()));
+            m.within("figure", &[], |m| table(m, &functions));
         });
     }
     let find = |name: &str| profiles.iter().find(|profile| profile.test_case == name);

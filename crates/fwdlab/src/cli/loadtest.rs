@@ -12,7 +12,8 @@ use fwdlab_store::loadtest::{File, Options, import};
 use serde_json::json;
 
 use super::Global;
-use super::run::{command_line, kept_in, page};
+use super::run::{kept_in, page};
+use super::run_screen::command_line;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 

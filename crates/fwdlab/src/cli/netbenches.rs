@@ -16,7 +16,8 @@ use fwdlab_netbenches::{self as netbenches, Audit, Imported, Options, Progress, 
 use serde_json::json;
 
 use super::Global;
-use super::run::{catch_signals, command_line, page, signalled};
+use super::run::{catch_signals, page, signalled};
+use super::run_screen::command_line;
 use crate::exit_code::{Code, Usage};
 use crate::output::{self, Counter};
 

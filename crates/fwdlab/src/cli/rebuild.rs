@@ -10,7 +10,7 @@ use fwdlab_report::run::Run;
 use serde::Serialize;
 
 use super::Global;
-use super::runs::profiles;
+use super::runs::{profiles, resolve_all};
 use crate::exit_code::Code;
 use crate::output;
 
@@ -37,9 +37,7 @@ struct Rebuilt {
 impl Rebuild {
     /// Runs the command.
     pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
-        let directories = (self.names.iter())
-            .map(|name| fwdlab_store::resolve(root, name))
-            .collect::<Result<Vec<_>, _>>()?;
+        let directories = resolve_all(root, &self.names)?;
         let mut all = Vec::new();
         for directory in &directories {
             let rebuilt = rebuild(directory)

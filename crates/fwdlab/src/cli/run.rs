@@ -166,14 +166,6 @@ pub(super) fn page(info: &RunInfo, summary: &Summary) -> String {
     fwdlab_report::html::page(&Shown::new(info, summary), ShownFacts::Brief)
 }
 
-/// Returns the command line of this process.
-pub(super) fn command_line() -> Vec<String> {
-    let words = std::env::args_os();
-    words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect()
-}
-
 /// Returns a stored run as formats need it; `None` if it has no result.
 pub(super) fn shown<'a>(run: &'a StoredRun, profiles: &'a [CaseProfile]) -> Option<Shown<'a>> {
     Some(Shown {

@@ -6,6 +6,7 @@
 //! [`App::key`]; panes read [`App::trials`], [`App::cases`] and similar methods.
 
 use fwdlab_model::event::{Event, EventKind, Request};
+use fwdlab_model::procedure::Delays;
 use fwdlab_model::result::TrialRecord;
 use fwdlab_model::test_case::Iteration;
 use fwdlab_report::number;
@@ -74,6 +75,13 @@ pub struct Trial {
     pub is_valid: bool,
     /// The complete record; `None` for old trials.
     pub record: Option<Box<TrialRecord>>,
+}
+
+impl Trial {
+    /// Returns the latencies, if the trial measured them.
+    pub fn delays(&self) -> Option<Delays> {
+        self.record.as_ref()?.asked.as_ref()?.answer.delays
+    }
 }
 
 /// The progress of the run.
@@ -689,8 +697,7 @@ impl App {
 
     /// Returns true if any trial measured latency.
     pub fn has_latency(&self) -> bool {
-        let measured = |trial: &Trial| trial.record.as_ref()?.asked.as_ref()?.answer.delays;
-        self.trials().iter().any(|trial| measured(trial).is_some())
+        self.trials().iter().any(|trial| trial.delays().is_some())
     }
 
     /// Returns the test case of the trial on the screen, or else the first one: a guest that only
