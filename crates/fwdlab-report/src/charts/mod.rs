@@ -47,10 +47,7 @@ fn charts(run: &Run<'_>) -> Vec<Chart> {
                     "" => group.title.clone(),
                     own => format!("{}: {own}", group.title),
                 };
-                all.push(Chart {
-                    title: format!("{before}{title}"),
-                    ..chart
-                });
+                all.push(chart.titled(format!("{before}{title}")));
             }
         }
     };
@@ -60,12 +57,11 @@ fn charts(run: &Run<'_>) -> Vec<Chart> {
             for case in cases {
                 found(&format!("{}: ", label(case, cases)), &case.outcomes);
             }
-            let own = campaign_charts(info, summary)
-                .into_iter()
-                .map(|chart| Chart {
-                    title: capital(&chart.title),
-                    ..chart
-                });
+            let own = campaign_charts(info, summary).into_iter();
+            let own = own.map(|chart| {
+                let title = capital(&chart.title);
+                chart.titled(title)
+            });
             all.splice(0..0, own);
         }
         Shape::Windows | Shape::Slices => {}
@@ -161,10 +157,10 @@ pub fn all(runs: &[Run<'_>]) -> Vec<Chart> {
         let own = charts(run);
         all.extend(own.into_iter().map(|chart| match runs.len() {
             1 => chart,
-            _ => Chart {
-                title: format!("{}: {}", run.name, capital(&chart.title)),
-                ..chart
-            },
+            _ => {
+                let title = format!("{}: {}", run.name, capital(&chart.title));
+                chart.titled(title)
+            }
         }));
     }
     number_duplicates(&mut all);

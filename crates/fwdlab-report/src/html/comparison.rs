@@ -46,13 +46,13 @@ pub(super) fn drawn(m: &mut Markup, outcome: &Outcome, below: impl FnOnce(&mut M
 
 /// Writes the notes of a comparison.
 pub(super) fn keys(m: &mut Markup, outcome: &Outcome, judged: &[Judged], is_alone: bool) {
-    m.within("ul", &[("class", "keys")], |m| {
-        let mut last = "";
-        for (name, sentence) in notes(outcome, judged, is_alone, usize::MAX) {
-            last = if name.is_empty() { last } else { name };
-            m.leaf("li", &[], &note(&format!("{last}: {sentence}")));
-        }
+    let mut last = "";
+    let notes = notes(outcome, judged, is_alone, usize::MAX).into_iter();
+    let lines = notes.map(|(name, sentence)| {
+        last = if name.is_empty() { last } else { name };
+        note(&format!("{last}: {sentence}"))
     });
+    super::keys(m, lines);
 }
 
 /// Returns what is proven, in a sentence.

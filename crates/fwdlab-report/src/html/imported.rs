@@ -5,7 +5,7 @@
 
 use fwdlab_model::result::{RunInfo, Summary};
 
-use super::{ShownFacts, section, table};
+use super::{ShownFacts, listed, section, table};
 use crate::chart::html;
 use crate::charts;
 use crate::imported::{METHOD, cases, headline, traffic, warnings};
@@ -18,17 +18,7 @@ pub(super) fn body(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: Sho
         let origin = format!("fwdlab {}, imported {}", info.id, time(&info.started_at));
         m.leaf("p", &[("class", "origin")], &origin);
         m.leaf("h1", &[("class", "long")], &headline(info, summary));
-        let warnings = warnings(summary);
-        if !warnings.is_empty() {
-            m.within("div", &[("class", "warnings")], |m| {
-                m.leaf("strong", &[], "Notes");
-                m.within("ul", &[], |m| {
-                    for warning in &warnings {
-                        m.leaf("li", &[], warning);
-                    }
-                });
-            });
-        }
+        listed(m, "Notes", &warnings(summary));
     });
     section(m, "Forwarding rate", |m| {
         m.within("figure", &[], |m| {

@@ -20,7 +20,8 @@ use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::ministat::Model;
 
 use self::elements::{
-    case_place, document, folded, framed, listed, note, section, table, unbroken,
+    SMALL, case_place, document, folded, framed, keys, listed, note, notes, section, table,
+    unbroken,
 };
 use self::measured::measurement_table;
 use crate::campaign;
@@ -325,9 +326,7 @@ fn systems(m: &mut Markup, runs: &[Run<'_>]) {
     };
     section(m, &format!("Compared with {}", grid.reference), |m| {
         m.within("figure", &[], |m| table(m, &grid.table()));
-        for sentence in grid.notes() {
-            m.leaf("p", &[("class", "note")], &note(&sentence));
-        }
+        notes(m, SMALL, grid.notes());
     });
 }
 
@@ -342,9 +341,7 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
             html::all(m, &charts::campaign_charts(info, summary));
             table(m, &of_cases(campaign::table(all), all));
         });
-        for words in campaign::shortfalls(all) {
-            m.leaf("p", &[], &note(&words));
-        }
+        notes(m, &[], campaign::shortfalls(all));
     });
     let many = all.len() > UNFOLDED;
     for case in all {
@@ -409,10 +406,9 @@ fn forwarding_cost(m: &mut Markup, summary: &Summary) {
                 table(m, shown);
             }
         });
-        for dropped in efficiency::drops(all) {
-            m.leaf("p", &[], &note(&format!("dropped: {dropped}")));
-        }
-        m.leaf("p", &[], &note(&efficiency::method(all)));
+        let dropped = efficiency::drops(all).into_iter();
+        notes(m, &[], dropped.map(|dropped| format!("dropped: {dropped}")));
+        notes(m, &[], [efficiency::method(all)]);
     });
 }
 
@@ -433,11 +429,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
     let methods = trust::methods(summary);
     if !methods.is_empty() {
         section(m, "Standards", |m| {
-            m.within("ul", &[("class", "keys")], |m| {
-                for words in &methods {
-                    m.leaf("li", &[], &note(words));
-                }
-            });
+            keys(m, methods.iter().map(|words| note(words)));
         });
     }
     let compared = shape::comparisons(summary);
@@ -452,9 +444,12 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 let shown = tables::comparisons(summary);
                 table(m, &shown.of_cases(|place, _| of.get(place).copied()));
             });
-            for sentence in exact::compare_with_rates(&summary.test_cases) {
-                m.leaf("p", &[], &note(&format!("In instructions: {sentence}.")));
-            }
+            let costs = exact::compare_with_rates(&summary.test_cases).into_iter();
+            notes(
+                m,
+                &[],
+                costs.map(|sentence| format!("In instructions: {sentence}.")),
+            );
         });
     }
     let rated = shape::rated(summary);
@@ -467,16 +462,9 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 }
                 table(m, &tables::cases(summary).of_cases(|place, _| Some(place)));
             });
-            let cases = &summary.test_cases;
-            for words in campaign::shortfalls(cases) {
-                m.leaf("p", &[], &note(&words));
-            }
-            if let Some(signs) = words::signs_words(summary) {
-                m.leaf("p", &[("class", "note")], &note(signs));
-            }
-            if let Some(imix) = words::imix_words(summary) {
-                m.leaf("p", &[("class", "note")], &note(&imix));
-            }
+            notes(m, &[], campaign::shortfalls(&summary.test_cases));
+            notes(m, SMALL, words::signs_words(summary).map(str::to_owned));
+            notes(m, SMALL, words::imix_words(summary));
         });
     }
 }
@@ -513,9 +501,7 @@ fn dut_activity(m: &mut Markup, summary: &Summary) {
                 folded(m, few && number == 0, head, shown);
             }
         }
-        for words in telemetry::missing(summary) {
-            m.leaf("p", &[("class", "note")], &note(&words));
-        }
+        notes(m, SMALL, telemetry::missing(summary));
     });
 }
 
@@ -535,11 +521,7 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
             html::draw(m, &charts::fates::fates(&fates));
             table(m, &fates::all_fates(&fates));
         });
-        m.within("ul", &[("class", "keys")], |m| {
-            for sentence in fates::counters(&fates) {
-                m.leaf("li", &[], &sentence);
-            }
-        });
+        keys(m, fates::counters(&fates));
     });
 }
 
@@ -548,12 +530,8 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
     section(m, "Noise", |m| {
         let id = m.place("noise");
         m.leaf("p", &[("id", &id)], &note(&summary.noise.verdict));
-        if let Some(windows) = words::windows_words(&rated) {
-            m.leaf("p", &[], &note(&windows));
-        }
-        if let Some(states) = words::state_words(&summary.noise, &rated) {
-            m.leaf("p", &[], &note(&states));
-        }
+        notes(m, &[], words::windows_words(&rated));
+        notes(m, &[], words::state_words(&summary.noise, &rated));
         if !summary.noise.calibration.is_empty() {
             let threshold = summary.noise.probe_threshold.map_or_else(String::new, |t| {
                 format!(" Full speed begins at {t:.2} additions/ns.")
@@ -581,12 +559,8 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         m.leaf("p", &[], &note(&words::control_words(control)));
         // next to other comparisons, the control is a row of their chart
         if shape::comparisons(summary).is_empty() && !control.values_percent.is_empty() {
-            m.within("figure", &[], |m| {
-                html::draw(
-                    m,
-                    &charts::differences::differences(&[control], "iteration"),
-                );
-            });
+            let chart = charts::differences::differences(&[control], "iteration");
+            m.within("figure", &[], |m| html::draw(m, &chart));
         }
     });
 }
@@ -599,16 +573,10 @@ fn every_trial(
 ) {
     if !rebuilds.is_empty() {
         section(m, "Rebuilds", |m| {
-            let names: Vec<String> = summary
-                .comparisons()
-                .zip(2..)
-                .map(|(c, index)| format!("{}: {}", trials::place_name(index), c.configuration))
-                .collect();
-            m.within("ul", &[("class", "keys")], |m| {
-                for name in &names {
-                    m.leaf("li", &[], name);
-                }
-            });
+            let names = summary.comparisons().zip(2..);
+            let names = names
+                .map(|(c, index)| format!("{}: {}", trials::place_name(index), c.configuration));
+            keys(m, names);
             table(m, &trials::rebuilds(rebuilds));
         });
     }

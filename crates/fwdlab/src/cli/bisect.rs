@@ -26,6 +26,7 @@ use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_report::bisect::{Place, figure, found, tested};
 use fwdlab_report::html::ShownFacts;
+use fwdlab_report::number::plural;
 use fwdlab_report::run::Run;
 use jiff::Timestamp;
 use serde_json::json;
@@ -137,7 +138,7 @@ impl Bisect {
         let mut teller = ProgressPrinter::new(global, &started);
         teller.line(&format!(
             "bisect    {} from {} to {}\nlog       {}",
-            fwdlab_report::number::counted(started.candidates.len() as u64, "candidate"),
+            plural(started.candidates.len(), "candidate"),
             started.candidates[0].words(),
             started.candidates[started.candidates.len() - 1].words(),
             log.path().display()
@@ -151,7 +152,7 @@ impl Bisect {
         if !log.tested.is_empty() {
             teller.line(&format!(
                 "continued {} known from before",
-                fwdlab_report::number::counted(log.tested.len() as u64, "candidate")
+                plural(log.tested.len(), "candidate")
             ));
         }
         let end = bisection.carry_out(&mut log, source, &mut |reported| {

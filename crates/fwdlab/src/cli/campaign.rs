@@ -29,7 +29,7 @@ use fwdlab_model::result::RunInfo;
 use fwdlab_model::system::System;
 use fwdlab_model::test_bed::{BedFile, TestBed};
 use fwdlab_report::compare::Source;
-use fwdlab_report::number::{counted, seconds};
+use fwdlab_report::number::{counted, plural, seconds};
 use fwdlab_report::thresholds;
 use fwdlab_store::{StoredRun, resolve};
 use serde_json::json;
@@ -799,10 +799,6 @@ fn procedure(campaign: &Campaign) -> String {
         ),
         None => id.to_owned(),
     }
-}
-
-fn plural(count: usize, what: &str) -> String {
-    counted(count as u64, what)
 }
 
 #[cfg(test)]
