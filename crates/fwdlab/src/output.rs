@@ -574,11 +574,11 @@ impl Screen {
     }
 }
 
-fn invalid(reasons: &[String]) -> String {
-    if reasons.is_empty() {
-        String::new()
-    } else {
-        format!("  INVALID: {}", reasons.join("; "))
+/// Returns why something measured is invalid; nothing if it is valid.
+pub fn invalid(reasons: &[String]) -> String {
+    match reasons {
+        [] => String::new(),
+        reasons => format!("  INVALID: {}", reasons.join("; ")),
     }
 }
 
