@@ -93,12 +93,8 @@ impl Export {
             let _ = fs::remove_file(&part);
             return Err(error);
         }
-        if global.json {
-            output::json(&serde_json::json!({ "exported": runs, "file": file }))?;
-        } else {
-            output::result(&file.display().to_string());
-        }
-        Ok(Code::Done)
+        let document = serde_json::json!({ "exported": runs, "file": file });
+        global.result(&document, &file.display().to_string())
     }
 }
 
