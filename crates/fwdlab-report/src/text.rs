@@ -6,7 +6,7 @@
 
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 
-use crate::chart::terminal::{self, Symbols};
+use crate::chart::terminal;
 use crate::charts;
 use crate::grid;
 use crate::report::Report;
@@ -27,7 +27,7 @@ pub fn with_charts(run: &Run<'_>) -> String {
     text += &grid_text(run);
     text += &harmless(&Tips::from_run(run).text());
     for chart in charts::all(&[*run]) {
-        text += &format!("\n\n{}", terminal::draw(&chart, width(), Symbols::Unicode));
+        text += &format!("\n\n{}", terminal::draw(&chart, width()));
     }
     text.trim_end().to_owned() + "\n"
 }

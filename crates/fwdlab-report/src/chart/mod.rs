@@ -13,7 +13,8 @@ pub(crate) use axis::{Axis, Places, Quantity};
 pub(crate) use render::html;
 #[cfg(feature = "png")]
 pub use render::png;
-pub use render::{gnuplot, svg, terminal};
+pub(crate) use render::terminal;
+pub use render::{gnuplot, svg};
 pub(crate) use scale::Scale;
 
 /// A chart.
