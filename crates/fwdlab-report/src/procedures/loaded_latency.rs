@@ -2,10 +2,9 @@
 
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{LoadedLatency, LoadedPoint, Outcome, Spread};
-use fwdlab_model::procedure::Delays;
 
 use super::charts;
-use super::shown::{Shown, between, loss, mean_and_ends, or_empty, plain_percent, pps};
+use super::shown::{LoadDelays, Shown, between, loss, mean_and_ends, or_empty, plain_percent, pps};
 use super::tables::marked;
 use crate::chart::Chart;
 use crate::number::{delay, delays, rate};
@@ -51,10 +50,10 @@ impl Shown for LoadedLatency {
         true
     }
 
-    fn delays(&self) -> Vec<(Option<f64>, Vec<Delays>)> {
+    fn delays(&self) -> Vec<LoadDelays> {
         let points = self.points.iter();
         points
-            .map(|point| (Some(point.percent), point.repetitions.clone()))
+            .map(|one| LoadDelays::new(one.percent, one.worst_case_ns, &one.repetitions))
             .collect()
     }
 

@@ -6,11 +6,11 @@ use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{
     CriticalLoad, Equilibrium, ForwardingRate, Maxfwd, Mrr, Outcome, Ramp, SingleTrial, Soak,
 };
-use fwdlab_model::procedure::{Delays, Interval};
+use fwdlab_model::procedure::Interval;
 use fwdlab_model::search::SearchOutcome;
 
 use super::charts;
-use super::shown::{Shown, at_least, bounded_pps, optional, optional_pps, plain, pps};
+use super::shown::{LoadDelays, Shown, at_least, bounded_pps, optional, optional_pps, plain, pps};
 use crate::chart::Chart;
 use crate::number::{counted, percent, rate, seconds};
 use crate::search;
@@ -279,8 +279,12 @@ impl Shown for SingleTrial {
         &self.samples
     }
 
-    fn delays(&self) -> Vec<(Option<f64>, Vec<Delays>)> {
-        vec![(None, self.delays.into_iter().collect())]
+    fn delays(&self) -> Vec<LoadDelays> {
+        vec![LoadDelays {
+            percent: None,
+            worst_case_ns: None,
+            trials: self.delays.into_iter().collect(),
+        }]
     }
 }
 

@@ -7,11 +7,10 @@ use fwdlab_model::outcome::{
     BackToBack, FrameLoss, Latency, LatencyMode, LatencyPoint, Outcome, Recovery, Reset, Spread,
     Throughput,
 };
-use fwdlab_model::procedure::Delays;
 
 use super::charts;
 use super::shown::{
-    Shown, at_least, between, bounded_pps, loss, mean_and_ends, optional, optional_pps,
+    LoadDelays, Shown, at_least, between, bounded_pps, loss, mean_and_ends, optional, optional_pps,
     plain_percent, pps, seconds_between, time,
 };
 use super::tables::marked;
@@ -98,10 +97,10 @@ impl Shown for Latency {
         true
     }
 
-    fn delays(&self) -> Vec<(Option<f64>, Vec<Delays>)> {
+    fn delays(&self) -> Vec<LoadDelays> {
         let points = self.points.iter();
         points
-            .map(|point| (Some(point.percent), point.repetitions.clone()))
+            .map(|one| LoadDelays::new(one.percent, one.worst_case_ns, &one.repetitions))
             .collect()
     }
 

@@ -54,10 +54,33 @@ pub(crate) trait Shown {
         Vec::new()
     }
 
-    /// Returns the delays of the trials at each load; the load is in percent, if there are several
-    /// loads.
-    fn delays(&self) -> Vec<(Option<f64>, Vec<Delays>)> {
+    /// Returns the delays of the trials at each load.
+    fn delays(&self) -> Vec<LoadDelays> {
         Vec::new()
+    }
+}
+
+/// Delays at one load.
+pub(crate) struct LoadDelays {
+    /// The load in percent, if there are several loads.
+    pub percent: Option<f64>,
+    /// The worst case (RFC 8219), if it was measured.
+    pub worst_case_ns: Option<f64>,
+    /// Delays of each trial.
+    pub trials: Vec<Delays>,
+}
+
+impl LoadDelays {
+    pub(super) fn new(
+        percent: f64,
+        worst_case_ns: Option<Spread>,
+        trials: &[Delays],
+    ) -> LoadDelays {
+        LoadDelays {
+            percent: Some(percent),
+            worst_case_ns: worst_case_ns.map(|spread| spread.median),
+            trials: trials.to_vec(),
+        }
     }
 }
 

@@ -7,7 +7,9 @@
 use fwdlab_model::outcome::{Churn, CriticalLoad, Equilibrium, Estimate, Outcome};
 use fwdlab_model::procedure::{Delays, Interval};
 
-use super::shown::{NOTHING, loss, optional_pps, plain, plain_percent, pps, shown, time};
+use super::shown::{
+    LoadDelays, NOTHING, loss, optional_pps, plain, plain_percent, pps, shown, time,
+};
 use super::{Group, frames};
 use crate::number::{count, delay, percent, seconds};
 use crate::section::Titled;
@@ -187,7 +189,10 @@ fn percentiles(outcomes: &[&Outcome]) -> Table {
     columns.extend(PERCENTILES.map(|(name, field, ..)| right(name, field)));
     let mut table = Table::new(columns);
     for outcome in outcomes {
-        for (percent, trials) in shown(&outcome.found).delays() {
+        for LoadDelays {
+            percent, trials, ..
+        } in shown(&outcome.found).delays()
+        {
             let Some(fewest) = trials.iter().map(|delays| delays.frames).min() else {
                 continue;
             };
@@ -208,12 +213,8 @@ fn percentiles(outcomes: &[&Outcome]) -> Table {
             table.push(Mark::None, cells);
         }
     }
-    let all = || {
-        outcomes
-            .iter()
-            .flat_map(|outcome| shown(&outcome.found).delays())
-    };
-    if all().all(|(percent, _)| percent.is_none()) {
+    let mut all = (outcomes.iter()).flat_map(|outcome| shown(&outcome.found).delays());
+    if all.all(|one| one.percent.is_none()) {
         table.remove("load");
     }
     table

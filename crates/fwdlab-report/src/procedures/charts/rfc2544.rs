@@ -3,12 +3,12 @@
 //!
 //! Start with [`throughput`].
 
-use fwdlab_model::outcome::{BackToBack, Found, FrameLoss, Outcome, Spread, Throughput};
-use fwdlab_model::procedure::Delays;
+use fwdlab_model::outcome::{BackToBack, FrameLoss, Outcome, Throughput};
 
 use super::of_type;
 use crate::chart::{Axis, Chart, Curve, Curves, Quantity, Size};
 use crate::procedures::frames;
+use crate::procedures::shown::{LoadDelays, shown};
 use crate::procedures::tables::{PERCENTILES, median_over_trials};
 
 fn bytes(outcome: &Outcome) -> f64 {
@@ -39,31 +39,14 @@ pub(in crate::procedures) fn throughput(charts: &mut Vec<Chart>, outcomes: &[&Ou
     ));
 }
 
-/// Delays at one load.
-struct LoadDelays {
-    percent: f64,
-    worst_case_ns: Option<f64>,
-    trials: Vec<Delays>,
-}
-
 /// Returns the loads at which delays were measured, in ascending order.
-fn at_loads(outcome: &Outcome) -> Vec<LoadDelays> {
-    let of = |percent, worst_case_ns: Option<Spread>, trials: &[Delays]| LoadDelays {
-        percent,
-        worst_case_ns: worst_case_ns.map(|spread| spread.median),
-        trials: trials.to_vec(),
-    };
-    let mut points: Vec<LoadDelays> = match &outcome.found {
-        Found::Latency(found) => (found.points.iter())
-            .map(|one| of(one.percent, one.worst_case_ns, &one.repetitions))
-            .collect(),
-        Found::LoadedLatency(found) => (found.points.iter())
-            .map(|one| of(one.percent, one.worst_case_ns, &one.repetitions))
-            .collect(),
-        _ => Vec::new(),
-    };
-    points.retain(|point| !point.trials.is_empty());
-    points.sort_by(|a, b| a.percent.total_cmp(&b.percent));
+fn at_loads(outcome: &Outcome) -> Vec<(f64, LoadDelays)> {
+    let delays = shown(&outcome.found).delays().into_iter();
+    let measured = delays.filter(|one| !one.trials.is_empty());
+    let mut points: Vec<_> = measured
+        .filter_map(|one| Some((one.percent?, one)))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points
 }
 
@@ -101,14 +84,14 @@ pub(in crate::procedures) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outco
     };
     if has_loads {
         for (outcome, points) in &measured {
-            let over_load: Vec<_> = points.iter().map(|point| (point.percent, point)).collect();
+            let over_load: Vec<_> = points.iter().map(|(load, point)| (*load, point)).collect();
             let across = Axis::whole_percent(&format!("load, % of {whole}"));
             draw(frames(outcome), shown(&over_load), across);
         }
     } else if measured.len() > 1 {
         let over_size: Vec<_> = measured
             .iter()
-            .flat_map(|(outcome, points)| points.iter().map(|point| (bytes(outcome), point)))
+            .flat_map(|(outcome, points)| points.iter().map(|(_, point)| (bytes(outcome), point)))
             .collect();
         let curves = shown(&over_size);
         let across = Axis::sizes(&curves);
