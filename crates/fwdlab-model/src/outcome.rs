@@ -4,6 +4,7 @@
 //! `measure` computes the figures. The names of figures contain their unit; missing values are
 //! absent. Start with [`Outcome`], whose [`Found`] differs for every procedure.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -1243,30 +1244,39 @@ impl Outcome {
 impl Found {
     /// Returns the id of the procedure in records.
     pub fn procedure(&self) -> &'static str {
+        self.named().0
+    }
+
+    /// Returns the result if it is of this type, that of one procedure.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.named().1.downcast_ref()
+    }
+
+    fn named(&self) -> (&'static str, &dyn Any) {
         match self {
-            Found::Ramp(_) => "ramp",
-            Found::Throughput(_) => "throughput",
-            Found::Latency(_) => "latency",
-            Found::FrameLoss(_) => "frame-loss",
-            Found::BackToBack(_) => "back-to-back",
-            Found::Recovery(_) => "recovery",
-            Found::Reset(_) => "reset",
-            Found::Churn(_) => "churn",
-            Found::Energy(_) => "energy",
-            Found::Management(_) => "management",
-            Found::Bursts(_) => "bursts",
-            Found::Mrr(_) => "mrr",
-            Found::Soak(_) => "soak",
-            Found::LoadedLatency(_) => "loaded-latency",
-            Found::Plr(_) => "plr",
-            Found::Equilibrium(_) => "equilibrium",
-            Found::Sweep(_) => "sweep",
-            Found::Trial(_) => "trial",
-            Found::ForwardingRate(_) => "forwarding-rate",
-            Found::Mlrsearch(_) => "mlrsearch",
-            Found::Maxfwd(_) => "maxfwd",
-            Found::Paired(_) => "paired",
-            Found::Exact(_) => "exact",
+            Found::Ramp(found) => ("ramp", found),
+            Found::Throughput(found) => ("throughput", found),
+            Found::Latency(found) => ("latency", found),
+            Found::FrameLoss(found) => ("frame-loss", found),
+            Found::BackToBack(found) => ("back-to-back", found),
+            Found::Recovery(found) => ("recovery", found),
+            Found::Reset(found) => ("reset", found),
+            Found::Churn(found) => ("churn", found),
+            Found::Energy(found) => ("energy", found),
+            Found::Management(found) => ("management", found),
+            Found::Bursts(found) => ("bursts", found),
+            Found::Mrr(found) => ("mrr", found),
+            Found::Soak(found) => ("soak", found),
+            Found::LoadedLatency(found) => ("loaded-latency", found),
+            Found::Plr(found) => ("plr", found),
+            Found::Equilibrium(found) => ("equilibrium", found),
+            Found::Sweep(found) => ("sweep", found),
+            Found::Trial(found) => ("trial", found),
+            Found::ForwardingRate(found) => ("forwarding-rate", found),
+            Found::Mlrsearch(found) => ("mlrsearch", found),
+            Found::Maxfwd(found) => ("maxfwd", found.as_ref()),
+            Found::Paired(found) => ("paired", found),
+            Found::Exact(found) => ("exact", found.as_ref()),
         }
     }
 

@@ -35,7 +35,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         folder.join("difference.svg"),
         flame::difference("difference", &before, &after)?,
     )?;
-    let table = flame::differences(&difference(&before, &after), ["before", "after"], 1.0);
+    let rows = difference(&before, &after);
+    let table = flame::differences(&rows, ["before", "after"], 1.0);
     std::fs::write(folder.join("difference.txt"), table.text(80))?;
     std::fs::write(folder.join("difference.md"), table.markdown())?;
     std::fs::write(folder.join("difference.csv"), table.csv())?;

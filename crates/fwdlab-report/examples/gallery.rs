@@ -6,6 +6,7 @@
 mod common;
 
 use fwdlab_report::html::{ShownFacts, page};
+use fwdlab_report::run::Run;
 
 fn main() -> std::io::Result<()> {
     let Some(folder) = std::env::args_os().nth(1) else {
@@ -13,14 +14,12 @@ fn main() -> std::io::Result<()> {
     };
     std::fs::create_dir_all(&folder)?;
     for run in common::all() {
-        let page = page(
-            &run.info,
-            &run.summary,
-            &run.trials,
-            &run.rebuilds,
-            &[],
-            ShownFacts::Brief,
-        );
+        let shown = Run {
+            trials: &run.trials,
+            rebuilds: &run.rebuilds,
+            ..Run::new(&run.info, &run.summary)
+        };
+        let page = page(&shown, ShownFacts::Brief);
         let path = std::path::Path::new(&folder).join(run.name);
         std::fs::write(path.with_extension("html"), page)?;
     }

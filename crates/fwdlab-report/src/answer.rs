@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use fwdlab_model::campaign::Case;
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::instructions::Exact;
-use fwdlab_model::outcome::{Better, FORWARDS_NOTHING, Found, Unit};
+use fwdlab_model::outcome::{Better, FORWARDS_NOTHING, Paired, Unit};
 use fwdlab_model::result::RunInfo;
 use fwdlab_model::series::Series;
 use fwdlab_model::test_case::TestCase;
@@ -119,14 +119,9 @@ fn in_the_same_rebuilds(reference: &TestCase, other: &TestCase) -> Option<Paired
             .iterations
             .iter()
             .find(|one| one.iteration == iteration)?;
-        let found = one
-            .outcomes
-            .iter()
-            .find_map(|outcome| match &outcome.found {
-                Found::Paired(found) => found.points.first(),
-                _ => None,
-            })?;
-        let percent = found.comparison.values_percent.first()?;
+        let mut found = one.outcomes.iter().filter_map(|one| one.found.get());
+        let point = found.find_map(|found: &Paired| found.points.first())?;
+        let percent = point.comparison.values_percent.first()?;
         Some((percent / 100.0).ln_1p()).filter(|ln| ln.is_finite())
     };
     let rebuilds = other.iterations.iter().map(|one| one.iteration);
@@ -309,12 +304,7 @@ fn times(factor: f64) -> String {
 
 /// Returns the counted instructions, if the test case has any.
 fn counted(case: &TestCase) -> Option<&Exact> {
-    case.outcomes
-        .iter()
-        .find_map(|outcome| match &outcome.found {
-            Found::Exact(found) => Some(found.as_ref()),
-            _ => None,
-        })
+    case.outcomes.iter().find_map(|one| one.found.get())
 }
 
 /// Returns how many more instructions per frame a test case needs than its reference; `None` for

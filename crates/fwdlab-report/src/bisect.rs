@@ -10,7 +10,7 @@ use crate::exact::{MEANING, signed};
 use crate::flame;
 use crate::number::{instructions as number, plural};
 use crate::screen::{paragraph, width};
-use crate::table::wrap;
+use crate::table::{Table, wrap};
 
 /// Functions with a smaller difference, in instructions per frame, share one row, as do all beyond
 /// the [`MOST`] largest.
@@ -108,7 +108,7 @@ pub fn found(
         text.push_str(&format!("  {}\n", self::tested(started, one)));
     }
     if let Some(table) = functions(compared) {
-        text.push_str(&format!("\n{}", table.text(width())));
+        text.push_str(&format!("\n {}\n{}", flame::UNIT, table.text(width())));
     }
     text
 }
@@ -140,7 +140,7 @@ fn headline(started: &Began, place: Place<'_>, compared: &Compared) -> String {
 
 /// Returns the cost of each function before and after the change; `None` if either side has no
 /// functions.
-pub fn functions(compared: &Compared) -> Option<flame::Differences> {
+fn functions(compared: &Compared) -> Option<Table> {
     let profiles = [&compared.last_good, &compared.first_bad].map(|found| -> Profile {
         let functions = found.functions.iter();
         functions

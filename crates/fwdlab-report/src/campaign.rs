@@ -5,7 +5,7 @@
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::loadtest;
-use fwdlab_model::outcome::{Better, Found, Outcome, Unit};
+use fwdlab_model::outcome::{Better, Outcome, Sweep, Unit};
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::{CaseFigure, Enough, Iteration, TestCase};
 
@@ -49,14 +49,10 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
         1 => String::new(),
         all => format!("; {} in all", plural(all, "test case")),
     };
-    let swept = case
-        .outcomes
-        .iter()
-        .find_map(|outcome| match &outcome.found {
-            Found::Sweep(found) if figure.unit != Unit::Cost => procedures::describe_sweep(found),
-            _ => None,
-        });
-    if let Some(swept) = swept {
+    let mut sweeps = case.outcomes.iter().filter_map(|one| one.found.get());
+    if figure.unit != Unit::Cost
+        && let Some(swept) = sweeps.find_map(procedures::describe_sweep)
+    {
         return format!("{}: {swept}{more}{failed}", label(case, cases));
     }
     format!(
@@ -336,7 +332,7 @@ pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec
     sections.extend(functions.map(|(title, functions)| Section::Tables {
         title,
         unit: flame::UNIT,
-        tables: vec![functions.table().clone()],
+        tables: vec![functions],
     }));
     if format == Format::Terminal {
         sections.extend(all.iter().filter_map(|case| sweep(case, all)));
@@ -348,8 +344,8 @@ pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec
 
 /// Returns the tables of a sweep, which are its answer, not its details.
 fn sweep(case: &TestCase, all: &[TestCase]) -> Option<Section> {
-    let is_sweep = |outcome: &Outcome| matches!(outcome.found, Found::Sweep(_));
-    case.outcomes.iter().find(|outcome| is_sweep(outcome))?;
+    let mut outcomes = case.outcomes.iter();
+    outcomes.find_map(|outcome| outcome.found.get::<Sweep>())?;
     let of = match all.len() {
         1 => String::new(),
         _ => format!("{}: ", label(case, all)),

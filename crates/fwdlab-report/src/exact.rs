@@ -6,12 +6,12 @@
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::instructions::{Difference, Exact};
-use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::Summary;
 use fwdlab_model::stacks::{self, Profile};
 use fwdlab_model::test_case::TestCase;
 
-use crate::flame::{self, Differences};
+use crate::flame;
 use crate::name::label;
 use crate::number::{count, instructions as number, plural};
 use crate::shape::is_in_instructions;
@@ -32,10 +32,7 @@ const ABOUT: usize = 48;
 
 /// Returns the counted instructions of an outcome, if it has any.
 pub(crate) fn from_outcome(outcome: &Outcome) -> Option<&Exact> {
-    match &outcome.found {
-        Found::Exact(found) if outcome.answered => Some(found),
-        _ => None,
-    }
+    outcome.found.get().filter(|_| outcome.answered)
 }
 
 fn for_case(case: &TestCase) -> Option<&Exact> {
@@ -207,7 +204,7 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
 
 /// Returns the cost of each function compared with the reference: a title and a table per test
 /// case. About `most` functions have their own row; the others share one.
-pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Differences)> {
+pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Table)> {
     let profile = |case: &TestCase| -> Option<Profile> {
         let functions = &for_case(case)?.functions;
         let paths = functions.iter().map(|f| (f.function.clone(), f.per_frame));

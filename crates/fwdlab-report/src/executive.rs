@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::link::MeanSize;
 use fwdlab_model::management::{AtLoad, Management};
-use fwdlab_model::outcome::{Found, Meter};
+use fwdlab_model::outcome::{Energy, Meter};
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::TestCase;
 
@@ -256,14 +256,8 @@ fn line_rates(info: &RunInfo, cases: &[TestCase]) -> Vec<Sentence> {
 fn energy(cases: &[TestCase]) -> Vec<Sentence> {
     let mut reported = Vec::new();
     for (at, case) in cases.iter().enumerate() {
-        let found = case
-            .outcomes
-            .iter()
-            .find_map(|outcome| match &outcome.found {
-                Found::Energy(found) if outcome.answered => Some(found),
-                _ => None,
-            });
-        if let Some(found) = found {
+        let mut answered = case.outcomes.iter().filter(|outcome| outcome.answered);
+        if let Some(found) = answered.find_map(|outcome| outcome.found.get::<Energy>()) {
             // idle trials have energy but no frames
             let label = label(case, cases);
             let metered = found.meters.iter().filter_map(metered);
@@ -328,12 +322,7 @@ fn managed(cases: &[TestCase]) -> Vec<Sentence> {
     for (at, case) in cases.iter().enumerate() {
         let outcomes = case.iterations.iter().flat_map(|one| &one.outcomes);
         let answered = outcomes.filter(|outcome| outcome.answered);
-        let found: Vec<&Management> = answered
-            .filter_map(|outcome| match &outcome.found {
-                Found::Management(found) => Some(found),
-                _ => None,
-            })
-            .collect();
+        let found: Vec<&Management> = answered.filter_map(|outcome| outcome.found.get()).collect();
         let kinds = found.first().map_or(&[][..], |first| &first.requests);
         for (n, kind) in kinds.iter().enumerate() {
             let all = || found.iter().filter_map(|one| one.requests.get(n));

@@ -11,6 +11,7 @@ mod answer;
 pub mod bisect;
 pub mod campaign;
 pub mod chart;
+pub mod charts;
 pub mod compare;
 pub mod csv;
 mod efficiency;

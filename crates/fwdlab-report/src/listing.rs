@@ -5,12 +5,12 @@
 
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::import::ImportedCase;
-use fwdlab_model::outcome::{Found, Outcome, Unit};
+use fwdlab_model::outcome::{Outcome, Unit};
 use fwdlab_model::result::Summary;
 
-use crate::number::{bits_per_second, counted, delay, percent, rate, rate_with_interval, seconds};
+use crate::number::{bits_per_second, counted, delay, rate, rate_with_interval};
 use crate::shape::Shape;
-use crate::table::{Cell, Column, Mark, Table, shorten, wrap};
+use crate::table::{Cell, Table, shorten, table, wrap};
 
 /// Minimum width of an id, which is shortened if a line would be too long.
 const ID: usize = 24;
@@ -85,27 +85,15 @@ pub fn text(entries: &[Entry<'_>]) -> String {
 
 /// Creates the table of runs without their results.
 fn table(entries: &[Entry<'_>], longest: usize) -> Table {
-    let mut table = Table::new(vec![
-        Column::right("", &["place"]),
-        Column::left("run", &["run"]),
-        Column::left("began (UTC)", &["began"]),
-        Column::left("state", &["state"]),
-        Column::left("tags", &["tags"]),
-    ]);
-    let reported = |text: &Option<String>| Cell::text(text.clone().unwrap_or_else(|| "-".into()));
-    for entry in entries {
-        let place = entry.place.map(|n| format!("@{n}"));
-        table.push(
-            Mark::default(),
-            vec![
-                reported(&place),
-                Cell::text(shorten(entry.id, longest)),
-                reported(&entry.began),
-                Cell::text(entry.state),
-                Cell::text(&entry.tags),
-            ],
-        );
-    }
+    let reported = |text: &Option<String>| Cell::text(text.as_deref().unwrap_or("-"));
+    let mut table = table! {
+        entry in entries;
+        right("", "place") => reported(&entry.place.map(|n| format!("@{n}"))),
+        left("run", "run") => Cell::text(shorten(entry.id, longest)),
+        left("began (UTC)", "began") => reported(&entry.began),
+        left("state", "state") => Cell::text(entry.state),
+        left("tags", "tags") => Cell::text(&entry.tags),
+    };
     if entries.iter().all(|entry| entry.tags.is_empty()) {
         table.remove("tags");
     }
@@ -167,7 +155,7 @@ fn difference(comparison: &Comparison) -> String {
 
 /// Returns the first result of a procedure.
 fn of_outcome(outcome: &Outcome, all: usize, more: impl Fn(usize) -> String) -> String {
-    if let (Found::Mlrsearch(found), 1) = (&outcome.found, all) {
+    if let (Some(found), 1) = (outcome.found.get(), all) {
         return crate::search::headline(found);
     }
     let figures = outcome.figures();
@@ -200,11 +188,9 @@ fn value(unit: Unit, value: f64, half_width: Option<f64>) -> String {
     match unit {
         Unit::FramesPerSecond => rate_with_interval(value, half_width),
         Unit::Nanoseconds | Unit::Cost => delay(value),
-        Unit::Seconds => seconds(value),
         Unit::Frames => counted(value.round() as i64, "frame"),
-        Unit::Percent => percent(value),
-        Unit::Joules => format!("{} a frame", crate::number::energy(value)),
         Unit::Instructions => format!("{} instructions/frame", crate::number::instructions(value)),
+        Unit::Seconds | Unit::Percent | Unit::Joules => crate::name::value(unit, value),
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::link::MeanSize;
 use fwdlab_model::loadtest::{Channel, KIND, LoadTest, NONE_SENT, Port, Seconds};
-use fwdlab_model::outcome::{Found, Outcome, Ramp};
+use fwdlab_model::outcome::{Outcome, Ramp};
 use fwdlab_model::procedure::Interval;
 use fwdlab_model::test_case::TestCase;
 use fwdlab_model::variant::Direction;
@@ -31,7 +31,7 @@ pub fn files(run: &Run<'_>) -> Vec<(String, LoadTest)> {
     let is_only = cases.iter().map(|case| case.outcomes.len()).sum::<usize>() == 1;
     for case in &run.summary.test_cases {
         for outcome in &case.outcomes {
-            let Found::Ramp(ramp) = &outcome.found else {
+            let Some(ramp) = outcome.found.get::<Ramp>() else {
                 continue;
             };
             let (test, channel) = channel_of(case);
@@ -80,9 +80,9 @@ pub fn files(run: &Run<'_>) -> Vec<(String, LoadTest)> {
 /// Returns true if a run has bidirectional ramps that recorded only the direction with more loss:
 /// their files lack the other one.
 pub fn halves(run: &Run<'_>) -> bool {
-    let lacks_one = |outcome: &Outcome| match &outcome.found {
-        Found::Ramp(ramp) => outcome.variant.both_directions && ramp.directions.is_empty(),
-        _ => false,
+    let lacks_one = |outcome: &Outcome| {
+        let ramp = outcome.found.get::<Ramp>();
+        outcome.variant.both_directions && ramp.is_some_and(|ramp| ramp.directions.is_empty())
     };
     run.info.kind != KIND && run.summary.outcomes().any(lacks_one)
 }

@@ -378,7 +378,7 @@ pub(crate) fn elapsed(from: &str, to: &str) -> Option<f64> {
 }
 
 /// Formats a number with its noun: `1 trial`, `2 trials`.
-pub(crate) fn plural(number: usize, what: &str) -> String {
+pub fn plural(number: usize, what: &str) -> String {
     counted(number as u64, what)
 }
 

@@ -15,7 +15,7 @@ use fwdlab_model::units::FCS_BYTES;
 use serde::Serialize;
 
 use crate::number;
-use crate::table::{Cell, Column, Mark, Table, wrap};
+use crate::table::{Cell, Column, Mark, Table, table, wrap};
 
 /// Columns at which text is wrapped.
 const WIDTH: usize = 80;
@@ -358,91 +358,58 @@ fn estimate(mix: &Mix, rate: &RateOnLink) -> Option<Estimate> {
 
 /// Renders one rate as text: a sentence, then a line per unit.
 fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
-    let mut table = Table::new(vec![
-        Column::left("", &[]),
-        Column::right("", &[]),
-        Column::left("", &[]),
-        Column::left("", &[]),
-    ]);
-    let mut line = |name: &str, figure: String, unit: &str, words: String| {
-        table.push(
-            Mark::None,
-            [name, &figure, unit, &words].map(Cell::text).to_vec(),
-        );
+    let mean = match mix.single_size() {
+        Some(_) => "",
+        None => "mean ",
     };
-    let mean = if mix.single_size().is_some() {
-        ""
-    } else {
-        "mean "
-    };
-    let bits = |bps| number::bits_per_second(bps);
-    let frames = rate.frames;
     let pkt_gen = match said.frames.buffer_bytes {
         Some(bytes) => format!(" (pkt-gen -l {bytes})"),
         None => String::new(),
     };
-    line(
-        "rate",
-        rounded_down(rate.pps),
-        "pps",
-        format!(
-            "{}: a frame every {}",
-            number::rate(rate.pps),
-            time(said.interval_ns)
-        ),
+    let frames = rate.frames;
+    let line = |name, value, unit: &str, words| [name, value, unit.to_owned(), words];
+    let pps = |name: &str, pps, words| line(name.into(), rounded_down(pps), "pps", words);
+    let layer = |name: &str, bps, size, words: &str| {
+        let bits = number::bits_per_second(bps);
+        let words = format!("{bits}: {mean}{}{words}", bytes(size));
+        line(name.into(), rounded_down(bps), "bit/s", words)
+    };
+    let with_unit = |name: &str, figure: String, words| {
+        let (value, unit) = split_unit(&figure);
+        line(name.into(), value, &unit, words)
+    };
+    let every = format!(
+        "{}: a frame every {}",
+        number::rate(rate.pps),
+        time(said.interval_ns)
     );
-    line(
-        "L1",
-        rounded_down(said.l1_bps),
-        "bit/s",
-        format!(
-            "{}: {mean}{} with preamble and gap",
-            bits(said.l1_bps),
-            bytes(frames.l1_bytes())
+    let full = time(said.line_interval_ns);
+    let full = format!("{} full of these frames, one every {full}", rate.link);
+    let mut lines = vec![
+        pps("rate", rate.pps, every),
+        layer(
+            "L1",
+            said.l1_bps,
+            frames.l1_bytes(),
+            " with preamble and gap",
         ),
-    );
-    line(
-        "L2",
-        rounded_down(said.l2_bps),
-        "bit/s",
-        format!(
-            "{}: {mean}{} with FCS{pkt_gen}",
-            bits(said.l2_bps),
-            bytes(frames.bytes())
+        layer(
+            "L2",
+            said.l2_bps,
+            frames.bytes(),
+            &format!(" with FCS{pkt_gen}"),
         ),
-    );
-    line(
-        "L3",
-        rounded_down(said.l3_bps),
-        "bit/s",
-        format!(
-            "{}: {mean}{}, the IP packet",
-            bits(said.l3_bps),
-            bytes(frames.l3_bytes())
-        ),
-    );
-    line(
-        "line",
-        rounded_down(said.line_rate_pps),
-        "pps",
-        format!(
-            "{} full of these frames, one every {}",
-            rate.link,
-            time(said.line_interval_ns)
-        ),
-    );
+        layer("L3", said.l3_bps, frames.l3_bytes(), ", the IP packet"),
+        pps("line", said.line_rate_pps, full),
+    ];
     if let Some(clock) = &said.clock {
         let words = format!(
             "of a core of {} per frame; at line rate {}",
             hertz(clock.clock_hz),
             figure(clock.core_cycles_per_frame_at_line_rate)
         );
-        line(
-            "clock",
-            figure(clock.core_cycles_per_frame),
-            "cycles",
-            words,
-        );
+        let cycles = figure(clock.core_cycles_per_frame);
+        lines.push(line("clock".into(), cycles, "cycles", words));
     }
     if let Some(cycles) = &said.cycles {
         let cores = match (cycles.cores, cycles.core_rate_pps) {
@@ -452,8 +419,7 @@ fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
             _ => String::new(),
         };
         let words = format!("{} a frame{cores}", figure(cycles.cycles_per_frame));
-        let (value, unit) = split_unit(&hertz(cycles.effective_clock_hz));
-        line("cycles", value, &unit, words);
+        lines.push(with_unit("cycles", hertz(cycles.effective_clock_hz), words));
     }
     if let Some(energy) = &said.energy {
         let words = format!(
@@ -461,18 +427,17 @@ fn text(mix: &Mix, rate: &RateOnLink, said: &Said) -> String {
             energy.watts,
             figure(energy.watts_per_gbps_l2)
         );
-        let (value, unit) = split_unit(&joules(energy.joules_per_frame));
-        line("energy", value, &unit, words);
+        lines.push(with_unit("energy", joules(energy.joules_per_frame), words));
         if let (Some(marginal), Some(idle)) = (energy.marginal_joules_per_frame, energy.idle_watts)
         {
-            let (value, unit) = split_unit(&joules(marginal));
-            line(
-                "",
-                value,
-                &unit,
-                format!("per frame above the idle {idle} W"),
-            );
+            let words = format!("per frame above the idle {idle} W");
+            lines.push(with_unit("", joules(marginal), words));
         }
+    }
+    let columns = [Column::left, Column::right, Column::left, Column::left];
+    let mut table = Table::new(columns.map(|column| column("", &[])).to_vec());
+    for cells in lines {
+        table.push(Mark::None, cells.map(Cell::text).to_vec());
     }
     let mut text = format!(
         "{} of {} = {}, {} of a {} link\n{}",
@@ -606,37 +571,31 @@ fn mix_row((named, mix): &(&NamedMix, Mix)) -> MixRow {
 }
 
 fn mixes_text(named: &[(&NamedMix, Mix)], link: LinkSpeed) -> String {
-    let mut table = Table::new(vec![
-        Column::left("mix", &[]),
-        Column::left("bytes : weight", &[]),
-        Column::right("mean", &[]),
-        Column::right(&link.to_string(), &[]),
-    ]);
-    let mut padded = false;
-    for (named, mix) in named {
-        let parts: Vec<String> = (named.parts.iter())
+    let is_padded = |mix: &Mix| !mix.padded().is_empty();
+    let parts = |(named, mix): &(&NamedMix, Mix)| {
+        let parts = named.parts.iter();
+        let parts: Vec<String> = parts
             .map(|(bytes, weight)| format!("{bytes}:{weight}"))
             .collect();
-        padded |= !mix.padded().is_empty();
-        let star = if mix.padded().is_empty() { "" } else { " *" };
-        let pps = link.line_rate_whole(mix.mean(), Directions::One);
-        table.push(
-            Mark::None,
-            [
-                named.name.to_owned(),
-                format!("{}{star}", parts.join(" ")),
-                format!("{:.4}", mix.mean().bytes()),
-                number::count(pps),
-            ]
-            .map(Cell::text)
-            .to_vec(),
-        );
-    }
+        format!(
+            "{}{}",
+            parts.join(" "),
+            if is_padded(mix) { " *" } else { "" }
+        )
+    };
+    let rate = |mix: &Mix| number::count(link.line_rate_whole(mix.mean(), Directions::One));
+    let table = table! {
+        one in named;
+        left("mix", "mix") => Cell::text(one.0.name),
+        left("bytes : weight", "parts") => Cell::text(parts(one)),
+        right("mean", "mean") => Cell::text(format!("{:.4}", one.1.mean().bytes())),
+        right(link.to_string(), "rate") => Cell::text(rate(&one.1)),
+    };
     let mut text = format!(
         "Mixes, for --size: bytes including the FCS, line rate of {link} in one direction\n{}",
         table.text(WIDTH)
     );
-    if padded {
+    if named.iter().any(|(_, mix)| is_padded(mix)) {
         text += &wrap("* sizes below 64 bytes are padded to 64", WIDTH, " ");
     }
     text

@@ -23,6 +23,20 @@ pub struct Run<'a> {
     pub profiles: &'a [CaseProfile],
 }
 
+impl<'a> Run<'a> {
+    /// A run named by its id, without trials, rebuilds and profiles.
+    pub fn new(info: &'a RunInfo, summary: &'a Summary) -> Run<'a> {
+        Run {
+            name: &info.id,
+            info,
+            summary,
+            trials: &[],
+            rebuilds: &[],
+            profiles: &[],
+        }
+    }
+}
+
 /// The profile of a test case, by call path.
 #[derive(Debug, Clone)]
 pub struct CaseProfile {

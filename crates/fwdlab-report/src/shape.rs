@@ -3,8 +3,9 @@
 //! It writes no sentences; these are in `words`. Start with [`Shape::from_summary`].
 
 use fwdlab_model::comparison::Comparison;
+use fwdlab_model::instructions::Exact;
 use fwdlab_model::loss::Ledger;
-use fwdlab_model::outcome::{Found, Maxfwd};
+use fwdlab_model::outcome::Maxfwd;
 use fwdlab_model::result::Summary;
 use fwdlab_model::test_case::TestCase;
 use fwdlab_model::trial::Stream;
@@ -54,7 +55,7 @@ impl Shape {
 /// Returns true if instructions were counted.
 pub(crate) fn is_in_instructions(all: &[TestCase]) -> bool {
     let mut outcomes = all.iter().flat_map(|case| &case.outcomes);
-    outcomes.any(|outcome| matches!(outcome.found, Found::Exact(_)))
+    outcomes.any(|outcome| outcome.found.get::<Exact>().is_some())
 }
 
 /// A test case of windows, with its figures.

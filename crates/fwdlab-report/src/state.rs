@@ -4,7 +4,9 @@
 //! Every format uses these words, so that an empty cell never means two things. Start with
 //! [`State::from_case`].
 
-use fwdlab_model::outcome::{FORWARDS_NOTHING, Found, Outcome, Unit};
+use fwdlab_model::outcome::{
+    FORWARDS_NOTHING, FrameLoss, Latency, Outcome, Ramp, SingleTrial, Unit,
+};
 use fwdlab_model::test_case::{NoResult, TestCase};
 
 /// A DUT is in livelock if, under a higher load, it forwards less than this share of its best rate.
@@ -92,23 +94,25 @@ impl State {
 }
 
 fn is_livelock(outcome: &Outcome) -> bool {
-    let ratio = match &outcome.found {
-        Found::Ramp(ramp) => ramp.collapse_ratio,
-        Found::FrameLoss(found) => found.collapse_ratio,
-        _ => None,
-    };
-    ratio.is_some_and(|ratio| ratio < LIVELOCK)
+    let ramp = outcome
+        .found
+        .get()
+        .and_then(|one: &Ramp| one.collapse_ratio);
+    let loss = outcome
+        .found
+        .get()
+        .and_then(|one: &FrameLoss| one.collapse_ratio);
+    ramp.or(loss).is_some_and(|ratio| ratio < LIVELOCK)
 }
 
 /// Returns true if the DUT lost frames at a requested load: in a single trial, or in all
 /// repetitions at one of the loads of a latency test.
 fn is_overloaded(outcome: &Outcome) -> bool {
-    match &outcome.found {
-        Found::Trial(trial) => trial.frame_loss_ratio > 0.0,
-        Found::Latency(latency) => latency
-            .points
-            .iter()
-            .any(|p| p.lossy as usize == p.repetitions.len() && p.lossy > 0),
-        _ => false,
-    }
+    let found = &outcome.found;
+    let points = found.get::<Latency>().map_or(&[][..], |one| &one.points);
+    let mut lossy = points.iter().filter(|point| point.lossy > 0);
+    found
+        .get()
+        .is_some_and(|trial: &SingleTrial| trial.frame_loss_ratio > 0.0)
+        || lossy.any(|point| point.lossy as usize == point.repetitions.len())
 }

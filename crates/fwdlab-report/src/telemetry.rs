@@ -10,7 +10,7 @@ use fwdlab_model::test_case::TestCase;
 
 use crate::name::label;
 use crate::number::{count, percent};
-use crate::table::{Cell, Column, Mark, Table, table};
+use crate::table::{Cell, Table, table};
 
 /// Returns a finding in one line: the cause, the observation, and the setting to check.
 pub(crate) fn sentence(finding: &Finding) -> String {
@@ -166,51 +166,37 @@ fn queues(all: &[QueueShare]) -> Table {
 }
 
 fn others(telemetry: &Telemetry) -> Table {
-    let mut table = Table::new(vec![
-        Column::prose("what", &["what"]),
-        Column::right("how much", &["value"]),
-    ]);
-    let mut row = |what: String, text: String, raw: String| {
-        table.push(Mark::None, vec![Cell::text(what), Cell::new(text, raw)]);
-    };
-    for (counter, frames) in &telemetry.drops {
-        row(
-            format!("dropped: {counter}"),
-            count(*frames),
-            frames.to_string(),
-        );
-    }
-    for (name, size) in &telemetry.sizes {
-        let limit = size
-            .limit
-            .map_or(String::new(), |limit| format!(" of {}", count(limit)));
-        row(
-            name.clone(),
-            format!("{}{limit}", count(size.value)),
-            size.value.to_string(),
-        );
-    }
-    for (meter, joules) in telemetry.joules_per_frame() {
-        let micro = 1e6 * joules;
-        row(
-            format!("energy per frame forwarded: {meter}"),
-            format!("{micro:.3} µJ"),
-            joules.to_string(),
-        );
-    }
-    for (name, value, unit) in [
-        (
-            "lowest frequency of a CPU that forwards",
-            telemetry.lowest_mhz,
-            "MHz",
-        ),
+    let drops = telemetry.drops.iter().map(|(counter, frames)| {
+        let what = format!("dropped: {counter}");
+        (what, count(*frames), frames.to_string())
+    });
+    let sizes = telemetry.sizes.iter().map(|(name, size)| {
+        let limit = size.limit.map(|limit| format!(" of {}", count(limit)));
+        let text = format!("{}{}", count(size.value), limit.unwrap_or_default());
+        (name.clone(), text, size.value.to_string())
+    });
+    let energy = telemetry.joules_per_frame().map(|(meter, joules)| {
+        let what = format!("energy per frame forwarded: {meter}");
+        (what, format!("{:.3} µJ", 1e6 * joules), joules.to_string())
+    });
+    let lowest = "lowest frequency of a CPU that forwards";
+    let rest = [
+        (lowest, telemetry.lowest_mhz, "MHz"),
         ("highest frequency", telemetry.highest_mhz, "MHz"),
         ("highest temperature", telemetry.hottest_celsius, "°C"),
         ("longest time between two samples", telemetry.gap_s, "s"),
-    ] {
-        if let Some(value) = value {
-            row(name.into(), format!("{value:.2} {unit}"), value.to_string());
-        }
+    ];
+    let rest = rest.into_iter().filter_map(|(name, value, unit)| {
+        let value = value?;
+        Some((
+            name.to_owned(),
+            format!("{value:.2} {unit}"),
+            value.to_string(),
+        ))
+    });
+    table! {
+        (what, text, raw) in drops.chain(sizes).chain(energy).chain(rest);
+        prose("what", "what") => Cell::text(what),
+        right("how much", "value") => Cell::new(text, raw),
     }
-    table
 }

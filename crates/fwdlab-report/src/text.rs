@@ -6,8 +6,8 @@
 
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 
-use crate::chart::runs;
-use crate::chart::terminal::{self, Symbols};
+use crate::chart::terminal;
+use crate::charts;
 use crate::grid;
 use crate::report::Report;
 use crate::run::Run;
@@ -26,8 +26,8 @@ pub fn with_charts(run: &Run<'_>) -> String {
     }
     text += &grid_text(run);
     text += &harmless(&Tips::from_run(run).text());
-    for chart in runs::all(&[*run]) {
-        text += &format!("\n\n{}", terminal::draw(&chart, width(), Symbols::Unicode));
+    for chart in charts::all(&[*run]) {
+        text += &format!("\n\n{}", terminal::draw(&chart, width()));
     }
     text.trim_end().to_owned() + "\n"
 }

@@ -7,15 +7,17 @@ use crate::common::Run;
 use fwdlab_report::html::ShownFacts;
 use scraper::{ElementRef, Html, Selector};
 
+/// Returns a run as formats receive it.
+fn shown(run: &Run) -> fwdlab_report::run::Run<'_> {
+    fwdlab_report::run::Run {
+        trials: &run.trials,
+        rebuilds: &run.rebuilds,
+        ..fwdlab_report::run::Run::new(&run.info, &run.summary)
+    }
+}
+
 fn page(run: &Run) -> String {
-    fwdlab_report::html::page(
-        &run.info,
-        &run.summary,
-        &run.trials,
-        &run.rebuilds,
-        &[],
-        ShownFacts::Brief,
-    )
+    fwdlab_report::html::page(&shown(run), ShownFacts::Brief)
 }
 
 fn select<'a>(page: &'a Html, selector: &str) -> Vec<ElementRef<'a>> {
@@ -195,16 +197,9 @@ fn the_kernel_command_line_is_shown_only_on_request() {
     let run = &common::all()[0];
     let line = run.info.facts.kernel_command_line.as_deref();
     let line = line.expect("the test data has one");
-    for (shown, is_told) in [(ShownFacts::Brief, false), (ShownFacts::Full, true)] {
-        let page = fwdlab_report::html::page(
-            &run.info,
-            &run.summary,
-            &run.trials,
-            &run.rebuilds,
-            &[],
-            shown,
-        );
-        assert_eq!(page.contains(line), is_told, "{shown:?}");
+    for (facts, is_told) in [(ShownFacts::Brief, false), (ShownFacts::Full, true)] {
+        let page = fwdlab_report::html::page(&shown(run), facts);
+        assert_eq!(page.contains(line), is_told, "{facts:?}");
     }
 }
 

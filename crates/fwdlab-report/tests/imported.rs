@@ -98,7 +98,7 @@ fn as_markdown_and_csv() {
 
 #[test]
 fn as_a_page_that_opens_with_a_plot() {
-    let page = fwdlab_report::html::page(&info(), &summary(), &[], &[], &[], ShownFacts::Brief);
+    let page = fwdlab_report::html::page(&Run::new(&info(), &summary()), ShownFacts::Brief);
     let parsed = Html::parse_document(&page);
     assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
     let select = |text: &str| {
@@ -115,7 +115,7 @@ fn as_a_page_that_opens_with_a_plot() {
         ..summary()
     };
     assert!(
-        fwdlab_report::html::page(&info(), &nothing, &[], &[], &[], ShownFacts::Brief)
+        fwdlab_report::html::page(&Run::new(&info(), &nothing), ShownFacts::Brief)
             .contains("no value")
     );
     assert!(fwdlab_report::text::quick(&info(), &nothing).contains("no value"));
@@ -181,7 +181,7 @@ fn families_and_configurations_of_an_archive() {
     // ratios of the means: 9,073,106 to 8,029,316, and 7,857,473 to 6,698,471
     let row = text.lines().find(|line| line.starts_with("| vlan | +13.0"));
     assert!(row.is_some_and(|row| row.contains("| +17.3")), "{text}");
-    let chart = fwdlab_report::chart::runs::families(&[run]).expect("both families are there");
+    let chart = fwdlab_report::charts::families(&[run]).expect("both families are there");
     let Plot::Rows(rows) = &chart.plot else {
         panic!("{chart:?}");
     };

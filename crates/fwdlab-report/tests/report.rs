@@ -13,8 +13,8 @@ use fwdlab_model::result::Summary;
 use fwdlab_model::test_case::{NoResult, TestCase};
 use fwdlab_model::trial::IpVersion;
 use fwdlab_model::units::FrameSize;
-use fwdlab_report::chart::runs::{all as charts, families, ramps, sweeps};
 use fwdlab_report::chart::{Chart, Curve, Plot, gnuplot, svg};
+use fwdlab_report::charts::{all as charts, families, ramps, sweeps};
 use fwdlab_report::html::{self, ShownFacts};
 use fwdlab_report::run::Run;
 use fwdlab_report::{executive, github, junit, loadtest, markdown, ministat, prometheus, text};
@@ -22,12 +22,9 @@ use fwdlab_stats::ministat::Model;
 
 fn run(own: &common::Run) -> Run<'_> {
     Run {
-        name: &own.info.id,
-        info: &own.info,
-        summary: &own.summary,
         trials: &own.trials,
         rebuilds: &own.rebuilds,
-        profiles: &[],
+        ..Run::new(&own.info, &own.summary)
     }
 }
 
@@ -725,7 +722,7 @@ fn cores_are_judged_by_their_speed_up() {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    let page = html::page(&own.info, &own.summary, &[], &[], &[], ShownFacts::Brief);
+    let page = html::page(&Run::new(&own.info, &own.summary), ShownFacts::Brief);
     for said in [&text, &markdown::summary(&own.info, &own.summary), &page] {
         for words in [
             "16 cores forward 8.00 times",
@@ -779,7 +776,7 @@ fn a_nonlinear_cost_is_reported() {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    let page = html::page(&own.info, &own.summary, &[], &[], &[], ShownFacts::Brief);
+    let page = html::page(&Run::new(&own.info, &own.summary), ShownFacts::Brief);
     for said in [&text, &markdown::summary(&own.info, &own.summary), &page] {
         let words = "not linear: 20.00 ns each (19.50 to 20.50) from 0 to 25, 30.00 ns each (29.50 to 30.50) from 25 to 100";
         assert!(said.contains(words), "{said}");
@@ -795,7 +792,7 @@ fn a_test_case_that_is_too_noisy_has_a_reason() {
     own.summary.test_cases[0].doubt = Some(reason.into());
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = words(text::with_charts(&run(&own)));
-    let page = html::page(&own.info, &own.summary, &[], &[], &[], ShownFacts::Brief);
+    let page = html::page(&Run::new(&own.info, &own.summary), ShownFacts::Brief);
     for said in [
         text,
         words(markdown::summary(&own.info, &own.summary)),

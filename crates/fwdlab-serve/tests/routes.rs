@@ -10,6 +10,7 @@ use std::process::Command;
 
 use fwdlab_model::event::{Event, EventKind, Request};
 use fwdlab_model::result::RunInfo;
+use fwdlab_report::run::Run;
 use fwdlab_serve::{Config, Page, Server};
 use fwdlab_store::{Requests, RunWriter};
 use tempfile::TempDir;
@@ -32,9 +33,14 @@ fn served_with(runs: &Path, report: Page) -> SocketAddr {
         report,
         charts: |run| {
             let of = |summary| {
-                fwdlab_report::chart::charts(&run.info, summary, &run.trials, &run.rebuilds)
+                let run = Run {
+                    trials: &run.trials,
+                    rebuilds: &run.rebuilds,
+                    ..Run::new(&run.info, summary)
+                };
+                fwdlab_report::charts::all(&[run])
             };
-            run.summary.as_ref().map(of).unwrap_or_default()
+            run.summary.as_ref().map_or_else(Vec::new, of)
         },
         allowance: 0.0,
     })

@@ -42,23 +42,45 @@ pub enum Code {
 impl Code {
     /// Returns the kind of exit in a word, for programs.
     pub fn kind(self) -> &'static str {
+        self.words().0
+    }
+
+    /// Returns the meaning of the code in a few words, for people.
+    pub fn meaning(self) -> &'static str {
+        self.words().1
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Code::Done => "done",
-            Code::Internal => "internal",
-            Code::Usage => "usage",
-            Code::Preflight => "preflight",
-            Code::TestBed => "test_bed",
-            Code::NotValid => "not_valid",
-            Code::LimitBroken => "limit_broken",
-            Code::SomeFailed => "some_failed",
-            Code::Interrupted => "interrupted",
-            Code::Terminated => "terminated",
-            Code::PktGen => "pkt_gen_usage",
+            Code::Done => ("done", "success, everything valid"),
+            Code::Internal => (
+                "internal",
+                "standard output could not be written, or an internal error: a bug",
+            ),
+            Code::Usage => ("usage", "wrong usage or wrong file"),
+            Code::Preflight => (
+                "preflight",
+                "the preflight check failed, nothing was measured",
+            ),
+            Code::TestBed => ("test_bed", "the test bed or the DUT failed"),
+            Code::NotValid => (
+                "not_valid",
+                "measured, but not valid or too noisy; the output gives the reason",
+            ),
+            Code::LimitBroken => (
+                "limit_broken",
+                "a limit of --fail-if, or a threshold of a campaign, was exceeded",
+            ),
+            Code::SomeFailed => ("some_failed", "some test cases failed, the others are good"),
+            Code::Interrupted => ("interrupted", "interrupted, all changes undone"),
+            Code::Terminated => ("terminated", "terminated, all changes undone"),
+            Code::PktGen => (
+                "pkt_gen_usage",
+                "wrong options of pkt-gen, as in the original",
+            ),
         }
     }
-}
 
-impl Code {
     /// Returns the code of a child process; `None` if it did not exit by itself.
     pub fn for_status(status: ExitStatus) -> Option<Code> {
         let code = status.code()?;

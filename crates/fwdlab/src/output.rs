@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use clap::error::ErrorKind as ErrorOfArguments;
 use fwdlab_model::event::{Event, EventKind, Request};
-use fwdlab_model::result::TrialRecord;
-use fwdlab_report::number::counted;
+use fwdlab_model::result::{RunInfo, TrialRecord};
+use fwdlab_report::number::{counted, estimate, percent, rate, seconds};
 use fwdlab_report::text::steers;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -289,7 +289,17 @@ impl Screen {
         }
     }
 
-    fn count_up_to(&self, steps: u32) {
+    /// Shows that a run begins, or goes on, with so many steps.
+    fn starts(
+        &mut self,
+        info: &RunInfo,
+        steps: u32,
+        lasts: String,
+        words: impl FnOnce(String) -> String,
+    ) {
+        self.tells_iterations = info.kind == "campaign";
+        let words = words(counted(steps, "step"));
+        self.line(&format!("run       {}{words}, {lasts}", info.id));
         if let Some(bar) = &self.bar {
             bar.set_length(u64::from(steps));
             bar.enable_steady_tick(Duration::from_millis(250));
@@ -309,7 +319,6 @@ impl Screen {
                 steps,
                 ..
             } => {
-                self.tells_iterations = info.kind == "campaign";
                 let facts = &info.facts;
                 let host = match facts.is_known() {
                     true => format!(
@@ -320,22 +329,13 @@ impl Screen {
                     ),
                     false => "the host of the DUT cannot be read".into(),
                 };
-                let without_root = match facts.privileged || facts.is_simulated() {
+                let user = match facts.privileged || facts.is_simulated() {
                     true => "",
                     false => "  user namespace, no root",
                 };
-                self.line(&format!(
-                    "fwdlab {}  {host}{without_root}",
-                    info.tool_version
-                ));
-                self.line(&format!(
-                    "run       {}  seed {}  {}, {}",
-                    info.id,
-                    info.seed,
-                    counted(*steps, "step"),
-                    fwdlab_report::number::estimate(*estimate_s, *guessed)
-                ));
-                self.count_up_to(*steps);
+                self.line(&format!("fwdlab {}  {host}{user}", info.tool_version));
+                let steps_of = |steps| format!("  seed {}  {steps}", info.seed);
+                self.starts(info, *steps, estimate(*estimate_s, *guessed), steps_of);
             }
             EventKind::RunResumed {
                 info,
@@ -343,14 +343,8 @@ impl Screen {
                 guessed,
                 steps,
             } => {
-                self.tells_iterations = info.kind == "campaign";
-                self.line(&format!(
-                    "run       {}  resumed: {} left, {}",
-                    info.id,
-                    counted(*steps, "step"),
-                    fwdlab_report::number::estimate(*estimate_s, *guessed)
-                ));
-                self.count_up_to(*steps);
+                let steps_of = |steps| format!("  resumed: {steps} left");
+                self.starts(info, *steps, estimate(*estimate_s, *guessed), steps_of);
             }
             EventKind::Steered {
                 request,
@@ -413,36 +407,24 @@ impl Screen {
             ),
             EventKind::TrialFinished { record } => self.trial(record),
             EventKind::RebuildFinished { record } => {
-                let differences: Vec<String> = record
-                    .difference_percent
-                    .iter()
-                    .skip(1)
-                    .map(|d| format!("{d:+.2} %"))
-                    .collect();
-                let words = format!(
+                let differences = record.difference_percent.iter().skip(1);
+                let differences: Vec<String> = differences.map(|d| format!("{d:+.2} %")).collect();
+                self.detail(&format!(
                     "rebuild {}  {}  differences {}{}",
                     record.rebuild,
                     counted(record.blocks, "block"),
                     differences.join("  "),
                     invalid(&record.validity.reasons)
-                );
-                if self.bar.is_none() || self.verbosity == Verbosity::Verbose {
-                    self.line(&words);
-                }
+                ));
             }
-            EventKind::BootFinished { record } => {
-                let words = format!(
-                    "boot {}  {}  {}, Linux {}{}",
-                    record.boot,
-                    record.test_case,
-                    counted(record.bursts.len() as u64, "burst"),
-                    record.kernel,
-                    invalid(&record.validity.reasons)
-                );
-                if self.bar.is_none() || self.verbosity == Verbosity::Verbose {
-                    self.line(&words);
-                }
-            }
+            EventKind::BootFinished { record } => self.detail(&format!(
+                "boot {}  {}  {}, Linux {}{}",
+                record.boot,
+                record.test_case,
+                counted(record.bursts.len() as u64, "burst"),
+                record.kernel,
+                invalid(&record.validity.reasons)
+            )),
             EventKind::IterationFinished {
                 test_case,
                 iteration,
@@ -480,20 +462,18 @@ impl Screen {
         activity: &str,
         (done, steps): (u32, u32),
         left_s: f64,
-        rate: Option<f64>,
-        estimate: Option<&str>,
+        forwarded_pps: Option<f64>,
+        found: Option<&str>,
     ) {
-        let rate = rate.map_or(String::new(), |r| {
-            format!("  {}", fwdlab_report::number::rate(r))
-        });
-        let estimate = estimate.map_or(String::new(), |e| format!("  {e}"));
+        let forwarded = forwarded_pps.map_or(String::new(), |pps| format!("  {}", rate(pps)));
+        let found = found.map_or(String::new(), |found| format!("  {found}"));
         let invalid = match self.invalid {
             0 => String::new(),
             invalid => format!("  {invalid} invalid"),
         };
         // most important first: a narrow terminal cuts off the end
-        let left = format!("left ~{}", fwdlab_report::number::seconds(left_s.round()));
-        let words = format!("{activity}{rate}{estimate}{invalid}");
+        let left = format!("left ~{}", seconds(left_s.round()));
+        let words = format!("{activity}{forwarded}{found}{invalid}");
         if let Some(bar) = &self.bar {
             bar.set_length(u64::from(steps));
             bar.set_position(u64::from(done));
@@ -548,30 +528,29 @@ impl Screen {
                 self.line(&format!(
                     "trial {:>3}  {} for {}  lost {}  {}{}",
                     record.trial,
-                    fwdlab_report::number::rate(requested.question.peak_pps()),
-                    fwdlab_report::number::seconds(record.duration_s),
-                    fwdlab_report::number::percent(100.0 * record.frame_loss_ratio),
+                    rate(requested.question.peak_pps()),
+                    seconds(record.duration_s),
+                    percent(100.0 * record.frame_loss_ratio),
                     requested.question.reason,
                     invalid(&record.validity.reasons)
                 ));
             }
             return;
         }
-        let rate = record.forwarding_rate_pps;
-        let words =
-            |rate: Option<f64>| rate.map_or("no result".into(), fwdlab_report::number::rate);
+        let forwarded = record.forwarding_rate_pps;
+        let words = |pps: Option<f64>| pps.map_or("no result".into(), rate);
         if is_verbose {
             self.line(&format!(
                 "trial {:>3}  {:<28} offered {}  forwarded {}{}",
                 record.trial,
                 record.test_case,
-                fwdlab_report::number::rate(record.offered_load_pps),
-                words(rate),
+                rate(record.offered_load_pps),
+                words(forwarded),
                 invalid(&record.validity.reasons)
             ));
         }
         let rates = self.rates.entry(record.test_case.clone()).or_default();
-        rates.extend(rate.filter(|_| record.validity.is_valid()));
+        rates.extend(forwarded.filter(|_| record.validity.is_valid()));
         if record.iteration == self.iterations && record.validity.is_valid() && self.bar.is_none() {
             let mut sorted = rates.clone();
             sorted.sort_by(f64::total_cmp);
@@ -586,6 +565,13 @@ impl Screen {
         }
     }
 
+    /// Prints a line that a progress bar replaces, unless the output is verbose.
+    fn detail(&self, text: &str) {
+        if self.bar.is_none() || self.verbosity == Verbosity::Verbose {
+            self.line(text);
+        }
+    }
+
     fn line(&self, text: &str) {
         let text = within(text, LABEL);
         match &self.bar {
@@ -595,11 +581,11 @@ impl Screen {
     }
 }
 
-fn invalid(reasons: &[String]) -> String {
-    if reasons.is_empty() {
-        String::new()
-    } else {
-        format!("  INVALID: {}", reasons.join("; "))
+/// Returns why something measured is invalid; nothing if it is valid.
+pub fn invalid(reasons: &[String]) -> String {
+    match reasons {
+        [] => String::new(),
+        reasons => format!("  INVALID: {}", reasons.join("; ")),
     }
 }
 

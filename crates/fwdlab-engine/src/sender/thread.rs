@@ -615,7 +615,7 @@ impl<T: Transmit> Sender for SocketSender<T> {
         let ended = self.workers.iter().map(|w| read(&w.shared.ended_ns));
         Some(SendingTimes {
             begun_ns: begun.flatten().min()?,
-            ended_ns: ended.collect::<Option<Vec<_>>>()?.into_iter().max(),
+            ended_ns: (ended.collect::<Option<Vec<_>>>()).and_then(|all| all.into_iter().max()),
             planned_ns: None,
         })
     }

@@ -139,9 +139,7 @@ impl Axis {
     /// An axis of rates below rows; the title contains the unit.
     pub(crate) fn rates_along(title: &str, values: impl IntoIterator<Item = f64>) -> Axis {
         let scale = Scale::covering(values.into_iter().chain([0.0]), 6);
-        let prefix = Prefix::for_largest([scale.high()]);
-        let title = format!("{title}, {}", prefix.pps());
-        Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
+        Axis::of_rates(title, scale)
     }
 
     /// An axis of differences in percent, around zero. It ends at -100 %, the largest possible
@@ -155,32 +153,29 @@ impl Axis {
     /// An axis of rates, from zero.
     pub(crate) fn rates(curves: &[Curve]) -> Axis {
         let scale = Scale::covering(values(curves).chain([0.0]), 5);
-        let prefix = Prefix::for_largest([scale.high()]);
-        let title = format!("frames per second, {}", prefix.pps());
-        Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
+        Axis::of_rates("frames per second", scale)
     }
 
     /// A horizontal axis of loads, from zero.
     pub(crate) fn loads(title: &str, curves: &[Curve]) -> Axis {
         let points = curves.iter().flat_map(|curve| &curve.points);
         let scale = Scale::covering(points.map(|(load, _)| *load).chain([0.0]), 8);
-        let prefix = Prefix::for_largest([scale.high()]);
-        let title = format!("{title}, {}", prefix.pps());
-        Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
+        Axis::of_rates(title, scale)
     }
 
     /// An axis of rates that are close together; it does not begin at zero.
     pub(crate) fn close_rates(curves: &[Curve]) -> Axis {
-        Axis::close("frames per second", Scale::covering(values(curves), 5))
+        Axis::of_rates("frames per second", Scale::covering(values(curves), 5))
     }
 
     /// An axis of loads that are close together; it does not begin at zero.
     pub(crate) fn close_loads(title: &str, curves: &[Curve]) -> Axis {
         let points = curves.iter().flat_map(|curve| &curve.points);
-        Axis::close(title, Scale::covering(points.map(|(load, _)| *load), 8))
+        Axis::of_rates(title, Scale::covering(points.map(|(load, _)| *load), 8))
     }
 
-    pub(crate) fn close(title: &str, scale: Scale) -> Axis {
+    /// An axis of rates over this scale; the title contains the unit.
+    pub(crate) fn of_rates(title: &str, scale: Scale) -> Axis {
         let prefix = Prefix::for_largest([scale.high()]);
         let from = match scale.low() > 0.0 {
             true => "; does not begin at zero",

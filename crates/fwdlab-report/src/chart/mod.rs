@@ -1,26 +1,21 @@
 //! A chart as a value: what to draw, independent of how. Like a table, it is built once and
 //! rendered in every format.
 //!
-//! `subject` builds the charts, with one file per subject. `render` has a file per format: [`svg`],
-//! [`png`], [`gnuplot`], [`terminal`], and `html` for pages; each takes a [`Chart`] and returns the
-//! output. The figures themselves are in the tables. Start with [`Chart`], or with [`charts`], which
-//! lists the charts of a run.
+//! `render` has a file per format: [`svg`], [`png`], [`gnuplot`], [`terminal`], and `html` for
+//! pages; each takes a [`Chart`] and returns the output. The figures themselves are in the tables.
+//! `charts` lists the charts of a run. Start with [`Chart`].
 
 mod axis;
 mod render;
-pub mod runs;
 mod scale;
-mod subject;
 
 pub(crate) use axis::{Axis, Places, Quantity};
 pub(crate) use render::html;
 #[cfg(feature = "png")]
 pub use render::png;
-pub use render::{gnuplot, svg, terminal};
+pub(crate) use render::terminal;
+pub use render::{gnuplot, svg};
 pub(crate) use scale::Scale;
-pub(crate) use subject::campaign_charts;
-pub use subject::charts;
-pub(crate) use subject::{comparison, differences, fates, imported, procedures, rates, strata};
 
 /// A chart.
 #[derive(Debug, Clone, PartialEq)]
@@ -230,12 +225,38 @@ pub enum Line {
 }
 
 impl Chart {
-    pub(crate) fn rows(name: &str, title: &str, rows: Rows) -> Chart {
+    pub(crate) fn rows(
+        name: &str,
+        axis: Axis,
+        legend: Vec<(Tone, String)>,
+        rows: impl IntoIterator<Item = Row>,
+    ) -> Chart {
         Chart {
             name: name.to_owned(),
-            title: title.to_owned(),
-            plot: Plot::Rows(rows),
+            title: String::new(),
+            plot: Plot::Rows(Rows {
+                axis,
+                legend,
+                rows: rows.into_iter().collect(),
+                references: Vec::new(),
+            }),
         }
+    }
+
+    /// Sets the title.
+    pub(crate) fn titled(self, title: impl Into<String>) -> Chart {
+        Chart {
+            title: title.into(),
+            ..self
+        }
+    }
+
+    /// Sets the values to compare all rows with.
+    pub(crate) fn with_references(mut self, references: Vec<Reference>) -> Chart {
+        if let Plot::Rows(rows) = &mut self.plot {
+            rows.references = references;
+        }
+        self
     }
 
     pub(crate) fn curves(name: &str, title: impl Into<String>, curves: Curves) -> Chart {
@@ -395,6 +416,26 @@ impl Reference {
         Reference {
             at,
             label: label.into(),
+        }
+    }
+}
+
+/// Numbers charts that have the same name.
+pub(crate) fn number_duplicates(all: &mut [Chart]) {
+    for n in 0..all.len() {
+        let name = all[n].name.clone();
+        let before = all[..n].iter().filter(|c| {
+            let rest = c.name.strip_prefix(&name);
+            rest.is_some_and(|rest| {
+                rest.is_empty()
+                    || rest
+                        .strip_prefix('-')
+                        .is_some_and(|r| r.parse::<u32>().is_ok())
+            })
+        });
+        match before.count() {
+            0 => {}
+            count => all[n].name = format!("{name}-{}", count + 1),
         }
     }
 }

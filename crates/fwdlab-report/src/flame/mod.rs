@@ -12,7 +12,7 @@ use fwdlab_model::stacks::{Profile, Stacks};
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Palette};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
-pub use table::{Differences, differences};
+pub use table::differences;
 
 /// Unit of the figures: the length of a path, not the time that a machine takes for it.
 pub const UNIT: &str = "instructions per frame";

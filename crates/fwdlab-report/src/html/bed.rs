@@ -32,13 +32,7 @@ pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
     let speed = link::link_speed(info).map(link::words);
     let link = facts.link.as_deref().unwrap_or(driver);
     let short = speed.as_deref().unwrap_or(driver);
-    let placed = |what: &str| {
-        facts
-            .placement
-            .get(what)
-            .map(String::as_str)
-            .unwrap_or_default()
-    };
+    let placed = |what: &str| facts.placement.get(what).map_or("", String::as_str);
     // `engine` is a name and a reason: show only the name
     let engine = facts
         .engine
@@ -53,12 +47,8 @@ pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
             kernel => format!("Linux {kernel}"),
         },
     };
-    let parameter = |name: &str| {
-        info.parameters
-            .get(name)
-            .and_then(|value| value.as_str())
-            .unwrap_or_default()
-    };
+    let value = |name: &str| info.parameters.get(name);
+    let parameter = |name: &str| value(name).and_then(|value| value.as_str()).unwrap_or("");
     let hosts = [
         Drawn {
             name: "generator",
@@ -108,11 +98,8 @@ pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
                 &shorten(short, LINK),
                 link,
             );
-            let direction = if info
-                .parameters
-                .get("both_directions")
-                .is_some_and(|v| v.as_bool() == Some(true))
-            {
+            let both = value("both_directions").and_then(|value| value.as_bool());
+            let direction = if both == Some(true) {
                 "\u{2194}"
             } else {
                 "\u{2192}"

@@ -3,8 +3,9 @@
 //!
 //! It has the sentences and the table of [`crate::compare`] in Markdown. Start with [`comparison`].
 
-use super::{document, note, section, table};
-use crate::chart::{self, html};
+use super::{Markup, document, note, section, table};
+use crate::chart::html;
+use crate::charts;
 use crate::compare::{Compared, Judged, Outcome, Scale as Written, difference_cell, notes};
 use crate::number::plural;
 
@@ -21,27 +22,37 @@ pub fn comparison(outcome: &Outcome, judged: &[Judged]) -> String {
             m.leaf("p", &[("class", "origin")], &origin);
             m.leaf("h1", &[("class", "long")], &headline(outcome));
         });
-        section(m, &format!("Difference from {}", outcome.baseline), |m| {
-            m.within("figure", &[], |m| {
-                html::draw(m, &chart::comparison::differences(outcome))
-            });
-        });
-        section(m, "Values", |m| {
-            m.within("figure", &[], |m| {
-                html::draw(m, &chart::comparison::values(outcome, &written));
-                table(m, &crate::compare::table(outcome));
-            });
-        });
-        section(m, "Notes", |m| {
-            m.within("ul", &[("class", "keys")], |m| {
-                let mut last = "";
-                for (name, sentence) in notes(outcome, judged, true, usize::MAX) {
-                    last = if name.is_empty() { last } else { name };
-                    m.leaf("li", &[], &note(&format!("{last}: {sentence}")));
-                }
-            });
-        });
+        drawn(m, outcome, |_| {});
+        section(m, "Notes", |m| keys(m, outcome, judged, true));
     })
+}
+
+/// Writes the differences and the values, each with its chart.
+pub(super) fn drawn(m: &mut Markup, outcome: &Outcome, below: impl FnOnce(&mut Markup)) {
+    section(m, &format!("Difference from {}", outcome.baseline), |m| {
+        m.within("figure", &[], |m| {
+            html::draw(m, &charts::comparison::differences(outcome))
+        });
+    });
+    section(m, "Values", |m| {
+        m.within("figure", &[], |m| {
+            let written = Written::for_outcome(outcome);
+            html::draw(m, &charts::comparison::values(outcome, &written));
+            table(m, &crate::compare::table(outcome));
+        });
+        below(m);
+    });
+}
+
+/// Writes the notes of a comparison.
+pub(super) fn keys(m: &mut Markup, outcome: &Outcome, judged: &[Judged], is_alone: bool) {
+    let mut last = "";
+    let notes = notes(outcome, judged, is_alone, usize::MAX).into_iter();
+    let lines = notes.map(|(name, sentence)| {
+        last = if name.is_empty() { last } else { name };
+        note(&format!("{last}: {sentence}"))
+    });
+    super::keys(m, lines);
 }
 
 /// Returns what is proven, in a sentence.

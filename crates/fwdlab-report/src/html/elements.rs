@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use crate::glossary;
-use crate::markup::Markup;
+use crate::markup::{Attributes, Markup};
 use crate::table::{Align, Column, Mark, Table, capital};
 
 const STYLE: &str = include_str!("style.css");
@@ -90,6 +90,29 @@ pub(super) fn unbroken(text: &str) -> String {
 /// Formats a sentence of the terminal as a paragraph.
 pub(super) fn note(words: &str) -> String {
     format!("{}.", capital(words))
+}
+
+/// The attributes of a paragraph in small print.
+pub(super) const SMALL: Attributes<'_> = &[("class", "note")];
+
+/// Writes sentences of the terminal as paragraphs.
+pub(super) fn notes(
+    m: &mut Markup,
+    attributes: Attributes<'_>,
+    sentences: impl IntoIterator<Item = String>,
+) {
+    for sentence in sentences {
+        m.leaf("p", attributes, &note(&sentence));
+    }
+}
+
+/// Writes a list of lines.
+pub(super) fn keys(m: &mut Markup, lines: impl IntoIterator<Item = String>) {
+    m.within("ul", &[("class", "keys")], |m| {
+        for line in lines {
+            m.leaf("li", &[], &line);
+        }
+    });
 }
 
 /// Embeds a graph that has its own scripts, isolated from the page.

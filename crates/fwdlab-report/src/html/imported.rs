@@ -5,8 +5,9 @@
 
 use fwdlab_model::result::{RunInfo, Summary};
 
-use super::{ShownFacts, section, table};
-use crate::chart::{self, html};
+use super::{ShownFacts, listed, section, table};
+use crate::chart::html;
+use crate::charts;
 use crate::imported::{METHOD, cases, headline, traffic, warnings};
 use crate::markup::Markup;
 use crate::number::time;
@@ -17,21 +18,11 @@ pub(super) fn body(m: &mut Markup, info: &RunInfo, summary: &Summary, shown: Sho
         let origin = format!("fwdlab {}, imported {}", info.id, time(&info.started_at));
         m.leaf("p", &[("class", "origin")], &origin);
         m.leaf("h1", &[("class", "long")], &headline(info, summary));
-        let warnings = warnings(summary);
-        if !warnings.is_empty() {
-            m.within("div", &[("class", "warnings")], |m| {
-                m.leaf("strong", &[], "Notes");
-                m.within("ul", &[], |m| {
-                    for warning in &warnings {
-                        m.leaf("li", &[], warning);
-                    }
-                });
-            });
-        }
+        listed(m, "Notes", &warnings(summary));
     });
     section(m, "Forwarding rate", |m| {
         m.within("figure", &[], |m| {
-            html::draw(m, &chart::imported::imported(summary));
+            html::draw(m, &charts::imported::imported(summary));
             table(m, &cases(summary));
         });
         m.leaf("p", &[], METHOD);

@@ -35,56 +35,41 @@ pub(super) fn measurement_table(
         let plain = |map: &BTreeMap<String, String>| -> Vec<(String, String)> {
             map.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
         };
-        let mut run = vec![
-            ("run".to_owned(), info.id.clone()),
-            ("started".to_owned(), time(&info.started_at)),
-        ];
-        run.extend(
-            info.finished_at
-                .as_deref()
-                .map(|end| ("finished".to_owned(), time(end))),
-        );
-        run.push(("fwdlab".to_owned(), info.tool_version.clone()));
-        run.push(("seed".to_owned(), info.seed.to_string()));
-        if !info.parameters.contains_key("procedure") {
-            run.push(("procedure".to_owned(), summary.procedure.clone()));
-        }
-        let mut parameters = run;
-        parameters.extend(
-            info.parameters
-                .iter()
-                .map(|(name, value)| (name.clone(), plain_value(value, shown))),
-        );
-
-        let mut host = match facts.is_known() {
-            true => vec![
-                ("kernel", facts.kernel.clone()),
-                ("CPU", facts.cpu_model.clone()),
-                ("CPUs online", facts.cpus.to_string()),
-            ],
-            false => vec![],
-        };
-        let mut optional =
-            |name, value: Option<String>| host.extend(value.map(|value| (name, value)));
-        optional(
-            "threads per core",
-            facts.threads_per_core.map(|n| n.to_string()),
-        );
-        optional("frequency governor", facts.cpu_governor.clone());
-        optional("virtual machine", Some(yes_no(facts.virtual_machine)));
-        optional("memory", Some(bytes(facts.memory_bytes)));
-        optional("clock source", facts.clock_source.clone());
-        optional("root of the host", Some(yes_no(facts.privileged)));
-        optional("driver of the ports", facts.driver.clone());
-        optional("link", facts.link.clone());
-        optional("engine", Some(facts.engine.clone()));
-        if shown == ShownFacts::Full {
-            optional("kernel command line", facts.kernel_command_line.clone());
-        }
-        let host = host
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect();
+        let procedure = &summary.procedure;
+        let is_new = !info.parameters.contains_key("procedure");
+        let mut parameters = pairs([
+            ("run", Some(info.id.clone())),
+            ("started", Some(time(&info.started_at))),
+            ("finished", info.finished_at.as_deref().map(time)),
+            ("fwdlab", Some(info.tool_version.clone())),
+            ("seed", Some(info.seed.to_string())),
+            ("procedure", is_new.then(|| procedure.clone())),
+        ]);
+        let own = info.parameters.iter();
+        parameters.extend(own.map(|(name, value)| (name.clone(), plain_value(value, shown))));
+        let command_line = facts.kernel_command_line.clone();
+        let of_host = |fact: &dyn Fn() -> String| facts.is_known().then(fact);
+        let host = pairs([
+            ("kernel", of_host(&|| facts.kernel.clone())),
+            ("CPU", of_host(&|| facts.cpu_model.clone())),
+            ("CPUs online", of_host(&|| facts.cpus.to_string())),
+            (
+                "threads per core",
+                facts.threads_per_core.map(|n| n.to_string()),
+            ),
+            ("frequency governor", facts.cpu_governor.clone()),
+            ("virtual machine", Some(yes_no(facts.virtual_machine))),
+            ("memory", Some(bytes(facts.memory_bytes))),
+            ("clock source", facts.clock_source.clone()),
+            ("root of the host", Some(yes_no(facts.privileged))),
+            ("driver of the ports", facts.driver.clone()),
+            ("link", facts.link.clone()),
+            ("engine", Some(facts.engine.clone())),
+            (
+                "kernel command line",
+                command_line.filter(|_| shown == ShownFacts::Full),
+            ),
+        ]);
 
         m.within("div", &[("class", "columns")], |m| {
             for (title, rows) in [
@@ -117,6 +102,13 @@ pub(super) fn measurement_table(
             }
         });
     });
+}
+
+/// Returns the values that are known, with their names.
+fn pairs<const N: usize>(all: [(&str, Option<String>); N]) -> Vec<(String, String)> {
+    let all = all.into_iter();
+    all.filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
 }
 
 fn yes_no(yes: bool) -> String {

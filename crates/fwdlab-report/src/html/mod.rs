@@ -20,12 +20,13 @@ use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::ministat::Model;
 
 use self::elements::{
-    case_place, document, folded, framed, listed, note, section, table, unbroken,
+    SMALL, case_place, document, folded, framed, keys, listed, note, notes, section, table,
+    unbroken,
 };
 use self::measured::measurement_table;
 use crate::campaign;
-use crate::chart::runs::{families, ramps, sweeps};
-use crate::chart::{self, html};
+use crate::chart::html;
+use crate::charts::{self, families, ramps, sweeps};
 use crate::efficiency;
 use crate::exact;
 use crate::executive;
@@ -41,6 +42,7 @@ use crate::markup::Markup;
 use crate::ministat;
 use crate::name::label;
 use crate::number::{elapsed, plural, seconds, time};
+use crate::procedures::charts::outcome_charts;
 use crate::procedures::{self, MORE_ROWS};
 use crate::run::{CaseProfile, Counted, Run};
 use crate::sentence::{Evidence, Sentence};
@@ -67,26 +69,10 @@ const UNFOLDED: usize = 12;
 /// are closed.
 const FEW_CASES: usize = 3;
 
-/// Renders the report of a run as one self-contained page. `trials` and `rebuilds` are listed in
-/// full; either may be empty.
-pub fn page(
-    info: &RunInfo,
-    summary: &Summary,
-    trials: &[TrialRecord],
-    rebuilds: &[RebuildRecord],
-    profiles: &[CaseProfile],
-    shown: ShownFacts,
-) -> String {
-    let run = Run {
-        name: &info.id,
-        info,
-        summary,
-        trials,
-        rebuilds,
-        profiles,
-    };
-    document(&format!("fwdlab {}", info.id), |m| {
-        body(m, &run, shown, true);
+/// Renders the report of a run as one self-contained page, with all of its trials and rebuilds.
+pub fn page(run: &Run<'_>, shown: ShownFacts) -> String {
+    document(&format!("fwdlab {}", run.info.id), |m| {
+        body(m, run, shown, true);
         glossary_list(m);
     })
 }
@@ -183,7 +169,7 @@ fn instructions(m: &mut Markup, summary: &Summary, profiles: &[CaseProfile]) {
     let all = &summary.test_cases;
     for (title, functions) in exact::functions(all, 5 * exact::FUNCTIONS) {
         section(m, &format!("Instructions by function: {title}"), |m| {
-            m.within("figure", &[], |m| table(m, functions.table()));
+            m.within("figure", &[], |m| table(m, &functions));
         });
     }
     let find = |name: &str| profiles.iter().find(|profile| profile.test_case == name);
@@ -340,9 +326,7 @@ fn systems(m: &mut Markup, runs: &[Run<'_>]) {
     };
     section(m, &format!("Compared with {}", grid.reference), |m| {
         m.within("figure", &[], |m| table(m, &grid.table()));
-        for sentence in grid.notes() {
-            m.leaf("p", &[("class", "note")], &note(&sentence));
-        }
+        notes(m, SMALL, grid.notes());
     });
 }
 
@@ -354,12 +338,10 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     }
     section(m, "Test cases", |m| {
         m.within("figure", &[], |m| {
-            html::all(m, &chart::campaign_charts(info, summary));
+            html::all(m, &charts::campaign_charts(info, summary));
             table(m, &of_cases(campaign::table(all), all));
         });
-        for words in campaign::shortfalls(all) {
-            m.leaf("p", &[], &note(&words));
-        }
+        notes(m, &[], campaign::shortfalls(all));
     });
     let many = all.len() > UNFOLDED;
     for case in all {
@@ -396,7 +378,7 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, befor
     for group in procedures::groups(outcomes) {
         section(m, &format!("{before}{}", group.title), |m| {
             m.within("figure", &[], |m| {
-                html::all(m, &chart::procedures::outcome_charts(&group.outcomes, link));
+                html::all(m, &outcome_charts(&group.outcomes, link));
                 for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
                     if !titled.title.is_empty() {
                         m.leaf("h3", &[], &capital(&titled.title));
@@ -424,10 +406,9 @@ fn forwarding_cost(m: &mut Markup, summary: &Summary) {
                 table(m, shown);
             }
         });
-        for dropped in efficiency::drops(all) {
-            m.leaf("p", &[], &note(&format!("dropped: {dropped}")));
-        }
-        m.leaf("p", &[], &note(&efficiency::method(all)));
+        let dropped = efficiency::drops(all).into_iter();
+        notes(m, &[], dropped.map(|dropped| format!("dropped: {dropped}")));
+        notes(m, &[], [efficiency::method(all)]);
     });
 }
 
@@ -448,18 +429,14 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
     let methods = trust::methods(summary);
     if !methods.is_empty() {
         section(m, "Standards", |m| {
-            m.within("ul", &[("class", "keys")], |m| {
-                for words in &methods {
-                    m.leaf("li", &[], &note(words));
-                }
-            });
+            keys(m, methods.iter().map(|words| note(words)));
         });
     }
     let compared = shape::comparisons(summary);
     if !compared.is_empty() {
         section(m, "Difference from the plain DUT", |m| {
             m.within("figure", &[], |m| {
-                html::draw(m, &chart::differences::differences(&compared, "rebuild"));
+                html::draw(m, &charts::differences::differences(&compared, "rebuild"));
                 let cases = summary.test_cases.iter().enumerate();
                 let of: Vec<usize> = cases
                     .flat_map(|(at, case)| case.comparisons().map(move |_| at))
@@ -467,9 +444,12 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 let shown = tables::comparisons(summary);
                 table(m, &shown.of_cases(|place, _| of.get(place).copied()));
             });
-            for sentence in exact::compare_with_rates(&summary.test_cases) {
-                m.leaf("p", &[], &note(&format!("In instructions: {sentence}.")));
-            }
+            let costs = exact::compare_with_rates(&summary.test_cases).into_iter();
+            notes(
+                m,
+                &[],
+                costs.map(|sentence| format!("In instructions: {sentence}.")),
+            );
         });
     }
     let rated = shape::rated(summary);
@@ -478,20 +458,13 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
             let has_result = |c: &Rated<'_>| c.found.forwarding_rate_pps.is_some();
             m.within("figure", &[], |m| {
                 if rated.iter().any(has_result) {
-                    html::draw(m, &chart::rates::forwarding_rates(info, summary));
+                    html::draw(m, &charts::rates::forwarding_rates(info, summary));
                 }
                 table(m, &tables::cases(summary).of_cases(|place, _| Some(place)));
             });
-            let cases = &summary.test_cases;
-            for words in campaign::shortfalls(cases) {
-                m.leaf("p", &[], &note(&words));
-            }
-            if let Some(signs) = words::signs_words(summary) {
-                m.leaf("p", &[("class", "note")], &note(signs));
-            }
-            if let Some(imix) = words::imix_words(summary) {
-                m.leaf("p", &[("class", "note")], &note(&imix));
-            }
+            notes(m, &[], campaign::shortfalls(&summary.test_cases));
+            notes(m, SMALL, words::signs_words(summary).map(str::to_owned));
+            notes(m, SMALL, words::imix_words(summary));
         });
     }
 }
@@ -528,9 +501,7 @@ fn dut_activity(m: &mut Markup, summary: &Summary) {
                 folded(m, few && number == 0, head, shown);
             }
         }
-        for words in telemetry::missing(summary) {
-            m.leaf("p", &[("class", "note")], &note(&words));
-        }
+        notes(m, SMALL, telemetry::missing(summary));
     });
 }
 
@@ -547,14 +518,10 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
              frame. Overload is intended: the DUT is offered more than it can forward.",
         );
         m.within("figure", &[], |m| {
-            html::draw(m, &chart::fates::fates(&fates));
+            html::draw(m, &charts::fates::fates(&fates));
             table(m, &fates::all_fates(&fates));
         });
-        m.within("ul", &[("class", "keys")], |m| {
-            for sentence in fates::counters(&fates) {
-                m.leaf("li", &[], &sentence);
-            }
-        });
+        keys(m, fates::counters(&fates));
     });
 }
 
@@ -563,12 +530,8 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
     section(m, "Noise", |m| {
         let id = m.place("noise");
         m.leaf("p", &[("id", &id)], &note(&summary.noise.verdict));
-        if let Some(windows) = words::windows_words(&rated) {
-            m.leaf("p", &[], &note(&windows));
-        }
-        if let Some(states) = words::state_words(&summary.noise, &rated) {
-            m.leaf("p", &[], &note(&states));
-        }
+        notes(m, &[], words::windows_words(&rated));
+        notes(m, &[], words::state_words(&summary.noise, &rated));
         if !summary.noise.calibration.is_empty() {
             let threshold = summary.noise.probe_threshold.map_or_else(String::new, |t| {
                 format!(" Full speed begins at {t:.2} additions/ns.")
@@ -583,7 +546,7 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
             (rated.iter()).any(|c| c.found.forwarding_rate_pps.is_some_and(|pps| pps > 0.0));
         if has_strata && !trials.is_empty() {
             m.within("figure", &[], |m| {
-                html::draw(m, &chart::strata::strata(summary, trials));
+                html::draw(m, &charts::strata::strata(summary, trials));
                 table(m, &tables::noise(summary));
             });
         } else if !rated.is_empty() {
@@ -596,9 +559,8 @@ fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
         m.leaf("p", &[], &note(&words::control_words(control)));
         // next to other comparisons, the control is a row of their chart
         if shape::comparisons(summary).is_empty() && !control.values_percent.is_empty() {
-            m.within("figure", &[], |m| {
-                html::draw(m, &chart::differences::differences(&[control], "iteration"));
-            });
+            let chart = charts::differences::differences(&[control], "iteration");
+            m.within("figure", &[], |m| html::draw(m, &chart));
         }
     });
 }
@@ -611,16 +573,10 @@ fn every_trial(
 ) {
     if !rebuilds.is_empty() {
         section(m, "Rebuilds", |m| {
-            let names: Vec<String> = summary
-                .comparisons()
-                .zip(2..)
-                .map(|(c, index)| format!("{}: {}", trials::place_name(index), c.configuration))
-                .collect();
-            m.within("ul", &[("class", "keys")], |m| {
-                for name in &names {
-                    m.leaf("li", &[], name);
-                }
-            });
+            let names = summary.comparisons().zip(2..);
+            let names = names
+                .map(|(c, index)| format!("{}: {}", trials::place_name(index), c.configuration));
+            keys(m, names);
             table(m, &trials::rebuilds(rebuilds));
         });
     }

@@ -2,12 +2,12 @@
 //!
 //! Start with [`pages`].
 
+use super::comparison::{drawn, keys};
 use super::{
     Markup, ShownFacts, as_ministat, body, document, folded, glossary_list, note, overlaid,
-    section, sentence as sentence_of_run, systems, table,
+    section, sentence as sentence_of_run, systems,
 };
-use crate::chart::{self, html};
-use crate::compare::{Compared, Outcome, Scale as Written, difference_cell, notes};
+use crate::compare::{Compared, Outcome, difference_cell};
 use crate::executive;
 use crate::firewall;
 use crate::headline;
@@ -62,7 +62,7 @@ pub fn pages(runs: &[Run<'_>], compared: Option<&Outcome>, shown: ShownFacts) ->
             systems(m, runs);
             overlaid(m, runs);
             if let Some(outcome) = compared {
-                comparison(m, outcome);
+                drawn(m, outcome, |m| keys(m, outcome, &[], false));
             }
             as_ministat(m, runs);
             for (number, run) in (1..).zip(runs) {
@@ -112,26 +112,4 @@ fn sentence(test_case: &str, compared: &Compared, outcome: &Outcome) -> String {
         "{of}{} compared with {}: {value}",
         compared.column, outcome.baseline
     )
-}
-
-fn comparison(m: &mut Markup, outcome: &Outcome) {
-    let written = Written::for_outcome(outcome);
-    section(m, &format!("Difference from {}", outcome.baseline), |m| {
-        m.within("figure", &[], |m| {
-            html::draw(m, &chart::comparison::differences(outcome))
-        });
-    });
-    section(m, "Values", |m| {
-        m.within("figure", &[], |m| {
-            html::draw(m, &chart::comparison::values(outcome, &written));
-            table(m, &crate::compare::table(outcome));
-        });
-        m.within("ul", &[("class", "keys")], |m| {
-            let mut last = "";
-            for (name, sentence) in notes(outcome, &[], false, usize::MAX) {
-                last = if name.is_empty() { last } else { name };
-                m.leaf("li", &[], &note(&format!("{last}: {sentence}")));
-            }
-        });
-    });
 }

@@ -4,11 +4,14 @@
 
 use fwdlab_model::energy::{joules_per_frame, marginal_joules_per_frame};
 use fwdlab_model::instructions::Exact;
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{
-    Cost, Energy, EnergyPoint, Found, Outcome, Paired, PairedPoint, Slope, Sweep,
+    Cost, Energy, EnergyPoint, Outcome, Paired, PairedPoint, Slope, Sweep,
 };
 
+use super::charts;
 use super::shown::{NOTHING, Shown, optional, optional_pps, plain};
+use crate::chart::Chart;
 use crate::number::{difference, energy, instructions, interval, percent, plural, rate, watts};
 use crate::table::{Cell, Column, Mark, Table, table};
 use crate::words;
@@ -39,6 +42,10 @@ impl Shown for Sweep {
                     optional(point.median_pps.map(|pps| 1e9 / pps), |ns| format!("{ns:.1} ns")),
             },
         }
+    }
+
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], link: Option<LinkSpeed>) {
+        charts::sweeps::sweep(charts, group, link);
     }
 }
 
@@ -126,6 +133,10 @@ impl Shown for Paired {
             table.push(Mark::None, cells.collect());
         }
         table
+    }
+
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        charts::sweeps::differences(charts, group);
     }
 }
 
@@ -228,13 +239,10 @@ impl Shown for Energy {
 /// single frame size.
 fn meters<'a>(group: &[&'a Outcome]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
-    for outcome in group {
-        if let Found::Energy(found) = &outcome.found {
-            for meter in &found.meters {
-                if !names.contains(&meter.name.as_str()) {
-                    names.push(&meter.name);
-                }
-            }
+    let found = group.iter().filter_map(|outcome| outcome.found.get());
+    for meter in found.flat_map(|found: &Energy| &found.meters) {
+        if !names.contains(&meter.name.as_str()) {
+            names.push(&meter.name);
         }
     }
     names
@@ -298,7 +306,7 @@ impl Shown for Exact {
 mod tests {
     use std::collections::BTreeMap;
 
-    use fwdlab_model::outcome::{Compliance, Meter};
+    use fwdlab_model::outcome::{Compliance, Found, Meter};
     use fwdlab_model::units::FrameSize;
     use fwdlab_model::variant::Variant;
 
@@ -342,7 +350,7 @@ mod tests {
         let [both, one] = [outcome(&["plug", "rapl"]), outcome(&["rapl"])];
         let group = [&both, &one];
         for outcome in group {
-            let Found::Energy(found) = &outcome.found else {
+            let Some(found) = outcome.found.get::<Energy>() else {
                 panic!("{outcome:?}")
             };
             let table = found.table(&group);

@@ -35,6 +35,17 @@ impl Shown for Churn {
     fn samples(&self) -> &[Interval] {
         &self.samples
     }
+
+    fn moments(&self) -> Vec<(&'static str, f64)> {
+        let Some(event) = self.event_at_s else {
+            return Vec::new();
+        };
+        let first = self.dips.first();
+        let regained = first.filter(|dip| dip.first_impact_s.is_some());
+        let regained = regained.and_then(|dip| dip.regained_s);
+        let regained = regained.map(|s| ("regained", event + s));
+        [("event", event)].into_iter().chain(regained).collect()
+    }
 }
 
 impl Shown for Management {

@@ -1,10 +1,12 @@
 //! Reports delays at shares of one load.
 
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{LoadedLatency, LoadedPoint, Outcome, Spread};
-use fwdlab_model::procedure::Delays;
 
-use super::shown::{Shown, between, loss, mean_and_ends, or_empty, plain_percent, pps};
+use super::charts;
+use super::shown::{LoadDelays, Shown, between, loss, mean_and_ends, or_empty, plain_percent, pps};
 use super::tables::marked;
+use crate::chart::Chart;
 use crate::number::{delay, delays, rate};
 use crate::table::{Table, table};
 
@@ -48,10 +50,14 @@ impl Shown for LoadedLatency {
         true
     }
 
-    fn delays(&self) -> Vec<(Option<f64>, Vec<Delays>)> {
+    fn delays(&self) -> Vec<LoadDelays> {
         let points = self.points.iter();
         points
-            .map(|point| (Some(point.percent), point.repetitions.clone()))
+            .map(|one| LoadDelays::new(one.percent, one.worst_case_ns, &one.repetitions))
             .collect()
+    }
+
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        charts::rfc2544::latency(charts, group, "the load");
     }
 }

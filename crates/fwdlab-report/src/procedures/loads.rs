@@ -2,13 +2,16 @@
 //!
 //! Their charts are in `chart`. Start with `Ramp`.
 
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{
     CriticalLoad, Equilibrium, ForwardingRate, Maxfwd, Mrr, Outcome, Ramp, SingleTrial, Soak,
 };
-use fwdlab_model::procedure::{Delays, Interval};
+use fwdlab_model::procedure::Interval;
 use fwdlab_model::search::SearchOutcome;
 
-use super::shown::{Shown, at_least, bounded_pps, optional, optional_pps, plain, pps};
+use super::charts;
+use super::shown::{LoadDelays, Shown, at_least, bounded_pps, optional, optional_pps, plain, pps};
+use crate::chart::Chart;
 use crate::number::{counted, percent, rate, seconds};
 use crate::search;
 use crate::state::LIVELOCK;
@@ -70,6 +73,13 @@ impl Shown for Ramp {
         let percent = self.max_line_percent.filter(|percent| *percent > 0.0)?;
         let most = self.max_forwarding_rate_pps;
         Some((100.0 * most / percent, most))
+    }
+
+    fn moments(&self) -> Vec<(&'static str, f64)> {
+        let down = self.down.as_ref().and_then(|edge| edge.at_s);
+        let edges = [("loss begins", self.up.at_s), ("loss ends", down)];
+        let edges = edges.into_iter();
+        edges.filter_map(|(name, at)| Some((name, at?))).collect()
     }
 }
 
@@ -134,6 +144,10 @@ impl Shown for CriticalLoad {
             right("to", "upper_pps") => optional_pps(self.upper_pps),
             right("offered at most", "max_load_pps") => pps(self.max_load_pps),
         }
+    }
+
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        charts::searches::critical_load(charts, group);
     }
 }
 
@@ -213,6 +227,10 @@ impl Shown for SearchOutcome {
                 optional(goal.relevant_lower_bound_pps.map(share), percent),
         }
     }
+
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        charts::searches::searches(charts, group);
+    }
 }
 
 impl Shown for Maxfwd {
@@ -261,8 +279,12 @@ impl Shown for SingleTrial {
         &self.samples
     }
 
-    fn delays(&self) -> Vec<(Option<f64>, Vec<Delays>)> {
-        vec![(None, self.delays.into_iter().collect())]
+    fn delays(&self) -> Vec<LoadDelays> {
+        vec![LoadDelays {
+            percent: None,
+            worst_case_ns: None,
+            trials: self.delays.into_iter().collect(),
+        }]
     }
 }
 

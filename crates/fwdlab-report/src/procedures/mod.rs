@@ -4,6 +4,7 @@
 //! It does not know formats, except for `--explain` ([`explain`]). [`shown()`] has what each
 //! procedure shows. Start with [`headline`] and [`sections`].
 
+pub(crate) mod charts;
 mod costs;
 mod events;
 mod loaded_latency;
@@ -12,7 +13,7 @@ mod rfc2544;
 mod shown;
 pub(crate) mod tables;
 
-use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::outcome::{Compliance, Outcome, SingleTrial};
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::variant::Variant;
 
@@ -40,8 +41,8 @@ pub(crate) fn headline(outcomes: &[Outcome]) -> String {
     let Some(first) = outcomes.first() else {
         return "Nothing was measured".into();
     };
-    let words = match (&first.found, series(first).as_str()) {
-        (Found::Mlrsearch(found), "plain") => crate::search::headline(found),
+    let words = match (first.found.get(), series(first).as_str()) {
+        (Some(found), "plain") => crate::search::headline(found),
         _ => format!("{}, {}: {}", title(first), frames(first), figure(first)),
     };
     match outcomes.len() {
@@ -73,13 +74,12 @@ pub(crate) fn series(outcome: &Outcome) -> String {
 /// Returns the main figure of an outcome, or why there is none.
 pub(crate) fn figure(outcome: &Outcome) -> String {
     let is_found = outcome.answered && !outcome.found.forwards_nothing();
-    let figure = match &outcome.found {
-        found if is_found => shown(found).figure(),
+    let figure = match is_found {
+        true => shown(&outcome.found).figure(),
         // a trial shows the offered load with the intended one
-        Found::Trial(found) if found.offered_load_pps > 0.0 => {
-            Some(loads::trial(found, !outcome.answered))
-        }
-        _ => None,
+        false => (outcome.found.get())
+            .filter(|found: &&SingleTrial| found.offered_load_pps > 0.0)
+            .map(|found| loads::trial(found, !outcome.answered)),
     };
     figure.unwrap_or_else(|| outcome.verdict.clone())
 }
@@ -271,11 +271,7 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
         .collect();
     let outcomes = outcomes(summary);
     let doubts = caveats(&outcomes);
-    let searches = outcomes.iter().filter_map(|o| match &o.found {
-        Found::Mlrsearch(found) => Some(found),
-        _ => None,
-    });
-    for found in searches {
+    for found in outcomes.iter().filter_map(|outcome| outcome.found.get()) {
         let labels = crate::search::labels(found);
         let own = (found.goals.iter().zip(labels)).filter(|(goal, _)| goal.name.contains('='));
         sentences.extend(own.map(|(goal, label)| ("goal", format!("{label}: {}", goal.name))));
@@ -405,7 +401,7 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::outcome::{Mrr, SingleTrial};
+    use fwdlab_model::outcome::{Found, Mrr};
     use fwdlab_model::units::FrameSize;
 
     use super::*;

@@ -2,17 +2,19 @@
 //!
 //! Their charts are in `chart`. Start with `Throughput`.
 
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{
-    BackToBack, Found, FrameLoss, Latency, LatencyMode, LatencyPoint, Outcome, Recovery, Reset,
-    Spread, Throughput,
+    BackToBack, FrameLoss, Latency, LatencyMode, LatencyPoint, Outcome, Recovery, Reset, Spread,
+    Throughput,
 };
-use fwdlab_model::procedure::Delays;
 
+use super::charts;
 use super::shown::{
-    Shown, at_least, between, bounded_pps, loss, mean_and_ends, optional, optional_pps,
+    LoadDelays, Shown, at_least, between, bounded_pps, loss, mean_and_ends, optional, optional_pps,
     plain_percent, pps, seconds_between, time,
 };
 use super::tables::marked;
+use crate::chart::Chart;
 use crate::number::{bits_per_second, count, counted, delay, delays, percent, rate, seconds};
 use crate::table::{Cell, Column, Mark, Table, table};
 
@@ -25,10 +27,8 @@ impl Shown for Throughput {
     }
 
     fn table(&self, group: &[&Outcome]) -> Table {
-        let has_line = group.iter().any(|outcome| match &outcome.found {
-            Found::Throughput(found) => found.line_rate_pps.is_some(),
-            _ => false,
-        });
+        let mut group = group.iter().filter_map(|outcome| outcome.found.get());
+        let has_line = group.any(|found: &Throughput| found.line_rate_pps.is_some());
         let throughput = bounded_pps(self.throughput_pps, self.tester_bound);
         let (share, l2) = (
             optional(self.percent, percent),
@@ -52,6 +52,10 @@ impl Shown for Throughput {
 
     fn line_rate_pps(&self) -> Option<(f64, f64)> {
         self.line_rate_pps.zip(self.throughput_pps)
+    }
+
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        charts::rfc2544::throughput(charts, group);
     }
 }
 
@@ -93,11 +97,15 @@ impl Shown for Latency {
         true
     }
 
-    fn delays(&self) -> Vec<(Option<f64>, Vec<Delays>)> {
+    fn delays(&self) -> Vec<LoadDelays> {
         let points = self.points.iter();
         points
-            .map(|point| (Some(point.percent), point.repetitions.clone()))
+            .map(|one| LoadDelays::new(one.percent, one.worst_case_ns, &one.repetitions))
             .collect()
+    }
+
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        charts::rfc2544::latency(charts, group, "the throughput");
     }
 }
 
@@ -117,6 +125,10 @@ impl Shown for FrameLoss {
             right("forwarded", "forwarding_rate_pps") => pps(point.forwarding_rate_pps),
         }
     }
+
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        charts::rfc2544::frame_loss(charts, group);
+    }
 }
 
 /// Returns a table of frame losses with a row per load and a column per frame size. `None` if there
@@ -125,9 +137,7 @@ pub(super) fn losses_side_by_side(outcomes: &[&Outcome]) -> Option<Table> {
     let mut loads: Vec<f64> = Vec::new();
     let mut sizes = Vec::new();
     for outcome in outcomes {
-        let Found::FrameLoss(found) = &outcome.found else {
-            return None;
-        };
+        let found: &FrameLoss = outcome.found.get()?;
         if found.points.is_empty() {
             return None;
         }
@@ -169,6 +179,10 @@ impl Shown for BackToBack {
             right("buffer [min, max]", "buffer_frames", "buffer_min_frames", "buffer_max_frames") =>
                 buffer(self),
         }
+    }
+
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        charts::rfc2544::back_to_back(charts, group);
     }
 }
 

@@ -4,9 +4,12 @@
 //! cells. RFC 2544's are in `rfc2544`, others in `loads`, `events` and `costs`. Start with
 //! [`shown`].
 
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::outcome::{Found, Outcome, Spread};
 use fwdlab_model::procedure::{Delays, Interval};
 
+use super::charts::over_time::over_time;
+use crate::chart::Chart;
 use crate::number::{delay, delays, percent, rate};
 use crate::table::{Cell, Mark, Table};
 
@@ -41,10 +44,43 @@ pub(crate) trait Shown {
         &[]
     }
 
-    /// Returns the delays of the trials at each load; the load is in percent, if there are several
-    /// loads.
-    fn delays(&self) -> Vec<(Option<f64>, Vec<Delays>)> {
+    /// Draws the graphs of the outcomes that share the table.
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        over_time(charts, group);
+    }
+
+    /// Returns the moments to mark in graphs over time, in seconds.
+    fn moments(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
+    }
+
+    /// Returns the delays of the trials at each load.
+    fn delays(&self) -> Vec<LoadDelays> {
+        Vec::new()
+    }
+}
+
+/// Delays at one load.
+pub(crate) struct LoadDelays {
+    /// The load in percent, if there are several loads.
+    pub percent: Option<f64>,
+    /// The worst case (RFC 8219), if it was measured.
+    pub worst_case_ns: Option<f64>,
+    /// Delays of each trial.
+    pub trials: Vec<Delays>,
+}
+
+impl LoadDelays {
+    pub(super) fn new(
+        percent: f64,
+        worst_case_ns: Option<Spread>,
+        trials: &[Delays],
+    ) -> LoadDelays {
+        LoadDelays {
+            percent: Some(percent),
+            worst_case_ns: worst_case_ns.map(|spread| spread.median),
+            trials: trials.to_vec(),
+        }
     }
 }
 

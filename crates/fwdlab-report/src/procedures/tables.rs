@@ -4,10 +4,12 @@
 //! The results come from [`shown`](super::shown()); this module adds frame sizes and verdicts, and
 //! tables over time. Every figure has its unit. Start with [`tables`].
 
-use fwdlab_model::outcome::{Estimate, Found, Outcome};
+use fwdlab_model::outcome::{Churn, CriticalLoad, Equilibrium, Estimate, Outcome};
 use fwdlab_model::procedure::{Delays, Interval};
 
-use super::shown::{NOTHING, loss, optional_pps, plain, plain_percent, pps, shown, time};
+use super::shown::{
+    LoadDelays, NOTHING, loss, optional_pps, plain, plain_percent, pps, shown, time,
+};
 use super::{Group, frames};
 use crate::number::{count, delay, percent, seconds};
 use crate::section::Titled;
@@ -187,7 +189,10 @@ fn percentiles(outcomes: &[&Outcome]) -> Table {
     columns.extend(PERCENTILES.map(|(name, field, ..)| right(name, field)));
     let mut table = Table::new(columns);
     for outcome in outcomes {
-        for (percent, trials) in shown(&outcome.found).delays() {
+        for LoadDelays {
+            percent, trials, ..
+        } in shown(&outcome.found).delays()
+        {
             let Some(fewest) = trials.iter().map(|delays| delays.frames).min() else {
                 continue;
             };
@@ -208,12 +213,8 @@ fn percentiles(outcomes: &[&Outcome]) -> Table {
             table.push(Mark::None, cells);
         }
     }
-    let all = || {
-        outcomes
-            .iter()
-            .flat_map(|outcome| shown(&outcome.found).delays())
-    };
-    if all().all(|(percent, _)| percent.is_none()) {
+    let mut all = (outcomes.iter()).flat_map(|outcome| shown(&outcome.found).delays());
+    if all.all(|one| one.percent.is_none()) {
         table.remove("load");
     }
     table
@@ -228,11 +229,8 @@ fn every(rows: usize, most: usize) -> usize {
 /// each repetition.
 fn moments(outcomes: &[&Outcome]) -> Table {
     let all = outcomes.iter().flat_map(|outcome| {
-        let dips = match &outcome.found {
-            Found::Churn(found) => &found.dips[..],
-            _ => &[],
-        };
-        let dips = dips.iter().zip(1..);
+        let found = outcome.found.get::<Churn>();
+        let dips = found.into_iter().flat_map(|found| &found.dips).zip(1..);
         dips.flat_map(move |(dip, n)| dip.moments.iter().map(move |moment| (outcome, n, moment)))
     });
     table! {
@@ -286,10 +284,8 @@ fn combine(part: &[Interval]) -> Interval {
 /// Returns how the estimates of a critical load converged, and the number of estimates per row.
 fn estimates(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
     fn of(outcome: &Outcome) -> &[Estimate] {
-        match &outcome.found {
-            Found::Plr(found) => &found.estimates,
-            _ => &[],
-        }
+        let found = outcome.found.get::<CriticalLoad>();
+        found.map_or(&[], |found| &found.estimates)
     }
     let most = outcomes.iter().map(|outcome| of(outcome).len());
     let every = every(most.max().unwrap_or(0), most_rows);
@@ -312,11 +308,9 @@ fn estimates(outcomes: &[&Outcome], most_rows: usize) -> (Table, usize) {
 /// Returns the steps of a search for an equilibrium.
 fn steps(outcomes: &[&Outcome]) -> Table {
     let steps = outcomes.iter().flat_map(|outcome| {
-        let steps = match &outcome.found {
-            Found::Equilibrium(found) => &found.steps[..],
-            _ => &[],
-        };
-        steps.iter().map(move |step| (outcome, step))
+        let found = outcome.found.get::<Equilibrium>().into_iter();
+        let steps = found.flat_map(|found| &found.steps);
+        steps.map(move |step| (outcome, step))
     });
     table! {
         (outcome, step) in steps;

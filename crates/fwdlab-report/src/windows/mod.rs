@@ -141,13 +141,8 @@ fn case_table(summary: &Summary) -> Table {
     if let Some(width) = dots_width(&table).filter(|_| largest > 0.0) {
         let range = round_up(largest);
         let ends = [-range, range].map(|end| format!("{end:+} %"));
-        let gap = width.saturating_sub(ends[0].len() + ends[1].len());
-        let head = format!("{}{}{}", ends[0], " ".repeat(gap), ends[1]);
-        let rows: Vec<String> = deviations
-            .iter()
-            .map(|values| dots_around_zero(values, -range, range, width))
-            .collect();
-        add_dots(&mut table, &head, rows);
+        let values = deviations.iter().map(Vec::as_slice);
+        add_dots(&mut table, values, [-range, range], ends, width);
     }
     table
 }
@@ -194,13 +189,8 @@ fn comparison_table(summary: &Summary) -> Table {
     });
     if let Some(width) = dots_width(&table).filter(|_| high > low) {
         let ends = [low, high].map(|end| difference(end, Some([-0.5, 0.5])));
-        let gap = width.saturating_sub(ends[0].len() + ends[1].len());
-        let head = format!("{}{}{}", ends[0], " ".repeat(gap), ends[1]);
-        let rows = compared
-            .iter()
-            .map(|c| dots_around_zero(&c.values_percent, low, high, width))
-            .collect();
-        add_dots(&mut table, &head, rows);
+        let values = compared.iter().map(|one| one.values_percent.as_slice());
+        add_dots(&mut table, values, [low, high], ends, width);
     }
     table
 }
@@ -212,11 +202,21 @@ fn dots_width(table: &Table) -> Option<usize> {
     (left >= *DOTS.start()).then(|| left.min(*DOTS.end()))
 }
 
-fn add_dots(table: &mut Table, head: &str, rows: Vec<String>) {
-    table.columns.push(Column::left(head, &[]));
-    for (row, dots) in table.rows.iter_mut().zip(rows) {
+/// Adds a column with the dots of each row, between the names of both ends.
+fn add_dots<'a>(
+    table: &mut Table,
+    values: impl Iterator<Item = &'a [f64]>,
+    [low, high]: [f64; 2],
+    [left, right]: [String; 2],
+    width: usize,
+) {
+    let gap = width.saturating_sub(left.len());
+    table
+        .columns
+        .push(Column::left(&format!("{left}{right:>gap$}"), &[]));
+    for (row, values) in table.rows.iter_mut().zip(values) {
         row.cells.push(Cell {
-            text: dots,
+            text: dots_around_zero(values, low, high, width),
             raw: Vec::new(),
         });
     }

@@ -10,7 +10,7 @@ use clap::Args;
 use fwdlab_store::StoreError;
 
 use super::Global;
-use super::runs::Facts;
+use super::runs::{Facts, resolve_all};
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -42,9 +42,7 @@ pub struct Import {
 impl Export {
     /// Runs the command.
     pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
-        let runs = (self.names.iter())
-            .map(|name| fwdlab_store::resolve(root, name))
-            .collect::<Result<Vec<_>, _>>()?;
+        let runs = resolve_all(root, &self.names)?;
         let name = match &runs[..] {
             [one] => format!("{}.tar.gz", one.file_name().unwrap_or_default().display()),
             _ => "runs.tar.gz".to_owned(),
@@ -95,12 +93,8 @@ impl Export {
             let _ = fs::remove_file(&part);
             return Err(error);
         }
-        if global.json {
-            output::json(&serde_json::json!({ "exported": runs, "file": file }))?;
-        } else {
-            output::result(&file.display().to_string());
-        }
-        Ok(Code::Done)
+        let document = serde_json::json!({ "exported": runs, "file": file });
+        global.result(&document, &file.display().to_string())
     }
 }
 

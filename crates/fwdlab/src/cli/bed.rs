@@ -73,11 +73,8 @@ fn switch_config(vendor: VendorName, name: &str, global: &Global) -> anyhow::Res
         VendorName::Juniper => Vendor::Juniper,
     };
     let text = switch_config::lines(vendor, &bed, switch, &addresses, Mtu(mtu));
-    match global.json {
-        true => output::json(&serde_json::json!({ "lines": text.lines().collect::<Vec<_>>() }))?,
-        false => output::result(text.trim_end()),
-    }
-    Ok(Code::Done)
+    let lines: Vec<&str> = text.lines().collect();
+    global.result(&serde_json::json!({ "lines": lines }), text.trim_end())
 }
 
 impl Bed {
@@ -106,14 +103,11 @@ impl Bed {
                     text += &format!("DUT       {} (eth0 in, eth1 out)\n", bed.dut(k).name());
                 }
                 text += "look      ip netns exec NAMESPACE ip -s link\nremove    fwdlab bed down";
-                if global.json {
-                    let duts: Vec<_> = (0..bed.duts()).map(|k| bed.dut(k).name()).collect();
-                    output::json(&serde_json::json!({
-                        "id": bed.id(), "generator": bed.generator(), "duts": duts
-                    }))?;
-                } else {
-                    output::result(&text);
-                }
+                let duts: Vec<_> = (0..bed.duts()).map(|k| bed.dut(k).name()).collect();
+                let document = serde_json::json!({
+                    "id": bed.id(), "generator": bed.generator(), "duts": duts
+                });
+                global.result(&document, &text)?;
                 bed.leave_standing();
             }
             Bed::Down => {

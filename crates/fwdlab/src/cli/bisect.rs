@@ -26,6 +26,8 @@ use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 use fwdlab_report::bisect::{Place, figure, found, tested};
 use fwdlab_report::html::ShownFacts;
+use fwdlab_report::number::plural;
+use fwdlab_report::run::Run;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -136,7 +138,7 @@ impl Bisect {
         let mut teller = ProgressPrinter::new(global, &started);
         teller.line(&format!(
             "bisect    {} from {} to {}\nlog       {}",
-            fwdlab_report::number::counted(started.candidates.len() as u64, "candidate"),
+            plural(started.candidates.len(), "candidate"),
             started.candidates[0].words(),
             started.candidates[started.candidates.len() - 1].words(),
             log.path().display()
@@ -150,7 +152,7 @@ impl Bisect {
         if !log.tested.is_empty() {
             teller.line(&format!(
                 "continued {} known from before",
-                fwdlab_report::number::counted(log.tested.len() as u64, "candidate")
+                plural(log.tested.len(), "candidate")
             ));
         }
         let end = bisection.carry_out(&mut log, source, &mut |reported| {
@@ -362,18 +364,13 @@ fn listed(text: &str, good: &str, bad: &str) -> Result<Vec<String>, String> {
 }
 
 fn render(info: &RunInfo, summary: &Summary, measured: &Measured) -> String {
-    let Measured {
-        trials, rebuilds, ..
-    } = measured;
-    let profiles = case_profiles(measured);
-    fwdlab_report::html::page(
-        info,
-        summary,
-        trials,
-        rebuilds,
-        &profiles,
-        ShownFacts::Brief,
-    )
+    let shown = Run {
+        trials: &measured.trials,
+        rebuilds: &measured.rebuilds,
+        profiles: &case_profiles(measured),
+        ..Run::new(info, summary)
+    };
+    fwdlab_report::html::page(&shown, ShownFacts::Brief)
 }
 
 fn is_proven(answer: &Answer) -> bool {

@@ -29,7 +29,7 @@ use fwdlab_model::result::RunInfo;
 use fwdlab_model::system::System;
 use fwdlab_model::test_bed::{BedFile, TestBed};
 use fwdlab_report::compare::Source;
-use fwdlab_report::number::{counted, seconds};
+use fwdlab_report::number::{counted, plural, seconds};
 use fwdlab_report::thresholds;
 use fwdlab_store::{StoredRun, resolve};
 use serde_json::json;
@@ -38,7 +38,7 @@ use super::run::{self, random_seed};
 use super::trex_frames;
 use super::{Global, run_screen, test_bed, trex_profile};
 use crate::catalogue;
-use crate::exit_code::{self, Code, Usage};
+use crate::exit_code::{Code, Usage};
 use crate::output;
 use crate::profiles;
 use crate::tui::theme::Symbols;
@@ -161,7 +161,7 @@ impl Run {
             .into());
         }
         enter_namespace(campaign)?;
-        run::carry_out_and_judge(
+        run::carry_out(
             global,
             0,
             |runs, control, listener| match cut {
@@ -169,9 +169,8 @@ impl Run {
                 None => start(&plan, runs, control, listener),
             },
             |made| judge(campaign, &references, made),
-            |outcome| fwdlab_report::text::quick(outcome.info, outcome.summary),
+            |run| fwdlab_report::text::quick(run.info, run.summary),
             |_| None,
-            exit_code::for_measurement,
         )
     }
 
@@ -800,10 +799,6 @@ fn procedure(campaign: &Campaign) -> String {
         ),
         None => id.to_owned(),
     }
-}
-
-fn plural(count: usize, what: &str) -> String {
-    counted(count as u64, what)
 }
 
 #[cfg(test)]

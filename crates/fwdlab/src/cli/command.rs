@@ -14,8 +14,8 @@ use fwdlab_model::result::Summary;
 
 use super::Global;
 use super::campaign::{Options, enter_namespace, plan_of};
-use super::run::{self, Outcome};
-use crate::exit_code::{self, Code, Usage};
+use super::run::carry_out;
+use crate::exit_code::{Code, Usage};
 use crate::output;
 
 /// The largest seed that a campaign file can contain.
@@ -39,7 +39,7 @@ pub(super) fn run(
     draft: &Draft,
     print: PrintCampaign,
     iterations: u32,
-    text: impl FnOnce(&Outcome<'_>) -> String,
+    text: impl FnOnce(&fwdlab_report::run::Run<'_>) -> String,
     next: impl FnOnce(&Summary) -> Option<String>,
 ) -> anyhow::Result<Code> {
     let campaign = draft.campaign()?;
@@ -49,13 +49,13 @@ pub(super) fn run(
     }
     let plan = plan_of(campaign, Path::new(""), &draft.campaign, Options::default())?;
     enter_namespace(plan.campaign())?;
-    run::carry_out(
+    carry_out(
         global,
         iterations,
         |runs, control, listener| start(&plan, runs, control, listener),
+        |_| {},
         text,
         next,
-        exit_code::for_measurement,
     )
 }
 

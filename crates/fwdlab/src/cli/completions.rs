@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::{Global, help};
 use crate::exit_code::Code;
-use crate::output;
 
 /// Print shell completions of commands and options
 #[derive(Debug, Args)]
@@ -22,11 +21,7 @@ impl Completions {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut shown(), "fwdlab", &mut script);
         let script = String::from_utf8_lossy(&script);
-        match global.json {
-            true => output::json(&json!({ "script": script }))?,
-            false => output::result(script.trim_end()),
-        }
-        Ok(Code::Done)
+        global.result(&json!({ "script": script }), script.trim_end())
     }
 }
 

@@ -80,10 +80,7 @@ fn check_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
         output::answer(&verdict(name, &named.collect::<Vec<_>>(), true));
         for of in &all {
             output::result(of.host);
-            for check in &of.checks {
-                let (style, word, rest) = line(check);
-                output::marked(style, word, &rest);
-            }
+            of.checks.iter().for_each(print);
         }
         output::result(&total(&checks, true));
     }
@@ -99,7 +96,6 @@ fn check_this_host(global: &Global) -> anyhow::Result<Code> {
     let mut checks = preflight::host(&runs);
     checks.push(preflight::labs(existing_labs));
     checks.extend(noise()?);
-    let failures = count(&checks, Status::Fail);
     if global.json {
         output::json(&checks)?;
     } else {
@@ -108,19 +104,16 @@ fn check_this_host(global: &Global) -> anyhow::Result<Code> {
             .map(|check| (check.name.to_owned(), check.status));
         let named: Vec<_> = named.collect();
         output::answer(&verdict("This host", &named, user_namespace::is_root()));
-        let shown = checks.iter().filter(|check| {
-            global.verbosity() != output::Verbosity::Quiet || check.status != Status::Ok
-        });
-        for check in shown {
-            let (style, word, rest) = line(check);
-            output::marked(style, word, &rest);
-        }
+        let is_quiet = global.verbosity() == output::Verbosity::Quiet;
+        let shown = checks.iter();
+        shown
+            .filter(|check| !is_quiet || check.status != Status::Ok)
+            .for_each(print);
         output::result(&total(&checks, user_namespace::is_root()));
     }
-    Ok(if failures > 0 {
-        Code::Preflight
-    } else {
-        Code::Done
+    Ok(match count(&checks, Status::Fail) {
+        0 => Code::Done,
+        _ => Code::Preflight,
     })
 }
 
@@ -173,7 +166,7 @@ fn count(checks: &[Check], status: Status) -> usize {
     checks.iter().filter(|check| check.status == status).count()
 }
 
-fn line(check: &Check) -> (Style, &'static str, String) {
+fn print(check: &Check) {
     let (word, colour) = match check.status {
         Status::Ok => ("ok", Some(AnsiColor::Green)),
         Status::Warn => ("warn", Some(AnsiColor::Yellow)),
@@ -186,7 +179,7 @@ fn line(check: &Check) -> (Style, &'static str, String) {
     if let Some(fix) = &check.fix {
         text += &format!("\n{:28} fix: {fix}", "");
     }
-    (style, word, text)
+    output::marked(style, word, &text);
 }
 
 /// Returns descriptions of the test beds that exist now.

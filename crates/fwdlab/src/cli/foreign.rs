@@ -6,9 +6,26 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use clap::Command;
+use clap::{ArgAction, Args, Command};
 
 use super::pkt_gen;
+
+/// The options of every such command.
+#[derive(Debug, Args)]
+pub struct Original {
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// Here without its letter, which the original has for something else, or refuses.
+    #[arg(long, hide = true)]
+    quiet: bool,
+    /// Here without its letter, too.
+    #[arg(long, hide = true)]
+    verbose: bool,
+    /// What is the original's to read; always behind a `--`.
+    #[arg(hide = true)]
+    pub arguments: Vec<OsString>,
+}
 
 /// Returns true if this argument of the original takes a value.
 type AwaitsValue = fn(&[u8]) -> bool;

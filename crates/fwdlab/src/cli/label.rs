@@ -7,10 +7,10 @@ use std::path::Path;
 use anyhow::Context;
 use clap::Args;
 use fwdlab_store::Labels;
+use serde_json::json;
 
 use super::Global;
 use crate::exit_code::Code;
-use crate::output;
 
 /// Which words for which run.
 #[derive(Debug, Args)]
@@ -54,7 +54,10 @@ impl Tag {
         if !self.tags.is_empty() {
             fwdlab_store::label(&directory, &labels)?;
         }
-        set_labels(&directory, &labels, &tags_text(&labels), global)
+        global.result(
+            &json!({ "run": directory, "labels": labels }),
+            &tags_text(&labels),
+        )
     }
 }
 
@@ -77,7 +80,7 @@ impl Note {
             fwdlab_store::label(&directory, &labels)?;
         }
         let note = labels.note.as_deref().unwrap_or("no note");
-        set_labels(&directory, &labels, note, global)
+        global.result(&json!({ "run": directory, "labels": labels }), note)
     }
 }
 
@@ -87,17 +90,4 @@ fn tags_text(labels: &Labels) -> String {
         true => "no tags".into(),
         false => Vec::from_iter(labels.tags.iter().map(String::as_str)).join(", "),
     }
-}
-
-fn set_labels(
-    directory: &Path,
-    labels: &Labels,
-    text: &str,
-    global: &Global,
-) -> anyhow::Result<Code> {
-    match global.json {
-        true => output::json(&serde_json::json!({ "run": directory, "labels": labels }))?,
-        false => output::result(text),
-    }
-    Ok(Code::Done)
 }

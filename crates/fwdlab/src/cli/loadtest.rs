@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use fwdlab_model::loadtest::{Channel, FAIL_THRESHOLD, FAIL_THRESHOLDS};
-use fwdlab_report::html::ShownFacts;
 use fwdlab_store::loadtest::{File, Options, import};
 use serde_json::json;
 
 use super::Global;
-use super::run::kept_in;
+use super::run::{kept_in, page};
+use super::run_screen::command_line;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
@@ -75,22 +75,16 @@ impl Loadtest {
             files.push(file);
         }
         let runs = global.runs_root()?;
-        let command_line: Vec<String> = std::env::args_os()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
         let options = Options {
             runs: &runs,
             title: &self.title,
             channels: &self.only_channels,
             fail_threshold: self.fail_threshold,
             tool_version: env!("CARGO_PKG_VERSION"),
-            command_line: &command_line,
+            command_line: &command_line(),
             entropy: super::run::random_seed(),
         };
-        let render = |info: &_, summary: &_| {
-            fwdlab_report::html::page(info, summary, &[], &[], &[], ShownFacts::Brief)
-        };
-        let directory = import(&options, &files, &render)?;
+        let directory = import(&options, &files, &page)?;
         let stored = fwdlab_store::load(&directory)?;
         if global.json {
             output::json(&json!({ "run": stored.info.id, "files": files.len() }))?;

@@ -39,10 +39,7 @@ impl Man {
                     .render(&mut page)
                     .context("write the manual page")?;
                 let page = String::from_utf8_lossy(&page);
-                match global.json {
-                    true => output::json(&json!({ "page": page }))?,
-                    false => output::result(page.trim_end()),
-                }
+                return global.result(&json!({ "page": page }), page.trim_end());
             }
         }
         Ok(Code::Done)

@@ -4,17 +4,18 @@
 //! handles arguments, numbers and text. Start with [`Ministat::run`]; [`foreign`](super::foreign)
 //! passes the original's options through clap.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgAction, Args};
 use fwdlab_stats::ministat::{self, Difference, Model, Output, PlotStyle, Report, Set};
 use serde::Serialize;
 
 use super::Global;
+use super::foreign::Original;
 use crate::exit_code::Code;
 use crate::output;
 
@@ -43,18 +44,8 @@ pub struct Ministat {
     /// Generation of ministat to reproduce: Debian's package, FreeBSD's of 2015 or 2016, or the current one
     #[arg(long, default_value = "freebsd", value_parser = model())]
     model: Model,
-    /// Print help
-    #[arg(long, action = ArgAction::Help)]
-    help: Option<bool>,
-    /// Here without its letter, which is the original's.
-    #[arg(long, hide = true)]
-    quiet: bool,
-    /// Here without its letter, which the original refuses.
-    #[arg(long, hide = true)]
-    verbose: bool,
-    /// What is the original's to read; always behind a `--`, see [`foreign`](super::foreign).
-    #[arg(hide = true)]
-    arguments: Vec<OsString>,
+    #[command(flatten)]
+    original: Original,
 }
 
 fn model() -> impl TypedValueParser<Value = Model> {
@@ -65,7 +56,12 @@ fn model() -> impl TypedValueParser<Value = Model> {
 impl Ministat {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let words: Vec<&[u8]> = self.arguments.iter().map(|a| a.as_bytes()).collect();
+        let words: Vec<&[u8]> = self
+            .original
+            .arguments
+            .iter()
+            .map(|a| a.as_bytes())
+            .collect();
         let report =
             ministat::Arguments::parse(&words, self.model, width()).and_then(|mut arguments| {
                 if global.json {

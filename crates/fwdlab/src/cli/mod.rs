@@ -117,6 +117,15 @@ struct Global {
 }
 
 impl Global {
+    /// Prints a result: its document with `--json`, else its text. The command is done then.
+    fn result(&self, document: &impl serde::Serialize, text: &str) -> anyhow::Result<Code> {
+        match self.json {
+            true => output::json(document)?,
+            false => output::result(text),
+        }
+        Ok(Code::Done)
+    }
+
     fn verbosity(&self) -> Verbosity {
         match (
             self.quiet || self.json_stream || self.behind_a_screen,

@@ -7,16 +7,19 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
-use fwdlab_netbenches::{self as netbenches, Audit, Imported, Options, Progress, SetResult};
-use fwdlab_report::html::ShownFacts;
+use fwdlab_netbenches::{
+    self as netbenches, Audit, BlockFinding, Imported, Options, Progress, SetResult,
+};
 use serde_json::json;
 
 use super::Global;
+use super::run::{catch_signals, page, signalled};
+use super::run_screen::command_line;
 use crate::exit_code::{Code, Usage};
 use crate::output::{self, Counter};
 
@@ -57,39 +60,29 @@ impl Netbenches {
             .into());
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let signal = super::run::catch_signals(&stop)?;
+        let signal = catch_signals(&stop)?;
         let code = if self.audit {
             self.audit(global, &stop)?
         } else {
             self.import(global, &stop)?
         };
-        Ok(match signal.load(Ordering::Relaxed) {
-            0 => code,
-            15 => Code::Terminated,
-            _ => Code::Interrupted,
-        })
+        Ok(signalled(&signal).unwrap_or(code))
     }
 
     fn import(&self, global: &Global, stop: &AtomicBool) -> anyhow::Result<Code> {
         let runs = global.runs_root()?;
-        let command_line: Vec<String> = std::env::args_os()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
         let options = Options {
             archive: &self.dir,
             runs: &runs,
             choices: &self.sets,
             again: self.replace,
             tool_version: env!("CARGO_PKG_VERSION"),
-            command_line: &command_line,
+            command_line: &command_line(),
             entropy: super::run::random_seed(),
         };
         let started = Instant::now();
         let mut counter = Counter::new(global.verbosity());
-        let render = |info: &_, summary: &_| {
-            fwdlab_report::html::page(info, summary, &[], &[], &[], ShownFacts::Brief)
-        };
-        let imported = netbenches::import(&options, stop, &render, &mut |p| show(&mut counter, p))
+        let imported = netbenches::import(&options, stop, &page, &mut |p| show(&mut counter, p))
             .with_context(|| format!("import {}", self.dir.display()))?;
         counter.clear();
         if !imported.unmatched.is_empty() && imported.sets.is_empty() {
@@ -303,76 +296,63 @@ fn read(progress: &Progress, seconds: f64) -> String {
 /// reason.
 fn findings(audit: &Audit, global: &Global) -> String {
     let all = global.verbosity() == output::Verbosity::Verbose;
-    let mut text = String::new();
-    let exact = audit.blocks.iter().filter(|block| block.is_exact()).count();
-    text.push_str(&format!(
-        "ministat blocks in READMEs: {}, {exact} follow from the logs\n",
-        audit.blocks.len()
-    ));
+    let (exact, differing): (Vec<_>, Vec<_>) =
+        audit.blocks.iter().partition(|block| block.is_exact());
+    let place = |block: &BlockFinding| format!("{}:{}", printable(&block.readme), block.line);
+    let mut text = format!(
+        "ministat blocks in READMEs: {}, {} follow from the logs\n",
+        audit.blocks.len(),
+        exact.len()
+    );
     let mut models: BTreeMap<String, usize> = BTreeMap::new();
-    for block in audit.blocks.iter().filter(|block| block.is_exact()) {
+    for block in &exact {
         *models.entry(block.models.join(" ")).or_default() += 1;
     }
     for (models, n) in models {
         text.push_str(&format!("  {n:>5}  by ministat {models}\n"));
     }
-    for block in audit.blocks.iter().filter(|block| all && block.is_exact()) {
+    for block in exact.iter().filter(|_| all) {
         text.push_str(&format!(
-            "  {}:{}  {}\n",
-            printable(&block.readme),
-            block.line,
+            "  {}  {}\n",
+            place(block),
             printable(&block.status)
         ));
     }
-    let taken: Vec<String> = audit
-        .blocks
+    let sets = exact
         .iter()
-        .filter(|block| block.is_exact())
-        .flat_map(|block| block.sets.iter().map(move |set| (block, set)))
-        .filter(|(_, set)| set.as_printed)
-        .map(|(block, set)| {
-            format!(
-                "  {}:{}\n         the row of {} was taken as printed: its logs are not here\n",
-                printable(&block.readme),
-                block.line,
-                printable(&set.label)
-            )
-        })
-        .collect();
-    listed(&mut text, &taken, all);
-    let cut: Vec<String> = audit
-        .blocks
+        .flat_map(|block| block.sets.iter().map(move |set| (block, set)));
+    let taken = sets.filter(|(_, set)| set.as_printed).map(|(block, set)| {
+        format!(
+            "  {}\n         the row of {} was taken as printed: its logs are not here\n",
+            place(block),
+            printable(&set.label)
+        )
+    });
+    listed(&mut text, &Vec::from_iter(taken), all);
+    let cut = exact
         .iter()
-        .filter(|block| block.is_exact() && !block.without_comparison.is_empty())
-        .map(|block| {
-            format!(
-                "  {}:{}\n         the comparison of {} is missing in the block: it was cut off, or printed with -n\n",
-                printable(&block.readme),
-                block.line,
-                printable(&block.without_comparison.join(", "))
-            )
-        })
-        .collect();
-    listed(&mut text, &cut, all);
-    let differing: Vec<String> = audit
-        .blocks
-        .iter()
-        .filter(|block| !block.is_exact())
-        .map(|block| {
-            format!(
-                "  {}:{}\n         {}\n",
-                printable(&block.readme),
-                block.line,
-                printable(&block.status)
-            )
-        })
-        .collect();
+        .filter(|block| !block.without_comparison.is_empty());
+    let cut = cut.map(|block| {
+        format!(
+            "  {}\n         the comparison of {} is missing in the block: it was cut off, or printed with -n\n",
+            place(block),
+            printable(&block.without_comparison.join(", "))
+        )
+    });
+    listed(&mut text, &Vec::from_iter(cut), all);
     if !differing.is_empty() {
         text.push_str(&format!(
             "\nblocks that do not follow: {}\n",
             differing.len()
         ));
-        listed(&mut text, &differing, all);
+        let differing = differing.iter().map(|block| {
+            format!(
+                "  {}\n         {}\n",
+                place(block),
+                printable(&block.status)
+            )
+        });
+        listed(&mut text, &Vec::from_iter(differing), all);
     }
     let exact = audit
         .files
@@ -403,12 +383,11 @@ fn findings(audit: &Audit, global: &Global) -> String {
             "\nnot read or not understood: {}\n",
             audit.problems.len()
         ));
-        let lines: Vec<String> = audit
+        let lines = audit
             .problems
             .iter()
-            .map(|p| format!("  {}\n", printable(p)))
-            .collect();
-        listed(&mut text, &lines, all);
+            .map(|p| format!("  {}\n", printable(p)));
+        listed(&mut text, &Vec::from_iter(lines), all);
     }
     text
 }

@@ -16,7 +16,6 @@ use super::man::Man;
 use super::schema::Schema;
 use crate::catalogue;
 use crate::exit_code::{Code, Usage};
-use crate::output;
 
 /// Make files: test bed, campaign, profile, schema, completions, man
 #[derive(Debug, Subcommand)]
@@ -86,11 +85,8 @@ impl New {
         };
         let path = write(Path::new(""), folder, &name, &text)?;
         let file = path.display();
-        match global.json {
-            true => output::json(&json!({ "file": path, "next": format!("{next} {file}") }))?,
-            false => output::result(&format!("{file}\n\nNext   {next} {file}")),
-        }
-        Ok(Code::Done)
+        let document = json!({ "file": path, "next": format!("{next} {file}") });
+        global.result(&document, &format!("{file}\n\nNext   {next} {file}"))
     }
 }
 

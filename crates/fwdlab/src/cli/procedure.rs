@@ -65,10 +65,10 @@ pub struct Arrangement {
 impl Arrangement {
     /// Runs the measurement.
     pub fn run(&self, global: &Global, draft: &Draft) -> anyhow::Result<Code> {
-        let shown = |outcome: &super::run::Outcome<'_>| {
-            let result = fwdlab_report::text::quick(outcome.info, outcome.summary);
+        let shown = |run: &fwdlab_report::run::Run<'_>| {
+            let result = fwdlab_report::text::quick(run.info, run.summary);
             match self.explain {
-                true => format!("{}\n{result}", fwdlab_report::text::explain(outcome.trials)),
+                true => format!("{}\n{result}", fwdlab_report::text::explain(run.trials)),
                 false => result,
             }
         };

@@ -126,9 +126,8 @@ impl Quick {
             Procedure::Paired(_) => 0,
             _ => draft.iterations,
         };
-        let text = |outcome: &super::run::Outcome<'_>| {
-            fwdlab_report::text::quick(outcome.info, outcome.summary)
-        };
+        let text =
+            |run: &fwdlab_report::run::Run<'_>| fwdlab_report::text::quick(run.info, run.summary);
         let next = |summary: &Summary| Some(next_steps(summary, self.bed.is_some()));
         command::run(global, &draft, self.print, iterations, text, next)
     }

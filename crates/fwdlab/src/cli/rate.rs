@@ -10,7 +10,6 @@ use fwdlab_report::rate::{Question, Rates, Tables};
 
 use super::Global;
 use crate::exit_code::{Code, Usage};
-use crate::output;
 
 /// Convert a rate: frames/s, bit/s of layers 1, 2 and 3, share of line rate, time, energy, cycles
 ///
@@ -84,18 +83,11 @@ impl Rate {
         };
         if question.rates.is_empty() {
             let tables = Tables::from_question(&question);
-            match global.json {
-                true => output::json(&tables)?,
-                false => output::result(tables.text()),
-            }
+            global.result(&tables, tables.text())
         } else {
             let rates = Rates::from_question(&question);
-            match global.json {
-                true => output::json(&rates)?,
-                false => output::result(rates.text()),
-            }
+            global.result(&rates, rates.text())
         }
-        Ok(Code::Done)
     }
 }
 

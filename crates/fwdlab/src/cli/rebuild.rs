@@ -6,10 +6,11 @@ use std::path::Path;
 use anyhow::Context;
 use clap::Args;
 use fwdlab_report::html::ShownFacts;
+use fwdlab_report::run::Run;
 use serde::Serialize;
 
 use super::Global;
-use super::runs::profiles;
+use super::runs::{profiles, resolve_all};
 use crate::exit_code::Code;
 use crate::output;
 
@@ -36,9 +37,7 @@ struct Rebuilt {
 impl Rebuild {
     /// Runs the command.
     pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
-        let directories = (self.names.iter())
-            .map(|name| fwdlab_store::resolve(root, name))
-            .collect::<Result<Vec<_>, _>>()?;
+        let directories = resolve_all(root, &self.names)?;
         let mut all = Vec::new();
         for directory in &directories {
             let rebuilt = rebuild(directory)
@@ -61,14 +60,13 @@ fn rebuild(directory: &Path) -> anyhow::Result<Rebuilt> {
     let summary = run.summary.as_ref().with_context(|| reason.to_owned())?;
     let again = fwdlab_lab::run::verify::derive(&run);
     let (renewed, names) = again.renewed(summary)?;
-    let page = fwdlab_report::html::page(
-        &run.info,
-        &renewed,
-        &run.trials,
-        &run.rebuilds,
-        &profiles(&run),
-        ShownFacts::Brief,
-    );
+    let shown = Run {
+        trials: &run.trials,
+        rebuilds: &run.rebuilds,
+        profiles: &profiles(&run),
+        ..Run::new(&run.info, &renewed)
+    };
+    let page = fwdlab_report::html::page(&shown, ShownFacts::Brief);
     fwdlab_store::rebuild(&run, &renewed, &page)?;
     Ok(Rebuilt {
         run: run.info.id.clone(),

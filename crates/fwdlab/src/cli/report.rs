@@ -10,16 +10,18 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 #[cfg(feature = "png")]
 use fwdlab_report::chart::png;
-use fwdlab_report::chart::{Chart, gnuplot, runs, svg};
+use fwdlab_report::chart::{Chart, gnuplot, svg};
 use fwdlab_report::compare::{self, Options, Source, TestChoice};
 use fwdlab_report::run::{CaseProfile, Run};
-use fwdlab_report::{csv, github, html, junit, loadtest, markdown, ministat, prometheus, text};
+use fwdlab_report::{
+    charts, csv, github, html, junit, loadtest, markdown, ministat, prometheus, text,
+};
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::Model;
 use fwdlab_store::StoredRun;
 
 use super::Global;
-use super::run::Document;
+use super::run::{Document, shown};
 use super::runs::{Facts, profiles};
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -85,7 +87,6 @@ pub struct Loaded {
     /// Its name in a comparison.
     name: String,
     pub run: StoredRun,
-    pub directory: PathBuf,
     profiles: Vec<CaseProfile>,
 }
 
@@ -110,34 +111,17 @@ impl Loaded {
         Ok(Loaded {
             name: run.info.id.clone(),
             run,
-            directory,
             profiles,
         })
     }
 
     /// Returns the run as formats need it; `None` if it has no result.
     fn as_run(&self) -> Option<Run<'_>> {
+        let run = shown(&self.run, &self.profiles)?;
         Some(Run {
             name: &self.name,
-            info: &self.run.info,
-            summary: self.run.summary.as_ref()?,
-            trials: &self.run.trials,
-            rebuilds: &self.run.rebuilds,
-            profiles: &self.profiles,
+            ..run
         })
-    }
-
-    pub fn document(&self) -> Document<'_> {
-        Document {
-            info: &self.run.info,
-            problems: &self.run.problems,
-            directory: &self.directory,
-            summary: self.run.summary.as_ref(),
-            trials: &self.run.trials,
-            rebuilds: &self.run.rebuilds,
-            boots: &self.run.boots,
-            imported: &self.run.imported,
-        }
     }
 }
 
@@ -292,7 +276,7 @@ impl FormatOptions {
         }
         let runs = as_run(loaded)?;
         let one = |name: &str, text: String| vec![(name.to_owned(), text.into_bytes())];
-        let charts = || -> Vec<Chart> { runs::all(&runs) };
+        let charts = || -> Vec<Chart> { charts::all(&runs) };
         let pictures = || {
             charts()
                 .iter()
@@ -389,14 +373,7 @@ impl FormatOptions {
     fn page(&self, runs: &[Run<'_>], loaded: &[Loaded]) -> String {
         let shown = self.facts.shown();
         match runs {
-            [run] => html::page(
-                run.info,
-                run.summary,
-                run.trials,
-                run.rebuilds,
-                run.profiles,
-                shown,
-            ),
+            [run] => html::page(run, shown),
             runs => html::pages(runs, compared(loaded).as_ref(), shown),
         }
     }
@@ -429,7 +406,7 @@ fn compared(loaded: &[Loaded]) -> Option<compare::Outcome> {
 fn name(loaded: &mut [Loaded]) -> anyhow::Result<()> {
     let tags = loaded
         .iter()
-        .map(|one| Ok(fwdlab_store::labels(&one.directory)?.tags));
+        .map(|one| Ok(fwdlab_store::labels(&one.run.path)?.tags));
     let tags = tags.collect::<anyhow::Result<Vec<_>>>()?;
     let ids: Vec<String> = loaded.iter().map(|one| one.run.info.id.clone()).collect();
     let same = |n: usize, id: &String| id.split('-').nth(n) == ids[0].split('-').nth(n);
@@ -467,8 +444,11 @@ fn as_run(loaded: &[Loaded]) -> anyhow::Result<Vec<Run<'_>>> {
 /// Returns one run like `runs show`, or several runs as a list.
 fn json(loaded: &[Loaded]) -> anyhow::Result<Vec<u8>> {
     let mut text = match loaded {
-        [one] => serde_json::to_vec_pretty(&one.document())?,
-        all => serde_json::to_vec_pretty(&all.iter().map(Loaded::document).collect::<Vec<_>>())?,
+        [one] => serde_json::to_vec_pretty(&Document::new(&one.run))?,
+        all => {
+            let all = all.iter().map(|one| Document::new(&one.run));
+            serde_json::to_vec_pretty(&all.collect::<Vec<_>>())?
+        }
     };
     text.push(b'\n');
     Ok(text)

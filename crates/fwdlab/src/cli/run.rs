@@ -17,30 +17,45 @@ use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_model::stacks::Stacks;
 use fwdlab_report::html::ShownFacts;
-use fwdlab_report::run::{CaseProfile, Counted};
+use fwdlab_report::run::{CaseProfile, Counted, Run as Shown};
 
 use fwdlab_store::StoredRun;
 
 use super::Global;
-use crate::exit_code::Code;
+use crate::exit_code::{self, Code};
 use crate::output::{self, Screen};
 
 /// The document of `--json`: the same at the end of a run as when it is shown later.
 #[derive(serde::Serialize)]
 pub(super) struct Document<'a> {
-    pub info: &'a RunInfo,
+    info: &'a RunInfo,
     /// Missing or damaged parts of the stored run.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub problems: &'a [String],
-    pub directory: &'a Path,
+    problems: &'a [String],
+    directory: &'a Path,
     #[serde(flatten)]
-    pub summary: Option<&'a Summary>,
-    pub trials: &'a [TrialRecord],
-    pub rebuilds: &'a [RebuildRecord],
+    summary: Option<&'a Summary>,
+    trials: &'a [TrialRecord],
+    rebuilds: &'a [RebuildRecord],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub boots: &'a [BootRecord],
+    boots: &'a [BootRecord],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub imported: &'a [ImportedRecord],
+    imported: &'a [ImportedRecord],
+}
+
+impl Document<'_> {
+    pub fn new(run: &StoredRun) -> Document<'_> {
+        Document {
+            info: &run.info,
+            problems: &run.problems,
+            directory: &run.path,
+            summary: run.summary.as_ref(),
+            trials: &run.trials,
+            rebuilds: &run.rebuilds,
+            boots: &run.boots,
+            imported: &run.imported,
+        }
+    }
 }
 
 /// Returns the text with the directory of a run and its page.
@@ -52,18 +67,10 @@ pub(super) fn kept_in(directory: &Path) -> String {
     )
 }
 
-/// The outcome of a measuring command.
-pub(super) struct Outcome<'a> {
-    pub info: &'a RunInfo,
-    pub summary: &'a Summary,
-    pub trials: &'a [TrialRecord],
-}
-
 /// Runs `work` until it finishes or a signal arrives, then stores and prints the outcome.
 ///
-/// `iterations` is the total for the progress display, 0 if unknown. `text` returns the result for
-/// people, `next` suggests the next step, and `code` returns the exit code unless a signal decides
-/// it.
+/// `iterations` is the total for the progress display, 0 if unknown. `judge` adds to the outcome
+/// before it is stored, `text` returns the result for people, and `next` suggests the next step.
 pub(super) fn carry_out(
     global: &Global,
     iterations: u32,
@@ -72,27 +79,9 @@ pub(super) fn carry_out(
         &Control,
         &'a mut dyn FnMut(&Event),
     ) -> Result<(Run<'a>, Measured), LabError>,
-    text: impl FnOnce(&Outcome<'_>) -> String,
-    next: impl FnOnce(&Summary) -> Option<String>,
-    code: impl FnOnce(&Summary) -> Code,
-) -> anyhow::Result<Code> {
-    let nothing = |_: &mut StoredRun| {};
-    carry_out_and_judge(global, iterations, work, nothing, text, next, code)
-}
-
-/// Like [`carry_out`]; `judge` adds to the outcome before it is stored.
-pub(super) fn carry_out_and_judge(
-    global: &Global,
-    iterations: u32,
-    work: impl for<'a> FnOnce(
-        &Path,
-        &Control,
-        &'a mut dyn FnMut(&Event),
-    ) -> Result<(Run<'a>, Measured), LabError>,
     judge: impl FnOnce(&mut StoredRun),
-    text: impl FnOnce(&Outcome<'_>) -> String,
+    text: impl FnOnce(&Shown<'_>) -> String,
     next: impl FnOnce(&Summary) -> Option<String>,
-    code: impl FnOnce(&Summary) -> Code,
 ) -> anyhow::Result<Code> {
     let runs = global.runs_root()?;
     let control = Control::default();
@@ -116,83 +105,74 @@ pub(super) fn carry_out_and_judge(
     };
     let (run, measured) = work(&runs, &control, &mut listener)?;
     let profiles = case_profiles(&measured);
-    let Measured {
-        trials,
-        rebuilds,
-        boots,
-        profiles: _,
-        samples: _,
-        summary,
-    } = measured;
-    let mut summary = summary.context("a run without a summary")?;
+    let mut summary = measured.summary.context("a run without a summary")?;
     let state = if control.is_stopped() {
         fwdlab_measure::trust::interrupted(&mut summary);
         RunState::Interrupted
     } else {
         RunState::Finished
     };
-    let directory = run.path().to_owned();
     let mut made = StoredRun {
-        path: directory.clone(),
+        path: run.path().to_owned(),
         info: run.info.clone(),
         state,
         summary: Some(summary),
-        trials,
-        rebuilds,
-        boots,
+        trials: measured.trials,
+        rebuilds: measured.rebuilds,
+        boots: measured.boots,
         imported: Vec::new(),
         problems: Vec::new(),
         cut_off: Vec::new(),
         is_protected: false,
     };
     judge(&mut made);
-    let StoredRun {
-        summary,
-        trials,
-        rebuilds,
-        boots,
-        ..
-    } = made;
-    let summary = summary.context("a run without a summary")?;
-    let info = run.finish(&summary, state, |info| {
-        fwdlab_report::html::page(
-            info,
-            &summary,
-            &trials,
-            &rebuilds,
-            &profiles,
-            ShownFacts::Brief,
-        )
+    let summary = made.summary.as_ref().context("a run without a summary")?;
+    made.info = run.finish(summary, state, |info| {
+        let shown = Shown {
+            trials: &made.trials,
+            rebuilds: &made.rebuilds,
+            profiles: &profiles,
+            ..Shown::new(info, summary)
+        };
+        fwdlab_report::html::page(&shown, ShownFacts::Brief)
     })?;
 
     if global.json {
-        output::json(&Document {
-            problems: &[],
-            info: &info,
-            directory: &directory,
-            summary: Some(&summary),
-            trials: &trials,
-            rebuilds: &rebuilds,
-            boots: &boots,
-            imported: &[],
-        })?;
+        output::json(&Document::new(&made))?;
     } else if !global.json_stream && !is_behind {
-        output::answer(&text(&Outcome {
-            info: &info,
-            summary: &summary,
-            trials: &trials,
-        }));
-        output::result(&kept_in(&directory));
+        let shown = shown(&made, &profiles).context("a run without a summary")?;
+        output::answer(&text(&shown));
+        output::result(&kept_in(&made.path));
         if global.verbosity() != output::Verbosity::Quiet
-            && let Some(next) = next(&summary)
+            && let Some(next) = next(summary)
         {
             output::note(&next);
         }
     }
-    Ok(match signal.load(Ordering::Acquire) {
-        0 => code(&summary),
-        15 => Code::Terminated,
-        _ => Code::Interrupted,
+    Ok(signalled(&signal).unwrap_or_else(|| exit_code::for_measurement(summary)))
+}
+
+/// Returns the exit code of a signal, if one arrived.
+pub(super) fn signalled(signal: &AtomicUsize) -> Option<Code> {
+    match signal.load(Ordering::Acquire) {
+        0 => None,
+        15 => Some(Code::Terminated),
+        _ => Some(Code::Interrupted),
+    }
+}
+
+/// Returns the page of a result without trials.
+pub(super) fn page(info: &RunInfo, summary: &Summary) -> String {
+    fwdlab_report::html::page(&Shown::new(info, summary), ShownFacts::Brief)
+}
+
+/// Returns a stored run as formats need it; `None` if it has no result.
+pub(super) fn shown<'a>(run: &'a StoredRun, profiles: &'a [CaseProfile]) -> Option<Shown<'a>> {
+    Some(Shown {
+        trials: &run.trials,
+        rebuilds: &run.rebuilds,
+        profiles,
+        ..Shown::new(&run.info, run.summary.as_ref()?)
     })
 }
 

@@ -22,7 +22,7 @@ use super::run::kept_in;
 use crate::exit_code::Code;
 use crate::output::{self, Verbosity};
 use crate::tui::app::Mode;
-use crate::tui::theme::{Environment, Symbols, Theme};
+use crate::tui::theme::{Symbols, Theme};
 use crate::tui::view::{ExitReason, watch};
 
 /// Marks the other process. Users do not type it.
@@ -45,8 +45,9 @@ pub fn wants_screen(global: &Global) -> bool {
 
 /// Returns the command line as the user typed it.
 pub fn command_line() -> Vec<String> {
-    std::env::args()
+    std::env::args_os()
         .filter(|argument| argument != BEHIND)
+        .map(|argument| argument.to_string_lossy().into_owned())
         .collect()
 }
 
@@ -73,7 +74,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
         Err(status) => return answer(global, first_line(&out)?.as_deref(), &err, status),
     };
     let dir = fwdlab_store::resolve(&global.runs_root()?, &id)?;
-    let theme = Theme::choose(symbols, &Environment::from_process());
+    let theme = Theme::choose(symbols);
     let left = watch(
         &dir,
         Mode::Own,

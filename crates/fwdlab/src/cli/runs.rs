@@ -1,7 +1,7 @@
 //! `fwdlab runs`: lists, shows, verifies and removes stored runs. Start with [`Runs::run`].
 
 use std::cmp::Reverse;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
@@ -15,7 +15,7 @@ use fwdlab_report::listing;
 use fwdlab_report::number::counted;
 use fwdlab_report::run::{CaseProfile, Counted};
 use fwdlab_stats::ministat::Model;
-use fwdlab_store::RunEntry;
+use fwdlab_store::{RunEntry, StoreError};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -27,7 +27,7 @@ use super::label::{Note, Tag};
 use super::prune::Prune;
 use super::rebuild::Rebuild;
 use super::report::{self, FormatOptions, Loaded};
-use super::run::{case_profile, kept_in};
+use super::run::{Document, case_profile, kept_in};
 use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -246,12 +246,17 @@ fn list(root: &Path, requested: &List, global: &Global) -> anyhow::Result<Code> 
     Ok(Code::Done)
 }
 
+/// Returns the directories of these runs.
+pub(super) fn resolve_all(root: &Path, names: &[String]) -> Result<Vec<PathBuf>, StoreError> {
+    let names = names.iter();
+    names
+        .map(|name| fwdlab_store::resolve(root, name))
+        .collect()
+}
+
 /// Checks that files are unchanged, and that results follow from the trials.
 fn verify(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code> {
-    let mut directories = names
-        .iter()
-        .map(|name| fwdlab_store::resolve(root, name))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut directories = resolve_all(root, names)?;
     if names.is_empty() {
         directories.extend(
             fwdlab_store::list(root)?
@@ -290,7 +295,7 @@ fn verify(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code
 }
 
 /// The state of a run's files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Integrity {
     /// Files are unchanged, and the result follows from them.
@@ -298,11 +303,12 @@ enum Integrity {
     /// Files are unchanged, but the end is missing: the process was killed or is still running.
     Incomplete,
     /// Files have changed, or the result does not follow from them.
+    #[default]
     Damaged,
 }
 
 /// The outcome of the verification of a run.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Verified {
     run: String,
     integrity: Integrity,
@@ -348,12 +354,7 @@ impl Verified {
 fn verified(directory: &Path, id: String) -> Verified {
     let mut found = Verified {
         run: id,
-        integrity: Integrity::Damaged,
-        protected: false,
-        missing: Vec::new(),
-        differences: Vec::new(),
-        derived: Vec::new(),
-        not_derived: Vec::new(),
+        ..Verified::default()
     };
     let run = match fwdlab_store::load(directory) {
         Ok(run) => run,
@@ -402,9 +403,9 @@ fn show(
         }
     };
     let loaded = Loaded::open(root, name)?;
-    let (run, directory) = (&loaded.run, loaded.directory.clone());
+    let run = &loaded.run;
     if format == Format::Json {
-        output::json(&loaded.document())?;
+        output::json(&Document::new(run))?;
         return Ok(Code::Done);
     }
     let Some(summary) = &run.summary else {
@@ -419,7 +420,7 @@ fn show(
         if format != Format::Text {
             return Err(Usage(format!("there is no result to print: {left}")).into());
         }
-        output::result(&format!("{left}\n{}", kept_in(&directory)));
+        output::result(&format!("{left}\n{}", kept_in(&run.path)));
         return Ok(Code::Done);
     };
     let requested = match format {
@@ -428,8 +429,8 @@ fn show(
                 output::result(&format!("{}\n", fwdlab_report::text::explain(&run.trials)));
             }
             output::answer(&fwdlab_report::text::quick(&run.info, summary));
-            output::result(&kept_in(&directory));
-            match fwdlab_store::labels(&directory) {
+            output::result(&kept_in(&run.path));
+            match fwdlab_store::labels(&run.path) {
                 Ok(labels) => print_labels(&labels),
                 Err(error) => output::note(&format!("warning   {error}")),
             }
@@ -486,10 +487,7 @@ pub(super) fn profiles(run: &fwdlab_store::StoredRun) -> Vec<CaseProfile> {
 
 fn remove(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code> {
     // resolve all names first: @1 changes when a run is removed
-    let directories = names
-        .iter()
-        .map(|name| fwdlab_store::resolve(root, name))
-        .collect::<Result<Vec<_>, _>>()?;
+    let directories = resolve_all(root, names)?;
     for directory in &directories {
         fwdlab_store::remove(directory)
             .with_context(|| format!("remove {}", directory.display()))?;

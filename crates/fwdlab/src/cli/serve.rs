@@ -5,9 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
+use fwdlab_model::result::RunInfo;
+use fwdlab_report::chart::Chart;
 use fwdlab_report::html::ShownFacts;
+use fwdlab_report::run::Run;
 use fwdlab_serve::{Config, Server, new_token, token_of_file};
+use fwdlab_store::StoredRun;
 
+use super::run::shown;
 use super::serve_trex::Trex;
 use super::{Global, runs};
 use crate::exit_code::{Code, Usage};
@@ -84,32 +89,21 @@ impl Serve {
 }
 
 /// Returns the page of a stored run, if it has a result.
-fn page(run: &fwdlab_store::StoredRun) -> Option<String> {
-    let mut info = run.info.clone();
-    info.state = run.state;
+fn page(run: &StoredRun) -> Option<String> {
+    let info = RunInfo {
+        state: run.state,
+        ..run.info.clone()
+    };
     let profiles = runs::profiles(run);
-    Some(fwdlab_report::html::page(
-        &info,
-        run.summary.as_ref()?,
-        &run.trials,
-        &run.rebuilds,
-        &profiles,
-        ShownFacts::Brief,
-    ))
+    let shown = Run {
+        info: &info,
+        ..shown(run, &profiles)?
+    };
+    Some(fwdlab_report::html::page(&shown, ShownFacts::Brief))
 }
 
 /// Returns the charts of a stored run's report, if it has a result.
-fn charts(run: &fwdlab_store::StoredRun) -> Vec<fwdlab_report::chart::Chart> {
-    let Some(summary) = &run.summary else {
-        return Vec::new();
-    };
-    let run = fwdlab_report::run::Run {
-        name: &run.info.id,
-        info: &run.info,
-        summary,
-        trials: &run.trials,
-        rebuilds: &run.rebuilds,
-        profiles: &[],
-    };
-    fwdlab_report::chart::runs::all(&[run])
+fn charts(run: &StoredRun) -> Vec<Chart> {
+    let shown = shown(run, &[]);
+    shown.map_or_else(Vec::new, |run| fwdlab_report::charts::all(&[run]))
 }

@@ -14,7 +14,7 @@ use super::{Global, run_screen};
 use crate::exit_code::{Code, Usage};
 use crate::output::{self, Screen, Verbosity};
 use crate::tui::app::Mode;
-use crate::tui::theme::{Environment, Symbols, Theme};
+use crate::tui::theme::{Symbols, Theme};
 use crate::tui::view::{ExitReason, watch};
 
 /// Interval of the reads of the journal.
@@ -99,7 +99,7 @@ impl Top {
         if output::is_dumb() {
             return lines(follower, &dir);
         }
-        let theme = Theme::choose(self.symbols, &Environment::from_process());
+        let theme = Theme::choose(self.symbols);
         if watch(&dir, mode, self.speed, theme, &global.screen, None)? == ExitReason::RunGoesOn {
             output::note("the run continues");
         }

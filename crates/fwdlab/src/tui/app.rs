@@ -6,7 +6,8 @@
 //! [`App::key`]; panes read [`App::trials`], [`App::cases`] and similar methods.
 
 use fwdlab_model::event::{Event, EventKind, Request};
-use fwdlab_model::result::TrialRecord;
+use fwdlab_model::procedure::Delays;
+use fwdlab_model::result::{TrialRecord, Validity};
 use fwdlab_model::test_case::Iteration;
 use fwdlab_report::number;
 
@@ -74,6 +75,13 @@ pub struct Trial {
     pub is_valid: bool,
     /// The complete record; `None` for old trials.
     pub record: Option<Box<TrialRecord>>,
+}
+
+impl Trial {
+    /// Returns the latencies, if the trial measured them.
+    pub fn delays(&self) -> Option<Delays> {
+        self.record.as_ref()?.asked.as_ref()?.answer.delays
+    }
 }
 
 /// The progress of the run.
@@ -331,27 +339,13 @@ impl App {
             EventKind::RebuildFinished { record } => {
                 let differences = record.difference_percent.iter().skip(1);
                 let words: Vec<String> = differences.map(|d| format!("{d:+.2} %")).collect();
-                let is_valid = record.validity.is_valid();
-                let mark = if is_valid { Mark::Plain } else { Mark::Bad };
-                let words = format!(
-                    "rebuild {}: {}{}",
-                    record.rebuild,
-                    words.join("  "),
-                    why(&record.validity.reasons)
-                );
-                self.add_event(t, mark, &words);
+                let words = format!("rebuild {}: {}", record.rebuild, words.join("  "));
+                self.add_measured(t, &words, &record.validity);
                 self.step(t);
             }
             EventKind::BootFinished { record } => {
-                let is_valid = record.validity.is_valid();
-                let mark = if is_valid { Mark::Plain } else { Mark::Bad };
-                let words = format!(
-                    "boot {}: {}{}",
-                    record.boot,
-                    record.test_case,
-                    why(&record.validity.reasons)
-                );
-                self.add_event(t, mark, &words);
+                let words = format!("boot {}: {}", record.boot, record.test_case);
+                self.add_measured(t, &words, &record.validity);
             }
             EventKind::IterationFinished {
                 test_case,
@@ -434,13 +428,12 @@ impl App {
         }
         let rate = record.intended_load_pps.unwrap_or(record.offered_load_pps);
         let words = format!(
-            "trial {}  {}  loss {}{}",
+            "trial {}  {}  loss {}",
             record.trial,
             number::rate(rate),
-            number::percent(100.0 * record.frame_loss_ratio),
-            why(&record.validity.reasons)
+            number::percent(100.0 * record.frame_loss_ratio)
         );
-        self.add_event(t, if is_valid { Mark::Plain } else { Mark::Bad }, &words);
+        self.add_measured(t, &words, &record.validity);
         if let Some(old) = self.trials.len().checked_sub(WHOLE) {
             self.trials[old].record = None;
         }
@@ -547,6 +540,16 @@ impl App {
             mark,
             words: clean(words),
         });
+    }
+
+    /// Adds what was measured, and why it is invalid if it is.
+    fn add_measured(&mut self, t: f64, words: &str, validity: &Validity) {
+        let mark = match validity.is_valid() {
+            true => Mark::Plain,
+            false => Mark::Bad,
+        };
+        let why = crate::output::invalid(&validity.reasons);
+        self.add_event(t, mark, &format!("{words}{why}"));
     }
 
     fn set_progress(&mut self, standing: RunProgress) {
@@ -689,8 +692,7 @@ impl App {
 
     /// Returns true if any trial measured latency.
     pub fn has_latency(&self) -> bool {
-        let measured = |trial: &Trial| trial.record.as_ref()?.asked.as_ref()?.answer.delays;
-        self.trials().iter().any(|trial| measured(trial).is_some())
+        self.trials().iter().any(|trial| trial.delays().is_some())
     }
 
     /// Returns the test case of the trial on the screen, or else the first one: a guest that only
@@ -924,13 +926,6 @@ pub struct Bracket {
     pub upper_pps: Option<f64>,
     /// The largest load of all trials.
     pub most_pps: f64,
-}
-
-fn why(reasons: &[String]) -> String {
-    match reasons {
-        [] => String::new(),
-        reasons => format!("  INVALID: {}", reasons.join("; ")),
-    }
 }
 
 fn first_line(text: &str) -> &str {

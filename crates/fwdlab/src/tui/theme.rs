@@ -24,30 +24,6 @@ pub struct Theme {
     pub has_colour: bool,
 }
 
-/// Environment variables that describe the terminal.
-#[derive(Debug, Default)]
-pub struct Environment {
-    pub lc_all: Option<String>,
-    pub lc_ctype: Option<String>,
-    pub lang: Option<String>,
-    pub term: Option<String>,
-    pub no_color: Option<String>,
-}
-
-impl Environment {
-    /// Returns those of this process.
-    pub fn from_process() -> Environment {
-        let of = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        Environment {
-            lc_all: of("LC_ALL"),
-            lc_ctype: of("LC_CTYPE"),
-            lang: of("LANG"),
-            term: of("TERM"),
-            no_color: of("NO_COLOR"),
-        }
-    }
-}
-
 const ASCII: border::Set<'_> = border::Set {
     top_left: "+",
     top_right: "+",
@@ -62,13 +38,20 @@ const ASCII: border::Set<'_> = border::Set {
 impl Theme {
     /// Chooses the symbols given by the user, or else by the environment: the locale must support
     /// characters beyond ASCII, and `linux` (its console) has no Braille in its font.
-    pub fn choose(symbols: Option<Symbols>, environment: &Environment) -> Theme {
-        let locale = (environment.lc_all.as_ref())
-            .or(environment.lc_ctype.as_ref())
-            .or(environment.lang.as_ref());
+    pub fn choose(symbols: Option<Symbols>) -> Theme {
+        Theme::in_environment(symbols, |name| std::env::var(name).ok())
+    }
+
+    fn in_environment(
+        symbols: Option<Symbols>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Theme {
+        let variable = |name: &&str| variable(name).filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(variable);
         let locale = locale.map(|locale| locale.to_ascii_lowercase().replace('-', ""));
         let is_utf8 = locale.is_some_and(|locale| locale.contains("utf8"));
-        let term = environment.term.as_deref().unwrap_or("dumb");
+        let term = variable(&"TERM");
+        let term = term.as_deref().unwrap_or("dumb");
         let symbols = symbols.unwrap_or(match term {
             _ if !is_utf8 => Symbols::Ascii,
             "linux" => Symbols::Block,
@@ -78,7 +61,7 @@ impl Theme {
         let is_plain = matches!(term, "dumb" | "vt100" | "vt220") || term.ends_with("-mono");
         Theme {
             symbols,
-            has_colour: environment.no_color.is_none() && !is_plain,
+            has_colour: variable(&"NO_COLOR").is_none() && !is_plain,
         }
     }
 
@@ -164,13 +147,12 @@ mod tests {
     #[test]
     fn terminal_capabilities_come_from_the_environment() {
         let of = |lang: &str, term: &str, no_color: Option<&str>| {
-            let environment = Environment {
-                lang: Some(lang.into()),
-                term: Some(term.into()),
-                no_color: no_color.map(str::to_owned),
-                ..Environment::default()
-            };
-            let theme = Theme::choose(None, &environment);
+            let theme = Theme::in_environment(None, |name| match name {
+                "LANG" => Some(lang.to_owned()),
+                "TERM" => Some(term.to_owned()),
+                "NO_COLOR" => no_color.map(str::to_owned),
+                _ => None,
+            });
             (theme.symbols, theme.has_colour)
         };
         assert_eq!(
@@ -181,7 +163,7 @@ mod tests {
         assert_eq!(of("C", "xterm", None), (Symbols::Ascii, true));
         assert_eq!(of("C.UTF-8", "vt100", None), (Symbols::Ascii, false));
         assert_eq!(of("C.UTF-8", "xterm", Some("1")), (Symbols::Braille, false));
-        let output = Theme::choose(Some(Symbols::Block), &Environment::default());
+        let output = Theme::in_environment(Some(Symbols::Block), |_| None);
         assert_eq!(output.symbols, Symbols::Block);
     }
 }

@@ -152,17 +152,13 @@ pub fn watch(
                 None => ask(dir, Request::Stop, &mut app),
             },
             Action::Profile(case) => app.profile(costly(dir, &case)),
-            Action::Keep => {
-                let words = screen.words();
+            Action::Keep | Action::Leave => {
+                let words = (action == Action::Keep).then(|| screen.words());
                 // restore the terminal first, then print the text on it
                 drop(screen);
-                crate::output::result(&words);
-                return Ok(match app.is_steered() {
-                    true => ExitReason::RunGoesOn,
-                    false => ExitReason::Over,
-                });
-            }
-            Action::Leave => {
+                if let Some(words) = words {
+                    crate::output::result(&words);
+                }
                 return Ok(match app.is_steered() {
                     true => ExitReason::RunGoesOn,
                     false => ExitReason::Over,

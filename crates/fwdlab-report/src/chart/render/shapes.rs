@@ -185,16 +185,7 @@ pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &R
                 let y = format!("{middle}");
                 let class = Tone::Span.class();
                 let ends = (at(axis.percent(*low)), at(axis.percent(*high)));
-                m.shape(
-                    "line",
-                    &[
-                        ("class", class),
-                        ("x1", &ends.0),
-                        ("x2", &ends.1),
-                        ("y1", &y),
-                        ("y2", &y),
-                    ],
-                );
+                line(m, class, (&ends.0, &ends.1), (&y, &y));
                 for end in [low, high] {
                     upright(m, axis, *end, (middle - 6.0, middle + 6.0), class, "");
                 }
@@ -246,16 +237,7 @@ pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &R
 pub(super) fn numbers(m: &mut Markup, axis: &Axis) {
     for (tick, number) in &axis.ticks {
         let x = at(axis.percent(*tick));
-        m.shape(
-            "line",
-            &[
-                ("class", "grid"),
-                ("x1", &x),
-                ("x2", &x),
-                ("y1", "0"),
-                ("y2", "5"),
-            ],
-        );
+        line(m, "grid", (&x, &x), ("0", "5"));
         m.leaf(
             "text",
             &[("class", "middle"), ("x", &x), ("y", "18")],
@@ -272,7 +254,7 @@ pub(super) fn reference_names(m: &mut Markup, axis: &Axis, references: &[Referen
         let dx = if percent > 50.0 { "-4" } else { "4" };
         let y = format!("{}", 12 + 15 * n);
         let bottom = format!("{}", 15 * (n + 1));
-        upright_to(m, &at(percent), ("0", &bottom), "reference");
+        line(m, "reference", (&at(percent), &at(percent)), ("0", &bottom));
         let words = format!("{}: {}", reference.label, axis.quantity.words(reference.at));
         m.leaf(
             "text",
@@ -287,17 +269,11 @@ pub(super) fn names_height(references: &[Reference]) -> f64 {
     15.0 * references.len() as f64
 }
 
-fn upright_to(m: &mut Markup, x: &str, (top, bottom): (&str, &str), class: &str) {
-    m.shape(
-        "line",
-        &[
-            ("class", class),
-            ("x1", x),
-            ("x2", x),
-            ("y1", top),
-            ("y2", bottom),
-        ],
-    );
+/// Draws a line between two points.
+pub(super) fn line(m: &mut Markup, class: &str, (x1, x2): (&str, &str), (y1, y2): (&str, &str)) {
+    let ends = [("x1", x1), ("x2", x2), ("y1", y1), ("y2", y2)];
+    let [a, b, c, d] = ends;
+    m.shape("line", &[("class", class), a, b, c, d]);
 }
 
 fn upright(
@@ -351,7 +327,7 @@ pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
     for moment in &curves.moments {
         let percent = curves.across.percent(moment.at);
         let x = at(percent);
-        upright_to(m, &x, ("0", &format!("{height}")), "moment");
+        line(m, "moment", (&x, &x), ("0", &format!("{height}")));
         let (class, dx) = if percent > 80.0 {
             ("end", "-5")
         } else {
@@ -366,14 +342,7 @@ pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
     for reference in &curves.references {
         let y = up(curves, reference.at);
         let place = format!("{y:.1}");
-        let line = [
-            ("class", "reference"),
-            ("x1", "0"),
-            ("x2", "100%"),
-            ("y1", place.as_str()),
-            ("y2", &place),
-        ];
-        m.shape("line", &line);
+        line(m, "reference", ("0", "100%"), (&place, &place));
         let above = format!("{:.1}", if y < 16.0 { y + 14.0 } else { y - 4.0 });
         let words = format!(
             "{}: {}",
@@ -403,15 +372,7 @@ pub(super) fn curve_swatch(m: &mut Markup, n: usize, curve: &Curve) {
             Line::Dashed => "curve dashed",
             _ => "curve",
         };
-        let line = [
-            ("class", style(n, class)),
-            ("x1", "1".to_owned()),
-            ("x2", "21".to_owned()),
-            ("y1", "6".to_owned()),
-            ("y2", "6".to_owned()),
-        ];
-        let line = line.each_ref().map(|(name, value)| (*name, value.as_str()));
-        m.shape("line", &line);
+        line(m, &style(n, class), ("1", "21"), ("6", "6"));
     }
     m.within("g", &[("transform", "translate(11 6)")], |m| {
         let shape = POINTS[n % POINTS.len()];
@@ -425,16 +386,7 @@ fn grid(m: &mut Markup, curves: &Curves) {
     for (tick, number) in &curves.up.ticks {
         let place = format!("{:.1}", up(curves, *tick));
         let class = if *tick == 0.0 { "zero" } else { "grid" };
-        m.shape(
-            "line",
-            &[
-                ("class", class),
-                ("x1", "0"),
-                ("x2", "100%"),
-                ("y1", &place),
-                ("y2", &place),
-            ],
-        );
+        line(m, class, ("0", "100%"), (&place, &place));
         let text = [
             ("class", "end"),
             ("x", "0"),
@@ -450,7 +402,7 @@ fn grid(m: &mut Markup, curves: &Curves) {
     let numbers = format!("{}", height + 18.0);
     for (tick, number) in &curves.across.ticks {
         let x = at(curves.across.percent(*tick));
-        upright_to(m, &x, (&ends.0, &ends.1), "zero");
+        line(m, "zero", (&x, &x), (&ends.0, &ends.1));
         if !number.is_empty() {
             m.leaf(
                 "text",
@@ -491,10 +443,10 @@ fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<
         Line::Solid | Line::Steps | Line::None => "curve",
     };
     let class = style(n, class);
-    let line = [("class", class.as_str()), ("points", &points.join(" "))];
+    let attributes = [("class", class.as_str()), ("points", &points.join(" "))];
     if curve.line != Line::None {
         match width {
-            Some(_) => m.shape("polyline", &line),
+            Some(_) => m.shape("polyline", &attributes),
             None => {
                 let (view, tall) = (format!("0 0 1000 {height}"), format!("{height}"));
                 let stretched = [
@@ -504,7 +456,7 @@ fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<
                     ("preserveAspectRatio", "none"),
                     ("class", "stretched"),
                 ];
-                m.within("svg", &stretched, |m| m.shape("polyline", &line));
+                m.within("svg", &stretched, |m| m.shape("polyline", &attributes));
             }
         }
     }
@@ -517,7 +469,7 @@ fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<
             format!("{:.1}", up(curves, *high)),
             format!("{:.1}", up(curves, *low)),
         );
-        upright_to(m, &x, (&ends.0, &ends.1), &style(n, "curve span"));
+        line(m, &style(n, "curve span"), (&x, &x), (&ends.0, &ends.1));
     }
     if curve.line != Line::None && curve.points.len() > MARKED {
         return;

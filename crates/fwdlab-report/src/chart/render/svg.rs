@@ -94,16 +94,7 @@ fn draw_rows(m: &mut Markup, rows: &Rows, top: f64) -> f64 {
         if row.is_control {
             let place = format!("{y:.1}");
             let ends = (format!("{EDGE}"), format!("{}", WIDTH - EDGE));
-            m.shape(
-                "line",
-                &[
-                    ("class", "apart"),
-                    ("x1", &ends.0),
-                    ("x2", &ends.1),
-                    ("y1", &place),
-                    ("y2", &place),
-                ],
-            );
+            shapes::line(m, "apart", (&ends.0, &ends.1), (&place, &place));
         }
         let middle = y + height / 2.0;
         for (n, (class, words)) in label.iter().enumerate() {

@@ -1,20 +1,13 @@
-//! Draws charts in a terminal: bars as characters, curves as braille dots, or as letters in ASCII.
+//! Draws charts in a terminal: bars as characters, curves as braille dots.
 //!
 //! Colour carries no meaning. Start with [`draw`].
 
 use crate::chart::{Chart, Curve, Curves, Line, Mark, Plot, Reference, Row, Rows, Tone};
 use crate::table::shorten;
 
-/// The set of characters to draw with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Symbols {
-    /// Blocks, lines and braille.
-    #[default]
-    Unicode,
-    /// ASCII, for every terminal.
-    Ascii,
-}
-
+/// The edge of a drawing, and a line at a value.
+const BAR: char = '\u{2502}';
+const LEVEL: char = '\u{250a}';
 /// Height of curves, in lines.
 const LINES: usize = 14;
 /// Width of the tick labels next to curves, in columns.
@@ -23,19 +16,15 @@ const NUMBERS: usize = 8;
 const FEWEST: usize = 40;
 
 /// Draws the chart in `width` columns.
-pub fn draw(chart: &Chart, width: usize, symbols: Symbols) -> String {
+pub(crate) fn draw(chart: &Chart, width: usize) -> String {
     let width = width.max(FEWEST);
     let mut text = String::new();
     if !chart.title.is_empty() {
         text += &format!("{}\n", shorten(&printable(&chart.title), width));
     }
-    text += &match &chart.plot {
-        Plot::Rows(rows) => draw_rows(rows, width, symbols),
-        Plot::Curves(curves) => draw_curves(curves, width, symbols),
-    };
-    match symbols {
-        Symbols::Unicode => text,
-        Symbols::Ascii => text.chars().map(ascii).collect(),
+    text + &match &chart.plot {
+        Plot::Rows(rows) => draw_rows(rows, width),
+        Plot::Curves(curves) => draw_curves(curves, width),
     }
 }
 
@@ -44,59 +33,37 @@ fn printable(text: &str) -> String {
     text.replace(crate::screen::steers, "?")
 }
 
-fn ascii(c: char) -> char {
-    match c {
-        '\u{b1}' => '~',
-        c if c.is_ascii() => c,
-        _ => '?',
-    }
-}
-
-/// Returns the character of a mark, in Unicode and in ASCII.
-fn signs(tone: Tone) -> (char, char) {
+/// Returns the character of a mark.
+fn sign(tone: Tone) -> char {
     match tone {
-        Tone::Median => ('\u{2588}', '#'),
-        Tone::Span => ('\u{2500}', '-'),
-        Tone::Dot | Tone::Quiet => ('\u{25cf}', 'o'),
-        Tone::Ungated => ('\u{25cb}', 'u'),
-        Tone::Contended => ('\u{d7}', 'x'),
-        Tone::Offered => ('\u{2506}', '!'),
-        Tone::Mean => ('\u{2503}', '|'),
-        Tone::Interval | Tone::Less | Tone::More | Tone::Same | Tone::Unknown => ('\u{2592}', '='),
-        Tone::Received => ('\u{2588}', '#'),
-        Tone::LostAtInput => ('i', 'i'),
-        Tone::LostBetween => ('b', 'b'),
-        Tone::LostInDut => ('d', 'd'),
-        Tone::LostAtOutput => ('o', 'o'),
-        Tone::LostByReceiver => ('r', 'r'),
-        Tone::Unexplained => ('?', '?'),
+        Tone::Median | Tone::Received => '\u{2588}',
+        Tone::Span => '\u{2500}',
+        Tone::Dot | Tone::Quiet => '\u{25cf}',
+        Tone::Ungated => '\u{25cb}',
+        Tone::Contended => '\u{d7}',
+        Tone::Offered => '\u{2506}',
+        Tone::Mean => '\u{2503}',
+        Tone::Interval | Tone::Less | Tone::More | Tone::Same | Tone::Unknown => '\u{2592}',
+        Tone::LostAtInput => 'i',
+        Tone::LostBetween => 'b',
+        Tone::LostInDut => 'd',
+        Tone::LostAtOutput => 'o',
+        Tone::LostByReceiver => 'r',
+        Tone::Unexplained => '?',
     }
 }
 
-fn sign(tone: Tone, symbols: Symbols) -> char {
-    let (unicode, ascii) = signs(tone);
-    match symbols {
-        Symbols::Unicode => unicode,
-        Symbols::Ascii => ascii,
-    }
-}
-
-fn draw_rows(rows: &Rows, width: usize, symbols: Symbols) -> String {
+fn draw_rows(rows: &Rows, width: usize) -> String {
     let longest = |of: &dyn Fn(&Row) -> usize| rows.rows.iter().map(of).max().unwrap_or(0);
     let label = longest(&|row| row.name().chars().count()).min(width / 3);
     let value = longest(&|row| row.value.chars().count()).min(width / 3);
     let wide = width.saturating_sub(label + value + 4).max(10);
-    let bar = if symbols == Symbols::Ascii {
-        '|'
-    } else {
-        '\u{2502}'
-    };
     let mut text = String::new();
     for row in &rows.rows {
         let name = shorten(&printable(&row.name()), label);
-        let drawn = drawn_row(rows, row, wide, symbols);
+        let drawn = drawn_row(rows, row, wide);
         let reported = shorten(&printable(&row.value), value);
-        text += &format!(" {name:<label$} {bar}{drawn}{bar} {reported}");
+        text += &format!(" {name:<label$} {BAR}{drawn}{BAR} {reported}");
         text.truncate(text.trim_end().len());
         text.push('\n');
     }
@@ -117,7 +84,7 @@ fn draw_rows(rows: &Rows, width: usize, symbols: Symbols) -> String {
     let legend = rows
         .legend
         .iter()
-        .map(|(tone, words)| format!("{} {}", sign(*tone, symbols), printable(words)));
+        .map(|(tone, words)| format!("{} {}", sign(*tone), printable(words)));
     let legend = legend.collect::<Vec<_>>().join("   ");
     if !legend.is_empty() {
         text += &crate::table::wrap(&legend, width, " ");
@@ -125,60 +92,55 @@ fn draw_rows(rows: &Rows, width: usize, symbols: Symbols) -> String {
     text
 }
 
-fn drawn_row(rows: &Rows, row: &Row, wide: usize, symbols: Symbols) -> String {
+fn drawn_row(rows: &Rows, row: &Row, wide: usize) -> String {
     let mut cells = vec![' '; wide];
     let place =
         |value: f64| ((rows.axis.percent(value) / 100.0 * wide as f64) as usize).min(wide - 1);
     let (low, high) = rows.axis.ends();
     if low < 0.0 && high > 0.0 {
-        cells[place(0.0)] = if symbols == Symbols::Ascii {
-            ':'
-        } else {
-            '\u{250a}'
-        };
+        cells[place(0.0)] = LEVEL;
     }
     for reference in &rows.references {
-        cells[place(reference.at)] = if symbols == Symbols::Ascii {
-            ':'
-        } else {
-            '\u{250a}'
-        };
+        cells[place(reference.at)] = LEVEL;
     }
     for mark in &row.marks {
         match mark {
             Mark::Bar { from, to, tone, .. } => {
                 let (from, to) = (place(from.min(*to)), place(from.max(*to)));
-                cells[from..=to].fill(sign(*tone, symbols));
+                cells[from..=to].fill(sign(*tone));
             }
             // the span covers the end of the bar: draw only its part beyond the bar
             Mark::Span { low, high } => {
                 let end = place(*high);
                 let from = place(*low);
                 for cell in cells[from..=end].iter_mut().filter(|cell| **cell == ' ') {
-                    *cell = sign(Tone::Span, symbols);
+                    *cell = sign(Tone::Span);
                 }
             }
             Mark::Dots { values, tone, .. } => {
                 for value in values {
-                    cells[place(*value)] = sign(*tone, symbols);
+                    cells[place(*value)] = sign(*tone);
                 }
             }
-            Mark::Line { at, tone, .. } => cells[place(*at)] = sign(*tone, symbols),
+            Mark::Line { at, tone, .. } => cells[place(*at)] = sign(*tone),
         }
     }
     cells.into_iter().collect()
 }
 
-fn draw_curves(curves: &Curves, width: usize, symbols: Symbols) -> String {
+fn draw_curves(curves: &Curves, width: usize) -> String {
     let names = curves
         .curves
         .iter()
         .map(|curve| curve.name.chars().count() + 3);
     let names = names.max().unwrap_or(0).min(width / 4);
     let wide = width.saturating_sub(NUMBERS + names + 3).max(20);
-    let mut canvas = Canvas::new(wide, symbols);
-    for (n, curve) in curves.curves.iter().enumerate() {
-        canvas.curve(curves, curve, letter(n));
+    let mut canvas = Canvas {
+        wide,
+        braille: vec![0; wide * LINES],
+    };
+    for curve in &curves.curves {
+        canvas.curve(curves, curve);
     }
     let lines = canvas.lines();
     let mut beside: Vec<String> = vec![String::new(); LINES];
@@ -202,14 +164,9 @@ fn draw_curves(curves: &Curves, width: usize, symbols: Symbols) -> String {
             line.clone_from(number);
         }
     }
-    let bar = if symbols == Symbols::Ascii {
-        '|'
-    } else {
-        '\u{2502}'
-    };
     let mut text = format!("{:NUMBERS$} {}\n", "", curves.up.title);
     for ((number, line), name) in numbers.iter().zip(lines).zip(beside) {
-        text += format!("{number:>NUMBERS$} {bar}{line}{bar} {name}").trim_end();
+        text += format!("{number:>NUMBERS$} {BAR}{line}{BAR} {name}").trim_end();
         text.push('\n');
     }
     let mut below = vec![' '; wide + 2];
@@ -258,22 +215,11 @@ fn line_of(percent: f64) -> usize {
 /// A canvas of dots; a braille character has two by four of them.
 struct Canvas {
     wide: usize,
-    symbols: Symbols,
     braille: Vec<u8>,
-    letters: Vec<char>,
 }
 
 impl Canvas {
-    fn new(wide: usize, symbols: Symbols) -> Canvas {
-        Canvas {
-            wide,
-            symbols,
-            braille: vec![0; wide * LINES],
-            letters: vec![' '; wide * LINES],
-        }
-    }
-
-    fn dot(&mut self, x: f64, y: f64, letter: char) {
+    fn dot(&mut self, x: f64, y: f64) {
         let column = ((x * 2.0 * self.wide as f64) as usize).min(2 * self.wide - 1);
         let line = (((1.0 - y) * 4.0 * LINES as f64) as usize).min(4 * LINES - 1);
         let cell = line / 4 * self.wide + column / 2;
@@ -285,10 +231,9 @@ impl Canvas {
             (row, _) => row + 3,
         };
         self.braille[cell] |= 1 << bit;
-        self.letters[cell] = letter;
     }
 
-    fn curve(&mut self, curves: &Curves, curve: &Curve, letter: char) {
+    fn curve(&mut self, curves: &Curves, curve: &Curve) {
         let place = |(x, y): (f64, f64)| {
             (
                 curves.across.percent(x) / 100.0,
@@ -297,7 +242,7 @@ impl Canvas {
         };
         let points: Vec<(f64, f64)> = curve.points.iter().copied().map(place).collect();
         for (x, y) in &points {
-            self.dot(*x, *y, letter);
+            self.dot(*x, *y);
         }
         if curve.line == Line::None {
             return;
@@ -317,23 +262,17 @@ impl Canvas {
                 } else {
                     y0 + part * (y1 - y0)
                 };
-                self.dot(x0 + part * (x1 - x0), y, letter);
+                self.dot(x0 + part * (x1 - x0), y);
             }
         }
     }
 
     fn lines(&self) -> Vec<String> {
-        let cell = |n: usize| match (self.symbols, self.braille[n]) {
-            (Symbols::Ascii, _) => self.letters[n],
-            (Symbols::Unicode, 0) => ' ',
-            (Symbols::Unicode, dots) => char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' '),
+        let cell = |dots: &u8| match dots {
+            0 => ' ',
+            dots => char::from_u32(0x2800 + u32::from(*dots)).unwrap_or(' '),
         };
-        (0..LINES)
-            .map(|line| {
-                (0..self.wide)
-                    .map(|column| cell(line * self.wide + column))
-                    .collect()
-            })
-            .collect()
+        let lines = self.braille.chunks(self.wide);
+        lines.map(|line| line.iter().map(cell).collect()).collect()
     }
 }

@@ -33,7 +33,7 @@ use crate::output;
 use crate::tui::keys::Key;
 use crate::tui::panes;
 use crate::tui::terminal::Screen;
-use crate::tui::theme::{Environment, Theme};
+use crate::tui::theme::Theme;
 
 /// Interval of the checks for signals, finished traffic and due counters.
 const LOOK: Duration = Duration::from_millis(20);
@@ -346,7 +346,7 @@ impl Running {
             return Err(Usage(reason.into()).into());
         }
         let mut screen = Screen::open()?;
-        let theme = Theme::choose(None, &Environment::from_process());
+        let theme = Theme::choose(None);
         while !self.signals.is_stopped() && !screen.is_gone() {
             match screen.typed(LOOK * 5) {
                 Some(Key::Char('q') | Key::Escape | Key::Control('c' | 'd')) => break,

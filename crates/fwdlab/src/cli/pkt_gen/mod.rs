@@ -13,11 +13,10 @@ mod range;
 mod receive;
 mod send;
 
-use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use clap::{ArgAction, Args};
+use clap::Args;
 use fwdlab_engine::Mode;
 use fwdlab_lab::LabError;
 use fwdlab_lab::ports::Facts;
@@ -26,6 +25,7 @@ use self::arguments::{Arguments, Function, OPTIONS, Refusal, usage};
 use self::lines::place;
 use self::log::Log;
 use super::Global;
+use super::foreign::Original;
 use super::session::Signals;
 use super::session::options::Ports;
 use crate::exit_code::{Code, Usage};
@@ -50,18 +50,8 @@ pub struct PktGen {
     /// Sending engine: auto takes the fastest that works on the port
     #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
-    /// Print help
-    #[arg(long, action = ArgAction::Help)]
-    help: Option<bool>,
-    /// Here without its letter, which the original refuses.
-    #[arg(long, hide = true)]
-    quiet: bool,
-    /// Here without its letter, which is the original's.
-    #[arg(long, hide = true)]
-    verbose: bool,
-    /// What is the original's to read; always behind a `--`, see [`foreign`](super::foreign).
-    #[arg(hide = true)]
-    arguments: Vec<OsString>,
+    #[command(flatten)]
+    original: Original,
 }
 
 /// The input of all functions of pkt-gen.
@@ -89,12 +79,9 @@ impl PktGen {
             )
             .into());
         }
-        let words: Vec<String> = self
-            .arguments
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let words = self.original.arguments.iter();
+        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         let host_cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let arguments = match Arguments::parse(&words, host_cpus) {
             Ok(arguments) => arguments,

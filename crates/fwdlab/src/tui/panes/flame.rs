@@ -6,11 +6,10 @@
 use fwdlab_report::number::percent;
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::text::Line;
 
 use super::super::app::{App, Costly};
 use super::super::theme::Theme;
-use super::{draw_popup, fitted, lines};
+use super::{fitted, text_popup};
 
 /// Columns of a bar for 100 %.
 const BAR: f64 = 24.0;
@@ -30,8 +29,5 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
         fitted(&line, 74, theme)
     }));
     words.push("The graph: fwdlab serve, or report.html of the run.".into());
-    let size = (78, words.len() as u16 + 2);
-    let inner = draw_popup(frame, area, size, "where it went", theme);
-    let words: Vec<Line<'_>> = words.into_iter().map(Line::from).collect();
-    lines(frame, inner, &words, app.scroll);
+    text_popup(frame, area, 78, "where it went", words, (app, theme));
 }

@@ -2,13 +2,12 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::text::Line;
 
 use super::super::app::{App, Mode};
 use super::super::keys::KeyFunction;
 use super::super::theme::Theme;
 use super::legend::first;
-use super::{draw_popup, lines, wrapped};
+use super::{text_popup, wrapped};
 
 /// Columns of the window.
 const WIDTH: u16 = 76;
@@ -112,14 +111,13 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let longest = words.iter().map(|(word, _)| word.chars().count()).max();
     let (word, room) = (longest.unwrap_or(0), usize::from(width));
     let room = room.saturating_sub(word + 2) as u16;
-    let words: Vec<Line<'_>> = words
+    let words: Vec<String> = words
         .into_iter()
         .flat_map(|(key, means)| {
             let mut means = wrapped(&means, room, "").into_iter();
             let first = format!("{key:<word$}  {}", means.next().unwrap_or_default());
             let rest = means.map(|more| format!("{:word$}  {more}", ""));
-            let all = std::iter::once(first).chain(rest).map(Line::from);
-            all.collect::<Vec<_>>()
+            std::iter::once(first).chain(rest).collect::<Vec<_>>()
         })
         .collect();
     let height = words.len() as u16 + 2;
@@ -127,6 +125,5 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
         true => format!("keys and words ({scroll}: more)"),
         false => "keys and words".to_owned(),
     };
-    let inner = draw_popup(frame, area, (WIDTH, height), &title, theme);
-    lines(frame, inner, &words, app.scroll);
+    text_popup(frame, area, WIDTH, &title, words, (app, theme));
 }

@@ -4,16 +4,10 @@ use fwdlab_model::procedure::Delays;
 use fwdlab_report::number::{count, delay, rate};
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::text::Line;
 
 use super::super::app::{App, Trial};
 use super::super::theme::Theme;
-use super::{draw_popup, lines};
-
-/// Returns the latencies of a trial, if it measured them.
-pub fn delays(trial: &Trial) -> Option<Delays> {
-    trial.record.as_ref()?.asked.as_ref()?.answer.delays
-}
+use super::text_popup;
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let Some(shown) = app.shown_trial() else {
@@ -22,7 +16,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let of_case = app.trials().iter().rev();
     let of_case = of_case.filter(|trial| trial.case == shown.case);
     let measured: Vec<(&Trial, Delays)> = of_case
-        .filter_map(|trial| Some((trial, delays(trial)?)))
+        .filter_map(|trial| Some((trial, trial.delays()?)))
         .collect();
     let mut words = vec![
         app.case_name(shown.case).to_owned(),
@@ -49,15 +43,12 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
             telemetry(Some(of.max_ns)),
         )
     }));
-    match delays(shown) {
+    match shown.delays() {
         None => words.push("Trial shown: no latency was measured in it.".into()),
         Some(of) => words.push(format!(
             "Trial shown: {} frames were timed; -: too few lie above it to tell.",
             count(of.frames)
         )),
     }
-    let size = (78, words.len() as u16 + 2);
-    let inner = draw_popup(frame, area, size, "latency", theme);
-    let words: Vec<Line<'_>> = words.into_iter().map(Line::from).collect();
-    lines(frame, inner, &words, app.scroll);
+    text_popup(frame, area, 78, "latency", words, (app, theme));
 }

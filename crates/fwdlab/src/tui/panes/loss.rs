@@ -4,11 +4,10 @@ use fwdlab_model::loss::Ledger;
 use fwdlab_report::number::{count, percent, rate};
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::text::Line;
 
 use super::super::app::App;
 use super::super::theme::Theme;
-use super::{draw_popup, lines, wrapped};
+use super::{text_popup, wrapped};
 
 pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
     let Some(trial) = app.shown_trial() else {
@@ -48,10 +47,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
         }
     }
     let title = format!("loss of trial {}", trial.number);
-    let height = words.len() as u16 + 2;
-    let inner = draw_popup(frame, area, (width, height), &title, theme);
-    let words: Vec<Line<'_>> = words.into_iter().map(Line::from).collect();
-    lines(frame, inner, &words, app.scroll);
+    text_popup(frame, area, width, &title, words, (app, theme));
 }
 
 /// Returns a ledger in sentences.

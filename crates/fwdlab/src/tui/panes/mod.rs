@@ -139,6 +139,21 @@ fn draw_popup(
     framed(frame, place, title, theme)
 }
 
+/// Draws lines of text in a window as high as they are, scrolled like the screen.
+fn text_popup(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    width: u16,
+    title: &str,
+    words: Vec<impl Into<Line<'static>>>,
+    (app, theme): (&App, Theme),
+) {
+    let size = (width, words.len() as u16 + 2);
+    let inner = draw_popup(frame, area, size, title, theme);
+    let words: Vec<Line<'_>> = words.into_iter().map(Into::into).collect();
+    lines(frame, inner, &words, app.scroll);
+}
+
 /// Draws lines, starting at a scroll position.
 fn lines(frame: &mut Frame<'_>, area: Rect, lines: &[Line<'_>], scroll: usize) {
     let most = lines.len().saturating_sub(area.height.into());

@@ -3,7 +3,7 @@
 
 use fwdlab_model::loss::Place;
 
-use crate::chart::{Axis, Chart, Mark, Quantity, Row, Rows, Scale, Tone};
+use crate::chart::{Axis, Chart, Mark, Quantity, Row, Scale, Tone};
 use crate::fates::{self, Fate};
 use crate::number::{count, percent, share};
 
@@ -66,19 +66,10 @@ pub(crate) fn fates(fates: &[Fate]) -> Chart {
         }
     });
     let scale = Scale::covering([0.0, 100.0], 5);
-    Chart::rows(
-        "frames",
-        "",
-        Rows {
-            axis: Axis::linear("share of the frames sent, %", scale, |value| {
-                format!("{value}")
-            })
-            .reading(Quantity::Percent),
-            legend,
-            rows: rows.collect(),
-            references: Vec::new(),
-        },
-    )
+    let axis = Axis::linear("share of the frames sent, %", scale, |value| {
+        format!("{value}")
+    });
+    Chart::rows("frames", axis.reading(Quantity::Percent), legend, rows)
 }
 
 fn tone(place: &Place) -> Tone {

@@ -4,9 +4,10 @@
 
 use std::ops::RangeInclusive;
 
-use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::outcome::{CriticalLoad, Outcome};
 use fwdlab_model::search::{SearchOutcome, SearchStep};
 
+use super::of_type;
 use crate::chart::{Axis, Chart, Curve, Curves, Line, Size};
 use crate::number::plural;
 use crate::search;
@@ -31,11 +32,9 @@ fn near_bounds(search: &SearchOutcome) -> RangeInclusive<f64> {
 }
 
 /// Draws two graphs for each search.
-pub(super) fn searches(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
-    for outcome in outcomes {
-        if let Found::Mlrsearch(found) = &outcome.found {
-            search(charts, found);
-        }
+pub(in crate::procedures) fn searches(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    for (_, found) in of_type(outcomes) {
+        search(charts, found);
     }
 }
 
@@ -99,11 +98,8 @@ fn search(charts: &mut Vec<Chart>, search: &SearchOutcome) {
 }
 
 /// Draws how the estimates of a critical load converge.
-pub(super) fn critical_load(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
-    for outcome in outcomes {
-        let Found::Plr(found) = &outcome.found else {
-            continue;
-        };
+pub(in crate::procedures) fn critical_load(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    for (_, found) in of_type::<CriticalLoad>(outcomes) {
         if found.estimates.len() < 2 {
             continue;
         }

@@ -2,12 +2,11 @@
 //! and the line rate. Start with [`ramps`].
 
 use fwdlab_model::link::LinkSpeed;
-use fwdlab_model::outcome::{Found, Outcome, Ramp};
+use fwdlab_model::outcome::{Outcome, Ramp};
 use fwdlab_model::units::FrameSize;
 
 use super::lines::ceiling;
-use super::number_duplicates;
-use crate::chart::{Axis, Chart, Curve, Curves};
+use crate::chart::{Axis, Chart, Curve, Curves, number_duplicates};
 
 /// Draws ramps with the same frames in one graph each: over time if they offered the same load, and
 /// always over the offered load. `named` has the name of each ramp in the graph. Skips ramps that
@@ -18,7 +17,7 @@ pub fn ramps<'a>(
     let mut groups: Vec<(String, Vec<(String, &Ramp)>)> = Vec::new();
     let mut links: Vec<(String, LinkSpeed, FrameSize)> = Vec::new();
     for (name, outcome, link) in named {
-        let Found::Ramp(ramp) = &outcome.found else {
+        let Some(ramp) = outcome.found.get::<Ramp>() else {
             continue;
         };
         let frames = crate::procedures::frames(outcome);

@@ -3,7 +3,7 @@
 
 use fwdlab_model::result::{Summary, TrialRecord};
 
-use crate::chart::{Axis, Chart, Mark, Row, Rows, Tone};
+use crate::chart::{Axis, Chart, Mark, Row, Tone};
 use crate::number::{difference, percent, rate};
 use crate::shape::{self, Labels, Rated};
 
@@ -69,12 +69,8 @@ pub(crate) fn strata(summary: &Summary, trials: &[TrialRecord]) -> Chart {
     let title = "deviation of each iteration from the result of its test case, %";
     Chart::rows(
         "noise",
-        "",
-        Rows {
-            axis: Axis::differences(title, values),
-            legend: strata.map(|(name, tone, _)| (tone, name.to_owned())).into(),
-            rows,
-            references: Vec::new(),
-        },
+        Axis::differences(title, values),
+        strata.map(|(name, tone, _)| (tone, name.to_owned())).into(),
+        rows,
     )
 }

@@ -3,11 +3,12 @@
 //!
 //! Start with [`throughput`].
 
-use fwdlab_model::outcome::{Found, Outcome, Spread};
-use fwdlab_model::procedure::Delays;
+use fwdlab_model::outcome::{BackToBack, FrameLoss, Outcome, Throughput};
 
+use super::of_type;
 use crate::chart::{Axis, Chart, Curve, Curves, Quantity, Size};
 use crate::procedures::frames;
+use crate::procedures::shown::{LoadDelays, shown};
 use crate::procedures::tables::{PERCENTILES, median_over_trials};
 
 fn bytes(outcome: &Outcome) -> f64 {
@@ -16,14 +17,13 @@ fn bytes(outcome: &Outcome) -> f64 {
 
 /// Draws the frame rate over the frame size, theoretical and measured (RFC 2544 §26.1). Skips
 /// profiles, which have no single size.
-pub(super) fn throughput(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+pub(in crate::procedures) fn throughput(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     let (mut theoretical, mut measured) = (Vec::new(), Vec::new());
-    for outcome in outcomes.iter().filter(|o| o.variant.profile.is_none()) {
-        if let Found::Throughput(found) = &outcome.found {
-            let size = bytes(outcome);
-            theoretical.extend(found.line_rate_pps.map(|pps| (size, pps)));
-            measured.extend(found.throughput_pps.map(|pps| (size, pps)));
-        }
+    let all = of_type::<Throughput>(outcomes);
+    for (outcome, found) in all.filter(|(outcome, _)| outcome.variant.profile.is_none()) {
+        let size = bytes(outcome);
+        theoretical.extend(found.line_rate_pps.map(|pps| (size, pps)));
+        measured.extend(found.throughput_pps.map(|pps| (size, pps)));
     }
     if measured.len() < 2 {
         return;
@@ -39,37 +39,20 @@ pub(super) fn throughput(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     ));
 }
 
-/// Delays at one load.
-struct LoadDelays {
-    percent: f64,
-    worst_case_ns: Option<f64>,
-    trials: Vec<Delays>,
-}
-
 /// Returns the loads at which delays were measured, in ascending order.
-fn at_loads(outcome: &Outcome) -> Vec<LoadDelays> {
-    let of = |percent, worst_case_ns: Option<Spread>, trials: &[Delays]| LoadDelays {
-        percent,
-        worst_case_ns: worst_case_ns.map(|spread| spread.median),
-        trials: trials.to_vec(),
-    };
-    let mut points: Vec<LoadDelays> = match &outcome.found {
-        Found::Latency(found) => (found.points.iter())
-            .map(|one| of(one.percent, one.worst_case_ns, &one.repetitions))
-            .collect(),
-        Found::LoadedLatency(found) => (found.points.iter())
-            .map(|one| of(one.percent, one.worst_case_ns, &one.repetitions))
-            .collect(),
-        _ => Vec::new(),
-    };
-    points.retain(|point| !point.trials.is_empty());
-    points.sort_by(|a, b| a.percent.total_cmp(&b.percent));
+fn at_loads(outcome: &Outcome) -> Vec<(f64, LoadDelays)> {
+    let delays = shown(&outcome.found).delays().into_iter();
+    let measured = delays.filter(|one| !one.trials.is_empty());
+    let mut points: Vec<_> = measured
+        .filter_map(|one| Some((one.percent?, one)))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points
 }
 
 /// Draws percentiles of the delay, over the load in percent of `whole` with a graph per frame size,
 /// or over the frame size if there is only one load.
-pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome], whole: &str) {
+pub(in crate::procedures) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome], whole: &str) {
     let all = outcomes.iter().map(|outcome| (outcome, at_loads(outcome)));
     let measured: Vec<_> = all.filter(|(_, points)| !points.is_empty()).collect();
     let has_loads = measured.iter().any(|(_, points)| points.len() > 1);
@@ -101,14 +84,14 @@ pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome], whole: &st
     };
     if has_loads {
         for (outcome, points) in &measured {
-            let over_load: Vec<_> = points.iter().map(|point| (point.percent, point)).collect();
+            let over_load: Vec<_> = points.iter().map(|(load, point)| (*load, point)).collect();
             let across = Axis::whole_percent(&format!("load, % of {whole}"));
             draw(frames(outcome), shown(&over_load), across);
         }
     } else if measured.len() > 1 {
         let over_size: Vec<_> = measured
             .iter()
-            .flat_map(|(outcome, points)| points.iter().map(|point| (bytes(outcome), point)))
+            .flat_map(|(outcome, points)| points.iter().map(|(_, point)| (bytes(outcome), point)))
             .collect();
         let curves = shown(&over_size);
         let across = Axis::sizes(&curves);
@@ -118,12 +101,9 @@ pub(super) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outcome], whole: &st
 
 /// Draws loss over load, both from 0 to 100 % (RFC 2544 §26.3), and the forwarding rate, which
 /// shows livelock.
-pub(super) fn frame_loss(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+pub(in crate::procedures) fn frame_loss(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     let (mut lost, mut forwarded) = (Vec::new(), Vec::new());
-    for outcome in outcomes {
-        let Found::FrameLoss(found) = &outcome.found else {
-            continue;
-        };
+    for (outcome, found) in of_type::<FrameLoss>(outcomes) {
         let name = frames(outcome);
         let points = || found.points.iter().rev();
         let of_lost = points().map(|p| (p.percent, p.loss_percent)).collect();
@@ -152,14 +132,12 @@ pub(super) fn frame_loss(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
 }
 
 /// Draws the longest burst over the frame size, and the buffer size that follows from it.
-pub(super) fn back_to_back(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+pub(in crate::procedures) fn back_to_back(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     let (mut burst, mut buffer) = (Vec::new(), Vec::new());
-    for outcome in outcomes {
-        if let Found::BackToBack(found) = &outcome.found {
-            let size = bytes(outcome);
-            burst.extend(found.burst_frames.map(|spread| (size, spread.mean)));
-            buffer.extend(found.buffer_frames.map(|frames| (size, frames)));
-        }
+    for (outcome, found) in of_type::<BackToBack>(outcomes) {
+        let size = bytes(outcome);
+        burst.extend(found.burst_frames.map(|spread| (size, spread.mean)));
+        buffer.extend(found.buffer_frames.map(|frames| (size, frames)));
     }
     if burst.len() < 2 {
         return;

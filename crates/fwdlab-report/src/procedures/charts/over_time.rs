@@ -2,14 +2,14 @@
 //!
 //! Several ramps in one graph are in `ramps`. Start with [`over_time`].
 
-use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::outcome::{Outcome, Ramp};
 use fwdlab_model::procedure::Interval;
 
 use crate::chart::{Axis, Chart, Curve, Curves, Reference, Size};
 use crate::procedures::{frames, shown};
 
 /// Draws each outcome that has samples over time.
-pub(super) fn over_time(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+pub(in crate::procedures) fn over_time(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     for outcome in outcomes {
         let title = match outcomes.len() {
             1 => String::new(),
@@ -21,7 +21,8 @@ pub(super) fn over_time(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
 
 /// Draws offered load, forwarding rate and loss over time.
 fn draw_over_time(charts: &mut Vec<Chart>, outcome: &Outcome, title: String) {
-    let samples = shown(&outcome.found).samples();
+    let shown = shown(&outcome.found);
+    let samples = shown.samples();
     if samples.len() < 2 {
         return;
     }
@@ -34,20 +35,8 @@ fn draw_over_time(charts: &mut Vec<Chart>, outcome: &Outcome, title: String) {
         curve("offered", |s| s.offered_load_pps()).dashed(),
     ];
     let lost = [curve("lost", |s| 100.0 * s.loss_ratio())];
-    let mut moments = Vec::new();
-    if let Found::Ramp(found) = &outcome.found {
-        let edge = |edge: &fwdlab_model::outcome::Edge| edge.at_s;
-        moments.extend(edge(&found.up).map(|s| Reference::new(s, "loss begins")));
-        let down = found.down.as_ref().and_then(edge);
-        moments.extend(down.map(|s| Reference::new(s, "loss ends")));
-    }
-    if let Found::Churn(found) = &outcome.found {
-        let regained = (found.dips.first())
-            .filter(|dip| dip.first_impact_s.is_some())
-            .and_then(|dip| Some(found.event_at_s? + dip.regained_s?));
-        moments.extend(found.event_at_s.map(|s| Reference::new(s, "event")));
-        moments.extend(regained.map(|s| Reference::new(s, "regained")));
-    }
+    let moments = shown.moments().into_iter();
+    let moments: Vec<Reference> = moments.map(|(name, s)| Reference::new(s, name)).collect();
     charts.push(Chart::curves(
         "over-time",
         title,
@@ -65,7 +54,7 @@ fn draw_over_time(charts: &mut Vec<Chart>, outcome: &Outcome, title: String) {
         .moments(moments)
         .size(Size::Strip),
     ));
-    if matches!(outcome.found, Found::Ramp(_)) {
+    if outcome.found.get::<Ramp>().is_some() {
         over_load(charts, samples);
     }
 }

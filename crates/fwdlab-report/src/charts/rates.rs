@@ -7,12 +7,10 @@ use fwdlab_model::outcome::Unit;
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::TestCase;
 
-use super::lines;
-use crate::chart::{
-    Axis, Chart, Mark, Quantity, Reference, Row, Rows, Scale, Tone, legend_of_values,
-};
+use crate::chart::{Axis, Chart, Mark, Quantity, Reference, Row, Scale, Tone, legend_of_values};
 use crate::name::{label, slug, value};
 use crate::number::{rate, rate_with_interval};
+use crate::procedures::charts::lines;
 use crate::shape::{self, Labels, does_not_forward};
 use crate::state::State;
 
@@ -68,16 +66,7 @@ pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
             ..Row::default()
         }
     });
-    Chart::rows(
-        "forwarding-rate",
-        "",
-        Rows {
-            rows: rows.collect(),
-            axis,
-            legend,
-            references,
-        },
-    )
+    Chart::rows("forwarding-rate", axis, legend, rows).with_references(references)
 }
 
 /// Draws the figures of a campaign, a chart for each.
@@ -125,17 +114,9 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
                 },
             }
         });
-        let rows = rows.collect();
-        Chart::rows(
-            &slug(name),
-            name,
-            Rows {
-                axis,
-                legend: legend_of_values("iteration"),
-                rows,
-                references,
-            },
-        )
+        Chart::rows(&slug(name), axis, legend_of_values("iteration"), rows)
+            .titled(name)
+            .with_references(references)
     });
     charts.collect()
 }

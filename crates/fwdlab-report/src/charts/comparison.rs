@@ -2,7 +2,7 @@
 //! them. Start with [`differences`].
 
 use super::differences::tone;
-use crate::chart::{Axis, Chart, Mark, Quantity, Row, Rows, Scale, Tone, legend_of_values};
+use crate::chart::{Axis, Chart, Mark, Quantity, Row, Scale, Tone, legend_of_values};
 use crate::compare::{Outcome, Scale as Written, difference_cell};
 use crate::number::{difference, interval};
 
@@ -45,16 +45,12 @@ pub(crate) fn differences(outcome: &Outcome) -> Chart {
     }
     Chart::rows(
         "comparison",
-        "",
-        Rows {
-            axis: Axis::differences(&format!("difference from {}, %", outcome.baseline), ends),
-            legend: vec![
-                (Tone::Interval, wide.clone()),
-                (Tone::Mean, "difference".into()),
-            ],
-            rows,
-            references: Vec::new(),
-        },
+        Axis::differences(&format!("difference from {}, %", outcome.baseline), ends),
+        vec![
+            (Tone::Interval, wide.clone()),
+            (Tone::Mean, "difference".into()),
+        ],
+        rows,
     )
 }
 
@@ -106,14 +102,5 @@ pub(crate) fn values(outcome: &Outcome, written: &Written) -> Chart {
     let axis = Axis::linear(&written.title(&outcome.metric), scale, |v| {
         written.tick(v, scale.step())
     });
-    Chart::rows(
-        "values",
-        "",
-        Rows {
-            axis: axis.reading(Quantity::Number),
-            legend,
-            rows,
-            references: Vec::new(),
-        },
-    )
+    Chart::rows("values", axis.reading(Quantity::Number), legend, rows)
 }

@@ -4,7 +4,7 @@
 use fwdlab_model::import::ImportedCase;
 use fwdlab_model::result::Summary;
 
-use crate::chart::{Axis, Chart, Mark, Row, Rows, Tone, legend_of_values};
+use crate::chart::{Axis, Chart, Mark, Row, Tone, legend_of_values};
 use crate::imported::{median, name};
 use crate::number::rate;
 
@@ -38,12 +38,8 @@ pub(crate) fn imported(summary: &Summary) -> Chart {
     legend.push((Tone::Offered, "median by the archive's own rule".into()));
     Chart::rows(
         "forwarding-rate",
-        "",
-        Rows {
-            axis: Axis::rates_along("forwarding rate", all),
-            legend,
-            rows: rows.collect(),
-            references: Vec::new(),
-        },
+        Axis::rates_along("forwarding rate", all),
+        legend,
+        rows,
     )
 }

@@ -4,10 +4,11 @@
 //! Start with [`sweep`].
 
 use fwdlab_model::link::LinkSpeed;
-use fwdlab_model::outcome::{Cost, Found, Outcome, Sweep};
+use fwdlab_model::outcome::{Cost, Outcome, Paired, Sweep};
 use fwdlab_model::units::FrameSize;
 
 use super::lines::ceiling;
+use super::of_type;
 use crate::chart::{Axis, Chart, Curve, Curves, Quantity};
 use crate::procedures::frames;
 
@@ -16,12 +17,9 @@ const STEPS: u32 = 40;
 
 /// Draws the cost of configurations compared with the reference, over the values of a parameter,
 /// with the fitted line.
-pub(super) fn differences(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+pub(in crate::procedures) fn differences(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
     let (mut parameter, mut costs) = (String::new(), Vec::new());
-    for outcome in outcomes {
-        let Found::Paired(found) = &outcome.found else {
-            continue;
-        };
+    for (outcome, found) in of_type::<Paired>(outcomes) {
         let (Some(of), Some(slope)) = (&found.parameter, &found.slope) else {
             continue;
         };
@@ -51,7 +49,11 @@ pub(super) fn differences(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
 
 /// Draws the forwarding rate over the values of a parameter, the cost per frame, and the cost of
 /// each added unit. If every unit costs the same, the cost per frame is a straight line.
-pub(super) fn sweep(charts: &mut Vec<Chart>, outcomes: &[&Outcome], link: Option<LinkSpeed>) {
+pub(in crate::procedures) fn sweep(
+    charts: &mut Vec<Chart>,
+    outcomes: &[&Outcome],
+    link: Option<LinkSpeed>,
+) {
     let named = outcomes.iter().map(|one| (frames(one), *one, link));
     let named: Vec<Named<'_>> = named.collect();
     charts.extend(graphs(&named));
@@ -65,7 +67,7 @@ pub(crate) type Named<'a> = (String, &'a Outcome, Option<LinkSpeed>);
 pub(crate) fn combine(all: &[Named<'_>]) -> Vec<Chart> {
     let mut groups: Vec<(String, Vec<Named<'_>>)> = Vec::new();
     for one in all {
-        let Found::Sweep(found) = &one.1.found else {
+        let Some(found) = one.1.found.get::<Sweep>() else {
             continue;
         };
         let of = format!("{}, {}", found.parameter, frames(one.1));
@@ -93,7 +95,7 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
     let (mut rates, mut costs, mut units) = (Vec::new(), Vec::new(), Vec::new());
     let mut ceilings: Vec<(LinkSpeed, FrameSize)> = Vec::new();
     for (name, outcome, link) in all {
-        let Found::Sweep(found) = &outcome.found else {
+        let Some(found) = outcome.found.get::<Sweep>() else {
             continue;
         };
         parameter.clone_from(&found.parameter);

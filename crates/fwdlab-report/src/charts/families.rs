@@ -6,7 +6,7 @@
 use fwdlab_model::outcome::Unit;
 
 use super::rates::axis_along;
-use crate::chart::{Chart, Row, Rows, legend_of_values};
+use crate::chart::{Chart, Row, legend_of_values};
 use crate::grid::Bar;
 use crate::name::value;
 
@@ -62,15 +62,7 @@ pub(crate) fn families(figure: &str, unit: Unit, bars: &[Bar]) -> Option<Chart> 
             ..Row::default()
         }
     });
-    let rows = rows.collect();
-    Some(Chart::rows(
-        "families",
-        "IPv4 next to IPv6",
-        Rows {
-            axis: axis_along(figure, unit, ends),
-            legend: legend_of_values("iteration"),
-            rows,
-            references: Vec::new(),
-        },
-    ))
+    let axis = axis_along(figure, unit, ends);
+    let chart = Chart::rows("families", axis, legend_of_values("iteration"), rows);
+    Some(chart.titled("IPv4 next to IPv6"))
 }

@@ -3,7 +3,7 @@
 
 use fwdlab_model::comparison::{Comparison, Verdict};
 
-use crate::chart::{Axis, Chart, Mark, Row, Rows, Tone};
+use crate::chart::{Axis, Chart, Mark, Row, Tone};
 use crate::number::{difference, interval};
 use crate::words;
 
@@ -20,17 +20,13 @@ pub(crate) fn differences(compared: &[&Comparison], each: &str) -> Chart {
     };
     Chart::rows(
         "differences",
-        "",
-        Rows {
-            axis: Axis::differences(title, all),
-            legend: vec![
-                (Tone::Interval, "95 % interval".into()),
-                (Tone::Mean, "mean".into()),
-                (Tone::Dot, format!("one {each}, first at the top")),
-            ],
-            rows: compared.iter().map(|one| row(one, each)).collect(),
-            references: Vec::new(),
-        },
+        Axis::differences(title, all),
+        vec![
+            (Tone::Interval, "95 % interval".into()),
+            (Tone::Mean, "mean".into()),
+            (Tone::Dot, format!("one {each}, first at the top")),
+        ],
+        compared.iter().map(|one| row(one, each)),
     )
 }
 
