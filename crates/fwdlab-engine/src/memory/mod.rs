@@ -270,6 +270,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn senders_that_still_send_have_begun_and_not_ended() {
+        for count in [1, 2] {
+            let mut sender = senders(1, &[], count).expect("senders");
+            sender.arm(&frames()).expect("room for the frames");
+            let endless = Schedule {
+                frames: None,
+                at_most: Duration::from_secs(600),
+                path: 0,
+                ..schedule(Some(1e4))
+            };
+            sender.start(endless).expect("threads");
+            let times = loop {
+                match sender.sending_times() {
+                    Some(times) => break times,
+                    None => std::thread::sleep(Duration::from_millis(1)),
+                }
+            };
+            assert_eq!(times.ended_ns, None, "{count}");
+            sender.stop().expect("threads that end");
+        }
+    }
+
     /// Runs a trial to its end.
     fn counts_of(sender: &mut impl Sender, schedule: Schedule) -> crate::SendCounts {
         sender.start(schedule).expect("threads");
