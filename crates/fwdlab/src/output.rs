@@ -289,7 +289,7 @@ impl Screen {
         }
     }
 
-    /// Shows that a run begins, or goes on, with so many steps.
+    /// Shows that a run begins or is resumed, and its number of steps.
     fn starts(
         &mut self,
         info: &RunInfo,

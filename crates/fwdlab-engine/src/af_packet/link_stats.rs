@@ -7,9 +7,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
-};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::netdev::route_socket;
 
 /// `struct nlmsghdr` and `struct if_stats_msg`.
 const HEADER: usize = 16;
@@ -28,13 +28,9 @@ pub(super) struct LinkStats {
 impl LinkStats {
     /// Opens a socket in the calling thread's namespace.
     pub(super) fn open() -> io::Result<LinkStats> {
-        let socket = socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            None, // NETLINK_ROUTE is protocol 0
-        )?;
-        Ok(LinkStats { socket })
+        Ok(LinkStats {
+            socket: route_socket()?,
+        })
     }
 
     /// Returns `tx_dropped` of the interface, as in `ip -s link`.

@@ -10,7 +10,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send,
+    socket_with,
 };
 
 pub use self::features::Offers;
@@ -74,12 +75,7 @@ impl Netdev {
     /// # Errors
     /// If the kernel has none (before Linux 6.3).
     fn open() -> io::Result<Netdev> {
-        let socket = socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            Some(netlink::GENERIC),
-        )?;
+        let socket = netlink_socket(Some(netlink::GENERIC))?;
         let family = request(
             GENL_ID_CTRL,
             NLM_F_REQUEST,
@@ -166,6 +162,16 @@ fn take(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> DatagramKind {
 
 fn no_answer() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "no such answer")
+}
+
+/// Opens a socket for requests about interfaces of the calling thread's namespace.
+pub(crate) fn route_socket() -> io::Result<OwnedFd> {
+    netlink_socket(None) // NETLINK_ROUTE is protocol 0
+}
+
+fn netlink_socket(protocol: Option<Protocol>) -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+    Ok(socket_with(family, kind, SocketFlags::CLOEXEC, protocol)?)
 }
 
 fn send_request(socket: &OwnedFd, request: &[u8]) -> io::Result<()> {

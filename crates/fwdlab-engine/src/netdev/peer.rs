@@ -6,9 +6,9 @@
 
 use std::io;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-
-use super::{NLM_F_REQUEST, attribute_from, number_from, receive_reply, send_request};
+use super::{
+    NLM_F_REQUEST, attribute_from, number_from, receive_reply, route_socket, send_request,
+};
 use crate::error::EngineError;
 use crate::port::{PathSpec, interface_index, within};
 
@@ -76,12 +76,7 @@ fn veth_peer(link: &[u8]) -> Option<u32> {
 
 /// Returns the kernel's attributes of a link, in another namespace if its id is given.
 fn link(index: u32, namespace: Option<u32>) -> io::Result<Vec<u8>> {
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        None, // NETLINK_ROUTE is protocol 0
-    )?;
+    let socket = route_socket()?;
     send_request(&socket, &request(index, namespace))?;
     let answer = receive_reply(&socket)?;
     match answer.len() > HEADER && answer[4..6] != super::NLMSG_ERROR.to_ne_bytes() {

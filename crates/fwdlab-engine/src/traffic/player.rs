@@ -469,7 +469,7 @@ fn programs(
         return Ok((machines.collect::<Result<_, _>>()?, pattern));
     };
     let length = pattern.len() as u64;
-    // after so many of its frames, the sender is at the same place of the pattern again
+    // the number of its frames after which the sender is at the same place of the pattern
     let frames = length / gcd(length, every);
     let rounds = frames * every / length;
     // how often each kind came before each place of the pattern

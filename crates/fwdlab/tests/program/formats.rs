@@ -74,7 +74,9 @@ fn violations(schema: &Value, values: &[&Value]) -> Vec<Vec<String>> {
         serde_json::to_writer(checker.stdin.take().unwrap(), &input).unwrap();
         let output = checker.wait_with_output().unwrap();
         assert!(output.status.success(), "the schema cannot be used");
-        return serde_json::from_slice(&output.stdout).unwrap();
+        let found: Vec<Vec<String>> = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(found.len(), values.len());
+        return found;
     }
     skipped("no Python that has jsonschema");
     Vec::new()
