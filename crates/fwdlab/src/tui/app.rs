@@ -389,19 +389,11 @@ impl App {
                         self.iteration_of_summary(t, &case.test_case, iteration);
                     }
                 }
-                self.end = Some(End {
-                    t,
-                    words: "finished".into(),
-                    is_good: true,
-                });
+                self.end_run(t, "finished".into(), true);
                 self.add_event(t, Mark::Good, "finished");
             }
             EventKind::RunEnded { reason } => {
-                self.end = Some(End {
-                    t,
-                    words: clean(first_line(reason)),
-                    is_good: false,
-                });
+                self.end_run(t, clean(first_line(reason)), false);
                 self.add_event(t, Mark::Bad, &format!("ended: {reason}"));
             }
             // kinds of later versions
@@ -587,14 +579,19 @@ impl App {
 
     /// Marks the run as cut off: its process has died.
     pub fn lost(&mut self) {
-        self.end = Some(End {
-            t: self.newest,
-            words: format!(
-                "cut off: its process is gone; fwdlab run --resume {} continues a campaign",
-                self.head.id
-            ),
-            is_good: false,
-        });
+        let words = format!(
+            "cut off: its process is gone; fwdlab run --resume {} continues a campaign",
+            self.head.id
+        );
+        self.end_run(self.newest, words, false);
+    }
+
+    fn end_run(&mut self, t: f64, words: String, is_good: bool) {
+        self.end = Some(End { t, words, is_good });
+        // nothing is left to stop or to leave running
+        if self.overlay == Some(Overlay::Quit) {
+            self.cover(None);
+        }
     }
 
     /// Handles a key.

@@ -297,7 +297,7 @@ fn the_terminal_shows_a_run_of_a_dashboard() {
         .wait_for_text(" running ");
     tty.keys("qs");
     going.wait_until("its end", |this| this.has_ended());
-    tty.wait_for_text("interrupted");
+    tty.wait_for_text("interrupted").wait_for_text(" ended ");
     tty.keys("q");
     assert_eq!(tty.end(), 0);
     assert!(tty.is_restored());

@@ -25,7 +25,7 @@ fn samplers(lab: &Lab) -> Vec<i32> {
 fn a_sampler_that_is_killed_or_interrupted() {
     let Some(lab) = Lab::root() else { return };
     let text = "campaign = 'kill'\niterations = 2\nseed = 1\n[bed]\nmax = '100kpps'\n[telemetry]\nevery = '100ms'\ncollect = ['cpu']\n\
-                [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '800ms'\n";
+                [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '4s'\n"; // longer than a busy machine takes to find the sampler
     lab.write("c.toml", text);
     let mut started = lab.start("run c.toml --json-stream");
     started.wait_until("a sampler", |_| !samplers(&lab).is_empty());

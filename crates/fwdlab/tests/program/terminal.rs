@@ -229,7 +229,17 @@ fn a_run_is_controlled_by_keys_detached_and_reattached() {
     other.signal(Signal::TERM);
     assert_eq!(other.end(), 0);
     assert!(other.is_restored());
+    // the question before leaving disappears with the run
+    let mut other = Tty::start(&lab, &["top"], (80, 24), &[]);
+    other
+        .wait_for_text("PAUSED")
+        .keys("q")
+        .wait_for_text("quit?");
     lab.run("runs steer @1 stop").code(0);
+    other.wait_for_text(" ended ").settle(HELD);
+    assert!(!other.text().contains("quit?"), "{}", other.text());
+    other.keys("q");
+    assert_eq!(other.end(), 0);
     while !lab.processes().is_empty() {
         std::thread::sleep(Duration::from_millis(50));
     }
