@@ -16,7 +16,6 @@ mod metrics;
 mod places;
 mod routes;
 mod server;
-#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod token;
 

@@ -96,6 +96,10 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// The file does not exist here, it cannot be written there, or the host was lost.
     fn put(&self, ours: &Path) -> Result<String, HostError>;
 
+    /// Closes a connection that is shared by commands; the next command opens a new one. Processes
+    /// that still run keep the old one.
+    fn disconnect(&self) {}
+
     /// Returns to which system the files belong that its commands write.
     fn files(&self) -> Files {
         match self.address() {

@@ -19,6 +19,21 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Time limit for identifying the boot.
 const ANSWER: Duration = Duration::from_secs(20);
 
+/// Time limit for the first attempt to reach a machine that starts.
+const FIRST_ATTEMPT: Duration = Duration::from_secs(5);
+
+/// Returns a function that returns the time limit of the next attempt to reach a machine that
+/// starts. The first are short: a connection that began before the machine was up may wait much
+/// longer than the machine. Later ones are longer, because a slow or busy machine needs seconds for
+/// a login.
+pub(crate) fn attempt_limits() -> impl FnMut() -> Duration {
+    let mut next = FIRST_ATTEMPT;
+    move || {
+        let longer = ANSWER.min(next * 3 / 2);
+        std::mem::replace(&mut next, longer)
+    }
+}
+
 /// Returns a text that identifies the boot of the machine and differs after every start.
 ///
 /// # Errors
@@ -67,8 +82,12 @@ pub(super) fn send_and_wait(
     let failed = |failure| HostError::new(host.name(), command, failure);
     let mut was_away = false;
     let mut last = String::new();
+    let mut attempt_limit = attempt_limits();
     while started.elapsed() < limit.time {
-        match identity(host, short) {
+        // the old connection does not notice at once that its machine is gone
+        host.disconnect();
+        let time = attempt_limit().min(limit.time);
+        match identity(host, Limit { time, ..short }) {
             Ok(now) if now != before => return Ok(now),
             Ok(_) => {}
             Err(error) if error.failure == Failure::Stopped => return Err(failed(error.failure)),

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use super::computer::Computer;
 use crate::error::LabError;
+use crate::host::reboot::attempt_limits;
 use crate::host::ssh::Target;
 use crate::host::{Command, Failure, Host, Limit, Local, Ssh};
 
 /// A system that does not answer to SSH within this time has no SSH server, or no network.
 const BOOT: Duration = Duration::from_secs(300);
 
-/// Time limit for one attempt, and the pause before the next one.
-const TRY: Duration = Duration::from_secs(20);
+/// The pause between attempts.
 const BETWEEN: Duration = Duration::from_millis(500);
 
 /// Time limit for a console to answer a user name, also in the emulator on a busy host.
@@ -83,9 +83,10 @@ pub fn log_in(
     let started = Instant::now();
     let mut console = Console::NotAsked;
     let mut ssh = Ssh::new(target(key)?);
+    let mut attempt_limit = attempt_limits();
     loop {
         let limit = Limit {
-            time: TRY,
+            time: attempt_limit(),
             is_stopped,
         };
         let error = match ssh.run(&Command::new("uname", &["-sr"]), limit) {

@@ -12,7 +12,6 @@ mod completions;
 mod console;
 mod defaults;
 mod doctor;
-#[cfg(feature = "png")]
 mod fonts;
 mod foreign;
 mod help;

@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-#[cfg(feature = "png")]
-use fwdlab_report::chart::png;
-use fwdlab_report::chart::{Chart, gnuplot, svg};
+use fwdlab_report::chart::{Chart, gnuplot, png, svg};
 use fwdlab_report::compare::{self, Options, Source, TestChoice};
 use fwdlab_report::run::{CaseProfile, Run};
 use fwdlab_report::{
@@ -332,15 +330,6 @@ impl FormatOptions {
                 .collect(),
             Format::Junit => one("junit.xml", junit::text(&runs)),
             Format::Svg => pictures(),
-            #[cfg(not(feature = "png"))]
-            Format::Png => {
-                return Err(Usage(
-                    "this build draws no PNG: take --format svg, or the program of `make dist`"
-                        .into(),
-                )
-                .into());
-            }
-            #[cfg(feature = "png")]
             Format::Png => {
                 let fonts = png::Fonts::new(super::fonts::files())?;
                 let drawn = charts();

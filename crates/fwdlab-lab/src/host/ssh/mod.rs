@@ -293,6 +293,10 @@ impl Host for Ssh {
             false => self.put_file(ours, &action),
         }
     }
+
+    fn disconnect(&self) {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// Returns a script that runs another one, and prints its status, the length of its output in

@@ -5,7 +5,6 @@
 
 pub mod gnuplot;
 pub(crate) mod html;
-#[cfg(feature = "png")]
 pub mod png;
 mod shapes;
 pub mod svg;
