@@ -39,6 +39,7 @@ mod procedures;
 pub mod prometheus;
 pub mod rate;
 mod report;
+pub mod rows;
 pub mod run;
 mod screen;
 mod search;

@@ -13,6 +13,7 @@ use fwdlab_model::result::RunState;
 use fwdlab_report::html::ShownFacts;
 use fwdlab_report::listing;
 use fwdlab_report::number::counted;
+use fwdlab_report::rows;
 use fwdlab_report::run::{CaseProfile, Counted};
 use fwdlab_stats::ministat::Model;
 use fwdlab_store::{RunEntry, StoreError};
@@ -51,6 +52,17 @@ pub enum Runs {
         /// Facts of the host that the page of --format html includes; stored pages are brief
         #[arg(long, value_enum, default_value_t)]
         facts: Facts,
+    },
+    /// Print the values of runs for other programs such as DuckDB: a row per figure and value, with all labels
+    Table {
+        /// Runs [default: all]
+        #[arg(value_name = "RUN")]
+        names: Vec<String>,
+        /// Output format
+        #[arg(long, value_enum, default_value_t)]
+        format: RowFormat,
+        #[command(flatten)]
+        which: List,
     },
     /// Check whether runs are unchanged, and whether their results follow from their trials
     Verify {
@@ -157,12 +169,27 @@ pub enum Format {
     Json,
 }
 
+/// The formats of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum RowFormat {
+    /// A JSON object per line
+    #[default]
+    Jsonl,
+    /// The same columns; tags and labels are JSON
+    Csv,
+}
+
 impl Runs {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
         let root = global.runs_root()?;
         match self {
             Runs::Ls(requested) => list(&root, &requested, global),
+            Runs::Table {
+                names,
+                format,
+                which,
+            } => table(&root, &names, format, &which, global),
             Runs::Verify { names } => verify(&root, &names, global),
             Runs::Show {
                 run,
@@ -183,6 +210,16 @@ impl Runs {
 }
 
 impl List {
+    /// Returns the requested runs in the requested order, numbered like all runs.
+    fn choose(&self, all: Vec<RunEntry>) -> Vec<(usize, RunEntry)> {
+        let mut entries: Vec<_> = (1..).zip(all).collect();
+        entries.retain(|(_, entry)| self.matches_filter(entry));
+        if self.sort == Sort::Measured {
+            entries.sort_by_key(|(_, entry)| Reverse(entry.measured_at));
+        }
+        entries
+    }
+
     fn matches_filter(&self, entry: &RunEntry) -> bool {
         let info = entry.info.as_ref();
         let set = || info?.parameters.get("set")?.as_str();
@@ -196,12 +233,7 @@ impl List {
 fn list(root: &Path, requested: &List, global: &Global) -> anyhow::Result<Code> {
     let all = fwdlab_store::list(root)?;
     let is_empty = all.is_empty();
-    // number all runs, even those that are not shown
-    let mut entries: Vec<(usize, RunEntry)> = (1..).zip(all).collect();
-    entries.retain(|(_, entry)| requested.matches_filter(entry));
-    if requested.sort == Sort::Measured {
-        entries.sort_by_key(|(_, entry)| Reverse(entry.measured_at));
-    }
+    let entries = requested.choose(all);
     if global.json {
         let infos = entries.iter().filter_map(|(_, e)| e.info.as_ref());
         output::json(&infos.collect::<Vec<_>>())?;
@@ -252,6 +284,57 @@ pub(super) fn resolve_all(root: &Path, names: &[String]) -> Result<Vec<PathBuf>,
     names
         .map(|name| fwdlab_store::resolve(root, name))
         .collect()
+}
+
+/// Prints the values of runs, run by run. A run that cannot be read costs only its own rows.
+fn table(
+    root: &Path,
+    names: &[String],
+    format: RowFormat,
+    which: &List,
+    global: &Global,
+) -> anyhow::Result<Code> {
+    if global.json || global.json_stream {
+        let words = "runs table prints a row per line, and no document: --format jsonl or csv";
+        return Err(Usage(words.into()).into());
+    }
+    let named = resolve_all(root, names)?;
+    let mut entries = which.choose(fwdlab_store::list(root)?);
+    entries.retain(|(_, entry)| names.is_empty() || named.contains(&entry.path));
+    if format == RowFormat::Csv {
+        output::result(&rows::csv_head());
+    }
+    let mut code = Code::Done;
+    for (_, entry) in &entries {
+        let run = match (fwdlab_store::load(&entry.path), entry.state) {
+            (Ok(run), Some(state)) => Ok((run, state)),
+            (Err(error), _) => Err(error.to_string()),
+            (Ok(_), None) => Err(entry.problems.join("; ")),
+        };
+        let (run, state) = match run {
+            Ok(run) => run,
+            Err(reason) => {
+                output::note(&format!("warning   {}: {reason}", entry.id));
+                code = Code::NotValid;
+                continue;
+            }
+        };
+        let of = rows::OfRun {
+            run: &entry.id,
+            kind: &run.info.kind,
+            state,
+            measured_at: entry.measured_at.map(|at| at.to_string()),
+            tags: entry.labels.tags.iter().map(String::as_str).collect(),
+        };
+        let series = run.series();
+        let all = rows::of_run(&of, &series);
+        let text = match format {
+            RowFormat::Jsonl => rows::jsonl(all),
+            RowFormat::Csv => rows::csv(all),
+        };
+        output::bytes(text.as_bytes(), &[]);
+    }
+    Ok(code)
 }
 
 /// Checks that files are unchanged, and that results follow from the trials.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Lab, PROGRAM, TINY, json_lines, list, number, read_json, skipped, tool, unsealed,
+    Lab, PROGRAM, TINY, json_lines, list, number, python_with, read_json, skipped, tool, unsealed,
 };
 
 pub fn committed(kind: &str) -> Value {
@@ -56,30 +56,23 @@ fn violations(schema: &Value, values: &[&Value]) -> Vec<Vec<String>> {
         checks.check_schema(schema)\n\
         words = lambda error: f'{error.message[:500]} at {error.json_path}'\n\
         print(json.dumps([[words(error) for error in checks.iter_errors(value)] for value in values]))";
-    let venv = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python3");
-    for python in [venv, "python3"] {
-        let has = Command::new(python)
-            .args(["-c", "import jsonschema"])
-            .output();
-        if !has.is_ok_and(|output| output.status.success()) {
-            continue;
-        }
-        let checker = Command::new(python)
-            .args(["-c", CHECK])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut checker = checker.unwrap();
-        let input = json!([schema, values]);
-        serde_json::to_writer(checker.stdin.take().unwrap(), &input).unwrap();
-        let output = checker.wait_with_output().unwrap();
-        assert!(output.status.success(), "the schema cannot be used");
-        let found: Vec<Vec<String>> = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(found.len(), values.len());
-        return found;
-    }
-    skipped("no Python that has jsonschema");
-    Vec::new()
+    let Some(python) = python_with("jsonschema") else {
+        skipped("no Python that has jsonschema");
+        return Vec::new();
+    };
+    let checker = Command::new(python)
+        .args(["-c", CHECK])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut checker = checker.unwrap();
+    let input = json!([schema, values]);
+    serde_json::to_writer(checker.stdin.take().unwrap(), &input).unwrap();
+    let output = checker.wait_with_output().unwrap();
+    assert!(output.status.success(), "the schema cannot be used");
+    let found: Vec<Vec<String>> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found.len(), values.len());
+    found
 }
 
 /// A schema that accepts everything would make the next test worthless.

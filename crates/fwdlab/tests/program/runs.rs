@@ -1,10 +1,11 @@
 //! `runs ls|show|verify|rebuild|rm|export|import`, and the names of runs. Start with [`lines`].
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Lab, directories};
+use crate::support::{Lab, directories, python_with, skipped};
 
 /// Returns position and id of every listed run, without the header.
 fn lines(listed: &str) -> Vec<(&str, &str)> {
@@ -216,4 +217,81 @@ fn runs_are_named_removed_exported_and_imported() {
     let empty = lab.run("runs ls");
     empty.code(0).says(&["no runs in", "fwdlab quick"]);
     assert_eq!(empty.out, "");
+}
+
+/// DuckDB reads the rows, carries out every query of the documentation, and finds in both formats
+/// the values that the results have.
+#[test]
+fn rows_are_read_by_duckdb() {
+    let lab = Lab::new();
+    let text = "campaign = 'rows'\niterations = 3\nseed = 7\n\
+                [bed]\nengine = 'sim'\ndut = 'capacity=1e6,noise=0.01'\nmax = '3Mpps'\n[matrix]\nflows = [10, 2000]\n[procedure]\nid = 'trial'\nload = '2Mpps'\nfor = '1s'\n";
+    lab.write("c.toml", text);
+    (0..2).for_each(|_| {
+        lab.run("run c.toml").code(0);
+    });
+    lab.run("runs tag @1 baseline").code(0);
+    for format in ["jsonl", "csv"] {
+        let rows = lab.run(&format!("runs table --format {format}"));
+        fs::write(lab.path().join(format!("runs.{format}")), &rows.code(0).out).unwrap();
+    }
+    let values = (1..=2).flat_map(|at| {
+        let shown = lab.json(&format!("runs show @{at}"));
+        let cases = shown["test_cases"].as_array().unwrap().clone();
+        cases.into_iter().flat_map(|case| {
+            let figures = case["figures"].as_array().unwrap().clone();
+            figures.into_iter().flat_map(|figure| {
+                let values = figure["values"].as_array().unwrap().iter();
+                values
+                    .map(|value| value.as_f64().unwrap())
+                    .collect::<Vec<_>>()
+            })
+        })
+    });
+    let (count, sum) = values.fold((0, 0.0), |(n, sum), value| (n + 1, sum + value));
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/runs.md");
+    let script = "import duckdb, re, sys\n\
+        for query in re.findall('```sql\\n(.*?)```', open(sys.argv[1]).read(), re.S):\n    \
+            found = duckdb.sql(query)\n    \
+            print('query', '-' if found is None else len(found.fetchall()))\n\
+        for rows in ['rows', \"read_csv('runs.csv')\"]:\n    \
+            print('values', *duckdb.sql(f'SELECT count(value), sum(value) FROM {rows}').fetchall()[0])\n";
+    let Some(python) = python_with("duckdb") else {
+        return skipped("no Python that has duckdb");
+    };
+    let output = Command::new(python)
+        .args(["-c", script, manual])
+        .current_dir(lab.path())
+        .output()
+        .unwrap();
+    let (out, err) = (output.stdout, output.stderr);
+    let (out, err) = (
+        String::from_utf8(out).unwrap(),
+        String::from_utf8(err).unwrap(),
+    );
+    let found = |word| out.lines().filter_map(move |line| line.strip_prefix(word));
+    // the view, which returns nothing, and ten queries; no value here is doubtful, and no
+    // configuration is compared
+    let answers: Vec<_> = found("query ").collect();
+    assert_eq!(answers.len(), 11, "{out}{err}");
+    assert_eq!(
+        answers.iter().filter(|rows| **rows == "0").count(),
+        3,
+        "{out}"
+    );
+    let expected = |line: &str| {
+        let (n, of) = line.split_once(' ').unwrap();
+        (n.parse::<usize>().unwrap(), of.parse::<f64>().unwrap())
+    };
+    let read: Vec<_> = found("values ").map(expected).collect();
+    assert_eq!(read.len(), 2, "{out}{err}");
+    for (n, of) in read {
+        assert!(
+            n == count && (of - sum).abs() <= 1e-9 * sum,
+            "{out} {count} {sum}"
+        );
+    }
+    lab.run("runs table --json")
+        .code(2)
+        .says(&["a row per line"]);
 }

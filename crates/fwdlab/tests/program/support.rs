@@ -504,6 +504,16 @@ impl Drop for Started {
     }
 }
 
+/// Returns a Python that has a package: that of `scripts/bootstrap --tests`, or the system's.
+pub fn python_with(package: &str) -> Option<&'static str> {
+    let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python3");
+    [ours, "python3"].into_iter().find(|python| {
+        let mut import = Command::new(python);
+        let tried = import.args(["-c", &format!("import {package}")]).output();
+        tried.is_ok_and(|output| output.status.success())
+    })
+}
+
 /// Runs a command until it ends, within [`PATIENCE`].
 pub fn ended(command: Command) -> CommandResult {
     let mut command = assert_cmd::Command::from_std(command);
