@@ -116,7 +116,7 @@ fn shells_complete_commands_and_options() {
         "{output}"
     );
     assert_eq!(completed(&["traffic", "qu"]).trim(), "queues");
-    assert_eq!(completed(&["runs", "ta"]).trim(), "tag");
+    assert_eq!(completed(&["runs", "no"]).trim(), "note");
     assert_eq!(completed(&["quick", "--iter"]).trim(), "--iterations");
     let lab = Lab::new();
     for (shell, mark) in [
