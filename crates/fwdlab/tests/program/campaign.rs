@@ -330,7 +330,7 @@ fn a_test_case_that_fails_does_not_end_the_campaign() {
     lab.assert_clean("a campaign with failures");
 }
 
-/// Profiles and directions, in the planned order. `lab` tests the rates and counts of each.
+/// Profiles and directions, in the planned order. `lab` tests the counts of each.
 #[test]
 fn traffic_is_a_dimension_of_the_matrix() {
     let lab = Lab::new();
@@ -356,6 +356,13 @@ fn traffic_is_a_dimension_of_the_matrix() {
             "plain/own.toml/broadcast"
         ]
     );
+    for case in list(&document["test_cases"]) {
+        // rates are per direction, and the DUT has one capacity for both
+        let is_both = case["variant"]["both_directions"] == true;
+        let capacity = if is_both { 0.5e6 } else { 1e6 };
+        let rate = number(&case["figures"][0]["median"]);
+        assert!((rate / capacity - 1.0).abs() < 1e-3, "{case}");
+    }
     // the mean size represents the profile
     assert_eq!(document["test_cases"][0]["frame_size_bytes"], 362.0);
     let directory = Path::new(document["directory"].as_str().unwrap());
