@@ -137,6 +137,114 @@ fn beds_of_hosts_over_ssh_are_in_the_estimate() {
     }
 }
 
+/// Carries out a procedure on a simulated DUT. Returns its test cases and its trials, as they are
+/// stored.
+fn simulated(bed: &str, matrix: &str, procedure: &str) -> [serde_json::Value; 2] {
+    let text = format!(
+        "campaign = 'c'\niterations = 1\nseed = 3\n[bed]\nengine = 'sim'\n{bed}\n{matrix}\n[procedure]\n{procedure}\n"
+    );
+    let made = campaign(&Scene::new(1, Faults::default()), &text);
+    let trials = &made.result.as_ref().unwrap().trials;
+    [
+        serde_json::to_value(made.cases()).unwrap(),
+        serde_json::to_value(trials).unwrap(),
+    ]
+}
+
+/// Verdicts of overload, events, and sweeps over the stream; `tests/procedures.rs` has the others.
+#[test]
+fn procedures_find_the_parameters_of_a_simulated_dut() {
+    let churn = "id = 'churn'\nevent = 'x'\nload = 'LOAD'\nbefore = '2s'\nafter = '2s'\nlongest = '60s'\nrepetitions = 2";
+    let [below, above] = ["500kpps", "2Mpps"].map(|load| churn.replace("LOAD", load));
+    let sizes = "id = 'throughput'\nsearch = '1s'\ntrial = '1s'\n[procedure.sweep]\nparameter = 'size'\nvalues = [64, 512, 1518]";
+    let silence: &[(&str, f64, f64)] = &[
+        ("/deficit_s/median", 8.0, 0.01),
+        ("/dips/1/first_impact_s", 0.0, 0.01),
+        ("/dips/1/regained_s", 8.0, 0.01),
+        ("/dips/1/blackout_s", 8.0, 0.01),
+        ("/dips/1/depth", 1.0, 0.01),
+    ];
+    for (dut, procedure, verdict, figures) in [
+        // every 100 % of overload costs 30 % of the capacity: at twice the capacity, 700,000 frames
+        // per second come out, at 770,000 all
+        (
+            "capacity=1e6,livelock=0.3,generator=2Mpps",
+            "id = 'forwarding-rate'",
+            "livelock",
+            &[
+                ("/forwarding_rate_pps/median", 7e5, 1e3),
+                ("/lower_forwarding_rate_pps", 7.7e5, 2e3),
+            ][..],
+        ),
+        // it forwards nothing for eight seconds, whose frames are missing in overload as well as
+        // below it
+        ("capacity=1e6,reboot=8s,link=10Gbps", &below, "", silence),
+        ("capacity=1e6,reboot=8s,link=10Gbps", &above, "", silence),
+        // if the line is full, the result is a throughput; a rate in overload would be a lower
+        // bound, which no sweep compares (docs/methodology.md, "Units and line rates")
+        (
+            "capacity=1e7,link=1Gbps",
+            sizes,
+            "",
+            &[
+                ("/points/0/median_pps", 1_488_095.0, 1.0),
+                ("/points/1/median_pps", 234_962.0, 1.0),
+                ("/points/2/median_pps", 81_274.0, 1.0),
+            ],
+        ),
+    ] {
+        let [cases, _] = simulated(&format!("dut = '{dut}'"), "", procedure);
+        let outcome = &cases[0]["outcomes"][0];
+        assert!(
+            outcome["verdict"].as_str().unwrap().contains(verdict),
+            "{outcome}"
+        );
+        for (at, value, error) in figures {
+            let is = outcome["found"].pointer(at).unwrap().as_f64().unwrap();
+            assert!((is - value).abs() < *error, "{at}: {outcome}");
+        }
+        if procedure.starts_with("id = 'churn'") {
+            let by_loss = outcome["found"]["dips"][0]["by_loss_s"].is_f64();
+            assert_eq!(by_loss, procedure == below, "{outcome}");
+        }
+    }
+}
+
+/// Loads and rates are per direction, and the DUT has one capacity for both; every hundredth frame of
+/// a modified series is a broadcast.
+#[test]
+fn directions_and_modifiers_are_counted() {
+    let [cases, trials] = simulated(
+        "dut = 'capacity=1e6'\nmax = '4Mpps'",
+        "[matrix]\ndirections = ['one', 'both']\nmodifier = ['none', 'broadcast']",
+        "id = 'mrr'\ntrials = 1",
+    );
+    assert_eq!(cases.as_array().unwrap().len(), 4);
+    for case in cases.as_array().unwrap() {
+        let is_both = case["variant"]["both_directions"] == true;
+        let capacity = if is_both { 0.5e6 } else { 1e6 };
+        let rate = case["figures"][0]["median"].as_f64().unwrap();
+        assert!((rate / capacity - 1.0).abs() < 1e-3, "{case}");
+    }
+    for trial in trials.as_array().unwrap() {
+        let count = |value: &serde_json::Value| value.as_u64().unwrap();
+        let sent = count(&trial["frames_sent"]);
+        let is_modified = trial["variant"]["modifiers"].is_array();
+        if let Some(directions) = trial["directions"].as_array() {
+            let of_both = directions.iter().map(|one| count(&one["frames_sent"]));
+            assert_eq!(of_both.sum::<u64>(), sent, "{trial}");
+            assert!(
+                is_modified || trial["frames_intended"] == 8_000_000,
+                "{trial}"
+            );
+        }
+        if is_modified {
+            let additional = count(&trial["frames_additional"]);
+            assert!(additional.abs_diff(sent / 99) <= 2, "{trial}");
+        }
+    }
+}
+
 /// A configuration that slows down every frame.
 const NAT: &str = "nft add table ip nat";
 

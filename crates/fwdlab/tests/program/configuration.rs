@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Lab, PATIENCE, TINY, bed_of, list, tool, try_tool};
+use crate::support::{Lab, PATIENCE, TINY, bed_of, list, read_json, tool, try_tool};
 
 /// The network stack and the kernel settings of the host.
 #[derive(Debug, PartialEq)]
@@ -149,8 +149,7 @@ fn foreign_processes_in_a_bed_are_left_alone() {
     let run = lab.only_run();
     let kept = fs::read_to_string(run.join("inputs/daemon.sh")).unwrap();
     assert_eq!(kept, daemon);
-    let info = fs::read_to_string(run.join("run.json")).unwrap();
-    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+    let info = read_json(&run.join("run.json"));
     assert_eq!(info["parameters"]["set_unconfined"], true, "{info}");
     // the next run finds what it left
     let next = lab.run(&format!("{TINY} --json-stream"));

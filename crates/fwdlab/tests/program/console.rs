@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::{CommandResult, Lab, command_result, root};
 use crate::tty::Tty;
-use crate::wire::{MAC_A, MAC_B, Wire};
+use crate::wire::{MAC_A, MAC_B, Wire, wired};
 
 /// Runs a console with these lines until it ends.
 fn console(lab: &Lab, wire: &Wire, more: &str, lines: &str) -> CommandResult {
@@ -29,8 +29,7 @@ fn row(text: &str, name: &str) -> Vec<u64> {
 
 #[test]
 fn sent_frames_of_a_console_equal_the_kernel_counters() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     let ended = console(
         &lab,
         &wire,
@@ -68,8 +67,7 @@ fn sent_frames_of_a_console_equal_the_kernel_counters() {
 
 #[test]
 fn a_wrong_command_ends_a_script_and_its_traffic() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     for (lines, code, reason) in [
         (
             "start -m 1kpps\nstart -m 1kpps\nports\n",
@@ -112,8 +110,7 @@ const UP: &str = "\x1b[A";
 
 #[test]
 fn lines_are_completed_and_remembered() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     let mut tty = on_terminal(&lab, &wire, (100, 60));
     // completes the common prefix, then lists the candidates; several lines arrive at once, as if
     // pasted
@@ -164,8 +161,7 @@ fn lines_are_completed_and_remembered() {
 
 #[test]
 fn traffic_is_watched_from_the_prompt_and_back() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     let mut tty = on_terminal(&lab, &wire, (80, 24));
     tty.keys("start -m 200pps -p 0\r")
         .wait_for_text("until stop");
@@ -225,8 +221,7 @@ fn traffic_is_watched_from_the_prompt_and_back() {
 
 #[test]
 fn a_console_that_ends_restores_the_terminal() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     let foot = "q back to the prompt  c clear counters";
     for (started, last, signal, code) in [
         ("start -m 1kpps\rtui\r", foot, Signal::TERM, 143),

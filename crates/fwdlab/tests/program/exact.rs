@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::disk::TestDisk;
-use crate::support::{CommandResult, Lab, PATIENCE, ended, skipped};
+use crate::support::{CommandResult, Lab, PATIENCE, ended, refused, skipped};
 
 /// The kernel of Debian's current cloud images.
 const IMAGE: &str = "debian:linux-image-cloud-amd64";
@@ -63,35 +63,13 @@ fn functions(case: &Value) -> BTreeMap<String, f64> {
 #[test]
 fn usage_errors_are_reported() {
     let lab = Lab::new();
-    for (line, code, words) in [
-        ("--vm /no/such/kernel", 3, "no such file"),
-        ("--vm x --load 1Mpps", 2, "cannot be used with"),
-        (
-            "--vm x --frames 2000",
-            2,
-            "'--frames <N>': frames must be a multiple of 32 up to 32000000, and 2000 is not; 1984 or 2016 is",
-        ),
-        ("--vm x --frames 0", 2, "0 is not; 32 is"),
-        (
-            "--vm x --frames many",
-            2,
-            "a number of frames is expected, such as 3200",
-        ),
-        ("--frames 3200", 2, "--vm"),
-    ] {
-        let ended = lab.run(&format!("quick {line}"));
-        ended.code(code).says(&[words]);
-    }
-    for (procedure, words) in [
-        ("exact", "set image"),
-        ("mrr\"\n[matrix]\nimage = [\"x\"", "use exact"),
-    ] {
-        let closing = if procedure.contains('[') { "]" } else { "\"" };
-        let text = format!("campaign = \"c\"\n[procedure]\nid = \"{procedure}{closing}\n");
-        lab.run(&["check", &lab.write("rates.toml", &text)])
-            .code(2)
-            .prints(&[words]);
-    }
+    let table = "--vm /no/such/kernel => 3: no such file
+        --vm x --load 1Mpps => 2: cannot be used with
+        --vm x --frames 2000 => 2: '--frames <N>': frames must be a multiple of 32 up to 32000000, and 2000 is not; 1984 or 2016 is
+        --vm x --frames 0 => 2: 0 is not; 32 is
+        --vm x --frames many => 2: a number of frames is expected, such as 3200
+        --frames 3200 => 2: --vm";
+    refused(table, |line| lab.run(&format!("quick {line}")));
 }
 
 /// Guests keep a CPU busy each, which would stall the frames of other tests. Nothing here is judged

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::formats::all_valid;
-use crate::support::Lab;
+use crate::support::{Lab, refused};
 
 /// Creates an archive with one set: two configurations, five runs each.
 fn archive() -> tempfile::TempDir {
@@ -136,14 +136,9 @@ fn an_audit_is_one_document() {
 #[test]
 fn usage_errors_of_import_are_reported() {
     let (archive, lab) = (archive(), Lab::new());
-    let path = archive.path().to_str().unwrap();
-    for (arguments, words) in [
-        (&["/no/such/archive"][..], "not a directory"),
-        (&[path, "--set", "gpu/*"], "no result set"),
-        (&[path, "--audit", "--replace"], "--replace"),
-    ] {
-        lab.run(&[&["import", "netbenches"], arguments].concat())
-            .code(2)
-            .says(&[words]);
-    }
+    let table = "/no/such/archive => 2: not a directory
+        ARCHIVE --set gpu/* => 2: no result set
+        ARCHIVE --audit --replace => 2: --replace";
+    let table = table.replace("ARCHIVE", archive.path().to_str().unwrap());
+    refused(&table, |line| lab.run(&format!("import netbenches {line}")));
 }

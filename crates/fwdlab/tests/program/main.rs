@@ -27,7 +27,6 @@ mod disk;
 mod doctor;
 mod exact;
 mod faults;
-mod features;
 mod formats;
 mod import;
 mod interrupts;

@@ -10,14 +10,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Lab, PATIENCE, count, list, number, skipped};
+use crate::support::{Lab, PATIENCE, count, json_lines, list, number, refused, skipped};
 
 /// What `send` needs on a port without addresses.
 const MACS: &str = "--src-mac 02:00:00:00:00:01 --dst-mac 02:00:00:00:00:02";
-
-fn words(line: &str) -> Vec<&str> {
-    line.split_whitespace().collect()
-}
 
 /// Two processes on one socket: every frame arrives, and neither reports a counter that it does not
 /// have.
@@ -31,9 +27,9 @@ fn send_and_receive_are_the_two_ends_of_a_socket() {
     );
     for (from, to) in [(&client, &server), (&server, &client)] {
         let line = format!("receive --port {to} --for 1000frames --streams 0 --json");
-        let receiver = lab.start(&words(&line));
+        let receiver = lab.start(&line);
         let line = format!("send --port {from} --for 1000frames --load 20kpps {MACS}");
-        let sent = lab.json(&words(&line));
+        let sent = lab.json(&line);
         let sent = &sent["send"][0];
         assert_eq!(sent["engine_mode"], "memif, 2 queues", "{sent}");
         assert_eq!(count(&sent["frames_sent"]), 1000, "{sent}");
@@ -42,9 +38,7 @@ fn send_and_receive_are_the_two_ends_of_a_socket() {
         }
         // which has left by now, or not yet
         assert_eq!(count(&sent["memif"]["connections"]), 1, "{sent}");
-        let received = receiver.wait(PATIENCE);
-        received.code(0);
-        let received: Value = serde_json::from_str(&received.out).unwrap();
+        let received = receiver.wait(PATIENCE).code(0).document();
         let received = &received["receive"][0];
         assert_eq!(count(&received["frames_received"]), 1000, "{received}");
         assert_eq!(received["port_rx_packets"], Value::Null, "{received}");
@@ -59,64 +53,21 @@ fn send_and_receive_are_the_two_ends_of_a_socket() {
 fn memif_ports_that_cannot_be_used_are_refused() {
     let lab = Lab::new();
     let socket = lab.path().join("m.sock");
-    let client = format!("memif:{}", socket.display());
-    let server = format!("{client},role=server");
-    let mut first = lab.start(&words(&format!("receive --port {server}")));
+    let port = format!("--port memif:{}", socket.display());
+    let mut first = lab.start(&format!("receive {port},role=server"));
     first.wait_until("its socket", |_| socket.exists());
-    for (line, code, output) in [
-        (
-            format!("receive --port {server},ring=64"),
-            3,
-            "another fwdlab sends on memif:",
-        ),
-        (
-            format!("receive --port {server},id=1"),
-            4,
-            "another program listens for memif clients there; end it, or use another socket, or the role client",
-        ),
-        (
-            format!("send --port {client},queues=17 {MACS}"),
-            3,
-            "a memif port has 1 to 16 queues, and not 17",
-        ),
-        (
-            format!("send --port {client},role=master {MACS}"),
-            3,
-            "`role=master` is not valid in",
-        ),
-        (
-            format!("send --port {client}"),
-            2,
-            "has no Ethernet address; give --src-mac",
-        ),
-        (
-            format!("send --port {client} --src-mac 02:00:00:00:00:01"),
-            3,
-            "finding the next hop without --dst-mac needs a network interface",
-        ),
-        (
-            format!("send --port {client} --engine af-xdp {MACS}"),
-            2,
-            "af-xdp cannot use memif:",
-        ),
-        (
-            format!("send --port {client} --size 9000 {MACS}"),
-            4,
-            "use longer buffers or shorter frames",
-        ),
-        (
-            format!("send --port {client} --netns /proc/self/ns/net {MACS}"),
-            3,
-            "in no network namespace",
-        ),
-        (
-            format!("capture --port {client}"),
-            3,
-            "is a memif port, and a network interface is needed here",
-        ),
-    ] {
-        lab.run(&words(&line)).code(code).says(&[output]);
-    }
+    let table = "receive PORT,role=server,ring=64 => 3: another fwdlab sends on memif:
+        receive PORT,role=server,id=1 => 4: another program listens for memif clients there; end it, or use another socket, or the role client
+        send PORT,queues=17 MACS => 3: a memif port has 1 to 16 queues, and not 17
+        send PORT,role=master MACS => 3: `role=master` is not valid in
+        send PORT => 2: has no Ethernet address; give --src-mac
+        send PORT --src-mac 02:00:00:00:00:01 => 3: finding the next hop without --dst-mac needs a network interface
+        send PORT --engine af-xdp MACS => 2: af-xdp cannot use memif:
+        send PORT --size 9000 MACS => 4: use longer buffers or shorter frames
+        send PORT --netns /proc/self/ns/net MACS => 3: in no network namespace
+        capture PORT => 3: is a memif port, and a network interface is needed here";
+    let table = table.replace("PORT", &port).replace("MACS", MACS);
+    refused(&table, |line| lab.run(line));
     first.signal(rustix::process::Signal::INT);
     let ended = first.wait(PATIENCE);
     ended.code(0);
@@ -128,7 +79,7 @@ fn memif_ports_that_cannot_be_used_are_refused() {
 fn selftest_measures_memif_with_itself() {
     let lab = Lab::new();
     let line = "selftest --engine memif --size 64 --loads 10kpps --trial 200ms";
-    let document = lab.json(&words(line));
+    let document = lab.json(line);
     assert_eq!(document["receiver"], "memif");
     let limit = &document["limits"][0];
     assert_eq!(limit["engine"], "memif");
@@ -140,7 +91,7 @@ fn selftest_measures_memif_with_itself() {
     assert_eq!(list(&document["pacing"]).len(), 1);
     assert_eq!(list(&document["floors"]).len(), 1);
     assert_eq!(list(&document["engines_that_do_not_work"]).len(), 0);
-    lab.run(&words("selftest --engine memif,af-packet"))
+    lab.run("selftest --engine memif,af-packet")
         .code(2)
         .says(&["its own pair has no other engine"]);
 }
@@ -229,11 +180,7 @@ mod alone {
     /// Returns the records of all trials so far; none claims more than is known: frames that the DUT
     /// has read or not, and frames that came back.
     fn trials(lab: &Lab) -> Vec<Value> {
-        let text = std::fs::read_to_string(lab.only_run().join("trials.jsonl")).unwrap();
-        let records: Vec<Value> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let records = json_lines(&lab.only_run().join("trials.jsonl"));
         for record in &records {
             let counters = &record["counters"];
             let [port, unread @ ..] = list(&counters["meters"]) else {
@@ -274,14 +221,10 @@ mod alone {
             let Some(_dut) = Testpmd::start(&lab, mode) else {
                 return;
             };
-            let ended = lab.run(&["doctor", &file]);
-            ended.code(0);
-            for words in [
+            lab.run(&["doctor", &file]).code(0).prints(&[
                 "connected to DPDK",
                 "100 of 100 frames came back; it is not known whether they passed the DUT",
-            ] {
-                assert!(ended.out.contains(words), "{ended:?}");
-            }
+            ]);
         }
         for line in [
             "trial --load 2kpps --for 300ms",
@@ -292,7 +235,7 @@ mod alone {
                 return;
             };
             let _ = std::fs::remove_dir_all(lab.runs());
-            let ended = lab.run(&[&words(line)[..], &["--bed", &file]].concat());
+            let ended = lab.run(&format!("{line} --bed {file}"));
             ended.measured();
             assert!(!trials(&lab).is_empty(), "{ended:?}");
             let unknown = "the host of the DUT cannot be read";

@@ -10,7 +10,7 @@ use fwdlab_netbenches::log::Log;
 use rustix::process::Signal;
 
 use crate::support::{CommandResult, Lab, PATIENCE, PROGRAM, Started, skipped, tool};
-use crate::wire::Wire;
+use crate::wire::{Wire, wired};
 
 /// Starts pkt-gen in the namespace of the ports, with both streams in one log, as in a lab's
 /// scripts.
@@ -70,8 +70,7 @@ fn lab_script(log: &Path) -> Vec<f64> {
 fn a_labs_script_and_our_importer_read_its_logs() {
     const FRAMES: u64 = 10_000;
     const RATE: f64 = 5000.0;
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     let receiver_line = "-N -f rx -i pb -w 0 -W -T 40";
     let sender_line = format!(
         "-f tx -N -i pa -n {FRAMES} -l 60 -4 -d 198.19.10.1:2001-198.19.10.100 -D 00:0d:b9:41:ca:3d \
@@ -141,8 +140,7 @@ fn a_labs_script_and_our_importer_read_its_logs() {
 
 #[test]
 fn ping_is_answered_by_pong() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     let pong = receiving(&lab, &wire, "-f pong -i pb -w 0");
     let ping = run(&lab, &wire, "-f ping -i pa -w 0 -N -n 1500 -R 1k");
     ping.code(0);
@@ -176,8 +174,7 @@ fn ping_is_answered_by_pong() {
 /// One sender after another, each ended by another signal, with its last lines.
 #[test]
 fn rxseq_sees_what_txseq_left_out() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     let mut receiver = receiving(&lab, &wire, "-f rxseq -i pb -N -w 0");
     let mut sent = 0;
     for (signal, code) in [(Signal::INT, 0), (Signal::TERM, 143)] {
@@ -268,8 +265,7 @@ fn wrong_use_is_answered_as_the_original_does() {
 
 #[test]
 fn ports_are_safe_and_sizes_fit() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     for (line, code, reason) in [
         ("-f tx -i pa -d 8.8.8.8", 3, "--to-any-address"),
         ("-f tx -i pa -Z", 3, "0.0.0.0 to 255.255.255.255"),

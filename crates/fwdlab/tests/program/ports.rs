@@ -4,7 +4,7 @@
 use rustix::process::Signal;
 
 use crate::support::{Lab, PATIENCE};
-use crate::wire::{MAC_B, Wire, capture_file, frame};
+use crate::wire::{MAC_B, Wire, capture_file, frame, wired};
 
 fn send(more: &str) -> String {
     format!("send --port pa --dst-mac {MAC_B} --load 1kpps {more}")
@@ -19,8 +19,7 @@ fn begun(err: &str) -> bool {
 
 #[test]
 fn a_port_that_somebody_needs_is_refused_until_all_of_that_is_accepted() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     wire.ip("link property add dev pa altname harmless0");
     // an alternative name means the same port: one port that sends and receives, with counters of
     // its own
@@ -91,8 +90,7 @@ fn a_port_that_somebody_needs_is_refused_until_all_of_that_is_accepted() {
 /// allowed, in which layer.
 #[test]
 fn destinations_of_other_people_are_refused() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     let profile = |name: &str, stream: &str| {
         let path = lab.write(name, &format!("about = 'test'\n[[stream]]\n{stream}\n"));
         send(&format!("--for 10frames --profile {path}"))
@@ -147,8 +145,7 @@ fn destinations_of_other_people_are_refused() {
 
 #[test]
 fn two_processes_on_one_port_are_reported() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     for (first, second, words) in [
         (send(""), send("--for 10frames"), "sends on pa"),
         (
@@ -177,8 +174,7 @@ fn two_processes_on_one_port_are_reported() {
 
 #[test]
 fn nothing_is_left_on_a_port_after_any_exit() {
-    let Some(lab) = Lab::root() else { return };
-    let wire = Wire::new();
+    let Some((lab, wire)) = wired() else { return };
     let capture = "capture --port pb -o c.pcapng".to_owned();
     let (interrupt, terminate) = ((Signal::INT, 0), (Signal::TERM, 143));
     for (command, (signal, code)) in [

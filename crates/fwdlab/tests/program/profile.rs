@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::formats::{all_valid, committed, none_valid};
-use crate::support::{Lab, list, skipped};
+use crate::support::{Lab, list, refused, skipped};
 use crate::wire::{frames, tshark};
 
 fn of_repository(path: &str) -> PathBuf {
@@ -65,7 +65,8 @@ fn files_of_the_manual_and_shipped_ones_are_profiles() {
 #[test]
 fn captures_contain_the_frames() {
     let lab = Lab::new();
-    let line = "profile frames vxlan -n 40 --link 1G";
+    // `model` tests loads in all units
+    let line = "profile frames vxlan -n 40 --load 100% --link 1G";
     let shown = lab.json(line);
     let shown = list(&shown);
     assert_eq!(shown.len(), 40);
@@ -130,33 +131,12 @@ fn own_profiles_come_first_and_errors_have_a_position() {
         let steers = |c: char| c.is_control() && c != '\n';
         assert!(!(ended.out + &ended.err).contains(steers), "{line:?}");
     }
-    for (name, words) in [
-        ("frobnicate", "there is no profile `frobnicate`"),
-        ("none.toml", "cannot read none.toml"),
-        (".", "is not a profile"),
-        ("binary.toml", "not text"),
-        (
-            "pcap.toml",
-            "pcap.toml:2:8: none.pcap: cannot be read: No such file",
-        ),
-        ("line.toml", "line.toml:2:8: 10% refers to the line rate"),
-        ("broken", "profiles/broken.toml:1:"),
-    ] {
-        let ended = lab.run(&["profile", "frames", name]);
-        ended.code(2).says(&[words]);
-        assert_eq!(ended.out, "", "{name}");
-    }
-}
-
-/// Loads in all units: the gap between two frames shows the parsed load.
-#[test]
-fn frames_are_shown_at_any_load() {
-    for (load, gap_ns) in [
-        ("--load 512Mbps-l2", 1000.0),
-        ("--load 50% --link 1G", 1344.0),
-        ("--load max --link 1G", 672.0),
-    ] {
-        let frames = Lab::new().json(&format!("profile frames rfc2544/64 -n 2 {load}"));
-        assert_eq!(frames[1]["due_ns"], gap_ns, "{load}");
-    }
+    let table = "frobnicate => 2: there is no profile `frobnicate`
+        none.toml => 2: cannot read none.toml
+        . => 2: is not a profile
+        binary.toml => 2: not text
+        pcap.toml => 2: pcap.toml:2:8: none.pcap: cannot be read: No such file
+        line.toml => 2: line.toml:2:8: 10% refers to the line rate
+        broken => 2: profiles/broken.toml:1:";
+    refused(table, |name| lab.run(&["profile", "frames", name]));
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Lab, list, number};
+use crate::support::{Lab, list, number, refused};
 
 fn json(line: &str) -> Value {
     Lab::new().json(&format!("rate {line}"))
@@ -74,19 +74,11 @@ fn keys_carry_units() {
 /// One error of each kind that `model` refuses, and those that only the command can find.
 #[test]
 fn wrong_values_are_code_2_and_list_valid_ones() {
-    for (line, words) in [
-        ("5", "no unit"),
-        ("max --size 7q", "character 2"),
-        ("max --link 10", "2.5G"),
-        ("max --clock 2.2", "2.2GHz"),
-        (
-            "1Mpps --watts 5 --idle-watts 6",
-            "--idle-watts 6 is more than --watts 5",
-        ),
-        ("--watts 19", "RATE"),
-    ] {
-        let ended = Lab::new().run(&format!("rate {line}"));
-        ended.code(2).says(&[words]);
-        assert_eq!(ended.out, "");
-    }
+    let table = "5 => 2: no unit
+        max --size 7q => 2: character 2
+        max --link 10 => 2: 2.5G
+        max --clock 2.2 => 2: 2.2GHz
+        1Mpps --watts 5 --idle-watts 6 => 2: --idle-watts 6 is more than --watts 5
+        --watts 19 => 2: RATE";
+    refused(table, |line| Lab::new().run(&format!("rate {line}")));
 }

@@ -180,9 +180,7 @@ fn ramps_leave_as_load_tests_and_come_back_with_the_same_figures() {
     let imported = imported.code(0).document();
     let id = imported["run"].as_str().unwrap();
     assert!(id.contains("two"), "{id}");
-    let shown = |id: &str| -> Value {
-        serde_json::from_str(&lab.run(&["runs", "show", id, "--json"]).code(0).out).unwrap()
-    };
+    let shown = |id: &str| -> Value { lab.run(&["runs", "show", id, "--json"]).code(0).document() };
     let back = shown(id);
     // omits the silent direction; the ramp that fills more of its link comes first
     let cases = back["test_cases"].as_array().unwrap();

@@ -1,11 +1,10 @@
 //! `runs ls|show|verify|rebuild|rm|export|import`, and the names of runs. Start with [`lines`].
 
 use std::fs;
-use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Lab, directories, python_with, skipped};
+use crate::support::{Lab, directories, list, number, python_with, skipped, tool};
 
 /// Returns position and id of every listed run, without the header.
 fn lines(listed: &str) -> Vec<(&str, &str)> {
@@ -224,74 +223,43 @@ fn runs_are_named_removed_exported_and_imported() {
 #[test]
 fn rows_are_read_by_duckdb() {
     let lab = Lab::new();
-    let text = "campaign = 'rows'\niterations = 3\nseed = 7\n\
-                [bed]\nengine = 'sim'\ndut = 'capacity=1e6,noise=0.01'\nmax = '3Mpps'\n[matrix]\nflows = [10, 2000]\n[procedure]\nid = 'trial'\nload = '2Mpps'\nfor = '1s'\n";
-    lab.write("c.toml", text);
-    (0..2).for_each(|_| {
-        lab.run("run c.toml").code(0);
-    });
+    let text = "campaign = 'rows'\niterations = 3\nseed = 7\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,noise=0.01'\nmax = '3Mpps'\n\
+                [matrix]\nflows = [10, 2000]\n[procedure]\nid = 'trial'\nload = '2Mpps'\nfor = '1s'\n";
+    let campaign = lab.write("c.toml", text);
+    let shown = [1, 2].map(|_| lab.json(&["run", &campaign]));
     lab.run("runs tag @1 baseline").code(0);
     for format in ["jsonl", "csv"] {
         let rows = lab.run(&format!("runs table --format {format}"));
-        fs::write(lab.path().join(format!("runs.{format}")), &rows.code(0).out).unwrap();
-    }
-    let values = (1..=2).flat_map(|at| {
-        let shown = lab.json(&format!("runs show @{at}"));
-        let cases = shown["test_cases"].as_array().unwrap().clone();
-        cases.into_iter().flat_map(|case| {
-            let figures = case["figures"].as_array().unwrap().clone();
-            figures.into_iter().flat_map(|figure| {
-                let values = figure["values"].as_array().unwrap().iter();
-                values
-                    .map(|value| value.as_f64().unwrap())
-                    .collect::<Vec<_>>()
-            })
-        })
-    });
-    let (count, sum) = values.fold((0, 0.0), |(n, sum), value| (n + 1, sum + value));
-    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/runs.md");
-    let script = "import duckdb, re, sys\n\
-        for query in re.findall('```sql\\n(.*?)```', open(sys.argv[1]).read(), re.S):\n    \
-            found = duckdb.sql(query)\n    \
-            print('query', '-' if found is None else len(found.fetchall()))\n\
-        for rows in ['rows', \"read_csv('runs.csv')\"]:\n    \
-            print('values', *duckdb.sql(f'SELECT count(value), sum(value) FROM {rows}').fetchall()[0])\n";
-    let Some(python) = python_with("duckdb") else {
-        return skipped("no Python that has duckdb");
-    };
-    let output = Command::new(python)
-        .args(["-c", script, manual])
-        .current_dir(lab.path())
-        .output()
-        .unwrap();
-    let (out, err) = (output.stdout, output.stderr);
-    let (out, err) = (
-        String::from_utf8(out).unwrap(),
-        String::from_utf8(err).unwrap(),
-    );
-    let found = |word| out.lines().filter_map(move |line| line.strip_prefix(word));
-    // the view, which returns nothing, and ten queries; no value here is doubtful, and no
-    // configuration is compared
-    let answers: Vec<_> = found("query ").collect();
-    assert_eq!(answers.len(), 11, "{out}{err}");
-    assert_eq!(
-        answers.iter().filter(|rows| **rows == "0").count(),
-        3,
-        "{out}"
-    );
-    let expected = |line: &str| {
-        let (n, of) = line.split_once(' ').unwrap();
-        (n.parse::<usize>().unwrap(), of.parse::<f64>().unwrap())
-    };
-    let read: Vec<_> = found("values ").map(expected).collect();
-    assert_eq!(read.len(), 2, "{out}{err}");
-    for (n, of) in read {
-        assert!(
-            n == count && (of - sum).abs() <= 1e-9 * sum,
-            "{out} {count} {sum}"
-        );
+        lab.write(&format!("runs.{format}"), &rows.code(0).out);
     }
     lab.run("runs table --json")
         .code(2)
         .says(&["a row per line"]);
+    let Some(python) = python_with("duckdb") else {
+        return skipped("no Python that has duckdb");
+    };
+    let script = "import duckdb, json, os, re, sys\n\
+        queries = re.findall('```sql\\n(.*?)```', open(sys.argv[1]).read(), re.S)\n\
+        os.chdir(sys.argv[2])\n\
+        rows = [len(duckdb.sql(query).fetchall()) for query in queries]\n\
+        values = lambda of: duckdb.sql(f'SELECT count(value), sum(value) FROM {of}').fetchall()[0]\n\
+        print(json.dumps([rows, values('rows'), values(\"read_csv('runs.csv')\")]))";
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/runs.md");
+    let output = tool(&[python, "-c", script, manual, lab.path().to_str().unwrap()]);
+    let read: Value = serde_json::from_str(&output).unwrap();
+    // the view, and ten queries; no configuration is compared, and no value is doubtful
+    assert_eq!(read[0], json!([0, 4, 2, 0, 2, 4, 2, 4, 2, 0, 2]));
+    let cases = shown.iter().flat_map(|run| list(&run["test_cases"]));
+    let figures = cases.flat_map(|case| list(&case["figures"]));
+    let values = figures
+        .flat_map(|figure| list(&figure["values"]))
+        .map(number);
+    let values: Vec<f64> = values.collect();
+    for format in [&read[1], &read[2]] {
+        let difference = number(&format[1]) - values.iter().sum::<f64>();
+        assert!(
+            format[0] == values.len() && difference.abs() < 1e-3,
+            "{read}"
+        );
+    }
 }

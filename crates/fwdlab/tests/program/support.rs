@@ -390,6 +390,16 @@ impl CommandResult {
         self
     }
 
+    /// Asserts that both outputs together contain all of these.
+    #[track_caller]
+    pub fn reports(&self, words: &[&str]) -> &CommandResult {
+        for word in words {
+            let is_in = self.out.contains(word) || self.err.contains(word);
+            assert!(is_in, "`{word}` is not in: {self:?}");
+        }
+        self
+    }
+
     /// Asserts that standard error contains all of these.
     #[track_caller]
     pub fn says(&self, words: &[&str]) -> &CommandResult {
@@ -512,6 +522,21 @@ pub fn python_with(package: &str) -> Option<&'static str> {
         let tried = import.args(["-c", &format!("import {package}")]).output();
         tried.is_ok_and(|output| output.status.success())
     })
+}
+
+/// Asserts that these command lines are refused, without a result. A line of the table has the
+/// arguments, the exit code and words of the message: `ARGUMENTS => CODE: WORDS | OTHER WORDS`.
+#[track_caller]
+pub fn refused(table: &str, run: impl Fn(&str) -> CommandResult) {
+    for case in table.lines().map(str::trim) {
+        let (arguments, expected) = case.split_once(" => ").unwrap();
+        let (code, words) = expected.split_once(": ").unwrap();
+        let ended = run(arguments);
+        ended
+            .code(code.parse().unwrap())
+            .says(&words.split(" | ").collect::<Vec<_>>());
+        assert_eq!(ended.out, "", "{case}");
+    }
 }
 
 /// Runs a command until it ends, within [`PATIENCE`].

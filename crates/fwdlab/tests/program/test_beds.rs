@@ -3,92 +3,92 @@
 //! The hosts are network namespaces made by the tests, joined by veth pairs. Start with [`Rack`].
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::{Lab, NOT_REACHED, count, list, reports_stall, root, skipped};
+use crate::support::{
+    Lab, NOT_REACHED, count, json_lines, list, read_json, reports_stall, skipped, tool, try_tool,
+};
 
-/// Two namespaces, joined by two links.
-struct Rack {
-    names: [String; 2],
-    lab: Lab,
+/// Two namespaces, joined by two links, and a test bed of them.
+pub struct Rack {
+    pub names: [String; 2],
+    pub lab: Lab,
 }
 
 fn ip(line: &str) -> String {
-    let output = Command::new("ip").args(line.split(' ')).output().unwrap();
-    assert!(output.status.success(), "{line}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    tool(&[&["ip"], &line.split(' ').collect::<Vec<_>>()[..]].concat())
+}
+
+/// Returns the output of a script on a host, which must succeed.
+pub fn ip_exec(name: &str, text: &str) -> String {
+    tool(&["ip", "netns", "exec", name, "sh", "-c", text])
+}
+
+/// Creates the hosts; `None` without root.
+pub fn rack(of: &str) -> Option<Rack> {
+    // first, because it decides where namespaces are
+    let lab = Lab::root()?;
+    let names = ["gen", "dut"].map(|end| format!("bed-{of}-{end}-{}", std::process::id()));
+    let [tester, dut] = &names;
+    for name in &names {
+        ip(&format!("netns add {name}"));
+        ip(&format!("-n {name} link set lo up"));
+    }
+    for end in ["a", "b"] {
+        ip(&format!(
+            "link add t{end} netns {tester} type veth peer name d{end} netns {dut}"
+        ));
+    }
+    let bed = format!(
+        "bed = 'rack-{of}-{}'\n[generator]\nhost = 'netns:{tester}'\nengine = 'af-packet'\nports = {{ a = 'ta', b = 'tb' }}\n\
+         [dut]\nhost = 'netns:{dut}'\nports = {{ a = 'da', b = 'db' }}\n",
+        std::process::id()
+    );
+    lab.write("beds/rack.toml", &bed);
+    let campaign = "campaign = 'c'\nbed = 'rack'\niterations = 1\n\
+         [configuration]\nrule = \"nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'\"\n\
+         [matrix]\nconfiguration = ['plain', 'rule']\nflows = 10\n\
+         [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '300ms'\n";
+    lab.write("campaigns/c.toml", campaign);
+    Some(Rack { names, lab })
 }
 
 impl Rack {
-    fn new(of: &str) -> Rack {
-        // first, because it decides where namespaces are
-        let lab = Lab::new();
-        let names = ["gen", "dut"].map(|end| format!("bed-{of}-{end}-{}", std::process::id()));
-        let [tester, dut] = &names;
-        for name in &names {
-            ip(&format!("netns add {name}"));
-            ip(&format!("-n {name} link set lo up"));
-        }
-        for end in ["a", "b"] {
-            ip(&format!(
-                "link add t{end} netns {tester} type veth peer name d{end} netns {dut}"
-            ));
-        }
-        let bed = format!(
-            "bed = 'rack-{of}-{}'\n[generator]\nhost = 'netns:{tester}'\nengine = 'af-packet'\nports = {{ a = 'ta', b = 'tb' }}\n\
-             [dut]\nhost = 'netns:{dut}'\nports = {{ a = 'da', b = 'db' }}\n",
-            std::process::id()
-        );
-        lab.write("beds/rack.toml", &bed);
-        let campaign = "campaign = 'c'\nbed = 'rack'\niterations = 1\n\
-             [configuration]\nrule = \"nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'\"\n\
-             [matrix]\nconfiguration = ['plain', 'rule']\nflows = 10\n\
-             [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '300ms'\n";
-        lab.write("campaigns/c.toml", campaign);
-        Rack { names, lab }
+    /// Changes a text in a file.
+    pub fn edit(&self, file: &str, from: &str, to: &str) {
+        let text = fs::read_to_string(self.lab.path().join(file)).unwrap();
+        assert!(text.contains(from), "{text}");
+        self.lab.write(file, &text.replace(from, to));
     }
 
-    fn run_command(&self, line: &str) -> (i32, String) {
-        let ended = self.lab.run(line);
-        (ended.code, ended.out + &ended.err)
+    /// Returns the state that fwdlab changes on both hosts and must restore.
+    pub fn state(&self) -> BTreeSet<String> {
+        let text = "cd /proc/sys/net; grep -r . ipv4/ip_forward ipv4/conf ipv6/conf 2>/dev/null | grep -v stable_secret
+        { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | grep -v fe80::
+        ip -oneline link show | sed 's/[A-Z-]*_UP//; s/NO-CARRIER,//; s/ mtu.*//; s/,>/>/'
+        nft -s list ruleset";
+        let of = |name: &String| {
+            let output = ip_exec(name, text);
+            let lines = output.lines().map(|line| format!("{name}: {line}"));
+            lines.collect::<Vec<_>>()
+        };
+        self.names.iter().flat_map(of).collect()
     }
 
-    /// Returns the state of both hosts.
-    fn state(&self) -> BTreeSet<String> {
-        self.names.iter().flat_map(|name| state_of(name)).collect()
-    }
-
-    fn assert_state(&self, before: &BTreeSet<String>) {
+    pub fn assert_state(&self, before: &BTreeSet<String>) {
         let now = self.state();
         let changed: Vec<&String> = before.symmetric_difference(&now).collect();
         assert!(changed.is_empty(), "{changed:#?}");
     }
 }
 
-/// Returns the state of a host that fwdlab changes and must restore.
-pub fn state_of(name: &str) -> Vec<String> {
-    let text = "cd /proc/sys/net; grep -r . ipv4/ip_forward ipv4/conf ipv6/conf 2>/dev/null | grep -v stable_secret
-        { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | grep -v fe80::
-        ip -oneline link show | sed 's/[A-Z-]*_UP//; s/NO-CARRIER,//; s/ mtu.*//; s/,>/>/'
-        nft -s list ruleset";
-    let output = ip_exec(name, text);
-    let lines = output.lines().map(|line| format!("{name}: {line}"));
-    lines.collect()
-}
-
-fn ip_exec(name: &str, text: &str) -> String {
-    let mut command = Command::new("ip");
-    let output = command.args(["netns", "exec", name, "sh", "-c", text]);
-    String::from_utf8(output.output().unwrap().stdout).unwrap()
-}
-
 impl Drop for Rack {
     fn drop(&mut self) {
         for name in &self.names {
-            let _ = Command::new("ip").args(["netns", "del", name]).output();
+            let _ = try_tool(&["ip", "netns", "del", name]);
         }
     }
 }
@@ -97,10 +97,7 @@ impl Drop for Rack {
 /// the server ends.
 #[test]
 fn a_test_bed_is_served_to_clients_of_trex() {
-    if !root() {
-        return;
-    }
-    let rack = Rack::new("trex");
+    let Some(rack) = rack("trex") else { return };
     let before = rack.state();
     let line = "serve --trex --json --bed rack --listen 127.0.0.1:0 --publisher 127.0.0.1:0";
     let mut server = rack.lab.start(line);
@@ -114,13 +111,10 @@ fn a_test_bed_is_served_to_clients_of_trex() {
     assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
     rack.assert_state(&before);
 
-    let file = rack.lab.path().join("beds/rack.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
     let here = format!("netns:{}", rack.names[0]);
-    std::fs::write(&file, text.replace(&here, "ssh://gen")).unwrap();
-    let (code, output) = rack.run_command(line);
-    assert_eq!(code, 2, "{output}");
-    assert!(output.contains("run fwdlab serve --trex there"), "{output}");
+    rack.edit("beds/rack.toml", &here, "ssh://gen");
+    let refused = rack.lab.run(line);
+    refused.code(2).reports(&["run fwdlab serve --trex there"]);
 }
 
 /// A namespace that is removed when this is dropped.
@@ -128,35 +122,25 @@ struct TestNamespace(String);
 
 impl Drop for TestNamespace {
     fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
+        let _ = try_tool(&["ip", "netns", "del", &self.0]);
     }
 }
 
 /// A run is killed while it changes hosts: the next command that connects undoes all changes.
 #[test]
 fn changes_of_a_killed_run_are_undone_at_the_next_start() {
-    if !root() {
-        return;
-    }
-    let rack = Rack::new("kill");
-    let file = rack.lab.path().join("campaigns/c.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let longer = text.replace("iterations = 1", "iterations = 9");
-    std::fs::write(&file, longer).unwrap();
+    let Some(rack) = rack("kill") else { return };
+    rack.edit("campaigns/c.toml", "iterations = 1", "iterations = 9");
     let before = rack.state();
     let mut run = rack.lab.start("run campaigns/c.toml");
     run.wait_until("a change", |_| rack.state() != before);
     std::thread::sleep(Duration::from_millis(150));
     // another run is refused, with the owner's name, as long as it runs
-    let (code, output) = rack.run_command("quick --bed rack --size 64");
-    assert!(
-        output.contains("another fwdlab measures on the test bed rack-kill"),
-        "{code:?} {output}"
-    );
+    let other = rack.lab.run("quick --bed rack --size 64");
+    other.reports(&["another fwdlab measures on the test bed rack-kill"]);
     run.signal(Signal::KILL);
     run.wait(Duration::from_secs(30));
-    let (code, output) = rack.run_command("doctor rack");
-    assert_eq!(code, 0, "{output}");
+    rack.lab.run("doctor rack").code(0);
     rack.assert_state(&before);
 }
 
@@ -193,46 +177,39 @@ mod slow {
 
     #[test]
     fn a_campaign_on_existing_hosts_leaves_nothing() {
-        if !root() {
-            return;
-        }
-        let rack = Rack::new("whole");
+        let Some(rack) = rack("whole") else { return };
         let before = rack.state();
-        let (code, printed) = rack.run_command("doctor rack");
-        assert!(
-            printed.contains("forwarding IPv6") && printed.contains("100 of 100"),
-            "{printed}"
-        );
-        assert_eq!(code, 0, "{printed}");
+        let looked = rack.lab.run("doctor rack");
+        looked.code(0).reports(&["forwarding IPv6", "100 of 100"]);
         rack.assert_state(&before);
 
         rack.lab
             .run("plan campaigns/c.toml")
             .code(0)
             .prints(&["(DUT): da and db are brought up"]);
-        let (code, printed) = rack.run_command("run campaigns/c.toml");
+        let ended = rack.lab.run("run campaigns/c.toml");
         rack.assert_state(&before);
-        if reports_stall(&printed) && code == 7 {
+        if ended.code == 7 && reports_stall(&format!("{ended:?}")) {
             return skipped(NOT_REACHED);
         }
         // on a busy host figures may be doubtful, but nothing else
-        assert!(matches!(code, 0 | 5), "{code:?} {printed}");
+        assert!(matches!(ended.code, 0 | 5), "{ended:?}");
         let run = rack.lab.only_run();
-        let kept = std::fs::read_to_string(run.join("summary.json")).unwrap();
-        let summary: serde_json::Value = serde_json::from_str(&kept).unwrap();
+        let summary = read_json(&run.join("summary.json"));
         let cases = list(&summary["test_cases"]).iter();
         let made: Vec<usize> = cases.map(|case| list(&case["iterations"]).len()).collect();
-        assert_eq!(made, [1, 1], "{kept}");
+        assert_eq!(made, [1, 1], "{summary}");
         // the run records its bed
-        let kept = std::fs::read_to_string(run.join("inputs/bed.toml")).unwrap();
+        let kept = fs::read_to_string(run.join("inputs/bed.toml")).unwrap();
         assert!(kept.starts_with("bed = 'rack-whole"), "{kept}");
 
         // a command measures on the bed like a campaign: it applies its configuration and undoes it
         let half = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
                 nft add rule ip t f numgen inc mod 2 0 drop";
         let line = "trial --bed rack --load 2kpps --for 200ms --json --set";
-        let words = line.split(' ').chain([half]).collect::<Vec<_>>();
-        let ended = rack.lab.run(&words);
+        let ended = rack
+            .lab
+            .run(&line.split(' ').chain([half]).collect::<Vec<_>>());
         rack.assert_state(&before);
         let found = ended.measured().document();
         let valid = |trial: &&serde_json::Value| list(&trial["validity"]["reasons"]).is_empty();
@@ -243,17 +220,13 @@ mod slow {
             let [sent, received] = ["frames_sent", "frames_received"].map(|of| count(&trial[of]));
             assert!(received.abs_diff(sent - received) <= sent % 2, "{trial:#}");
         }
-        let (code, printed) = rack.run_command("ndr --bed rack --engine sim");
-        assert_eq!(code, 2, "{printed}");
+        rack.lab.run("ndr --bed rack --engine sim").code(2);
     }
 
     /// A bridge between tester and DUT, with a switch's typical defaults.
     #[test]
     fn a_switch_is_checked_counted_and_configured() {
-        if !root() {
-            return;
-        }
-        let rack = Rack::new("switch");
+        let Some(rack) = rack("switch") else { return };
         let [tester, dut] = &rack.names;
         let switch = format!("bed-switch-sw-{}", std::process::id());
         ip(&format!("netns add {switch}"));
@@ -279,20 +252,17 @@ mod slow {
             assert!(started.elapsed() < Duration::from_secs(30), "no link");
         }
         ip_exec(&switch, "ip link set br0 type bridge stp_state 1");
-        let file = rack.lab.path().join("beds/rack.toml");
-        let bed = std::fs::read_to_string(&file).unwrap();
         let more = format!(
             "[switch]\nhost = 'netns:{switch}'\nports = {{ tester-a = 's1', dut-a = 's2' }}\n\
-         [reference]\nhost = 'netns:{dut}'\nports = {{ a = 'da', b = 'db' }}\n"
+         [reference]\nhost = 'netns:{dut}'\nports = {{ a = 'da', b = 'db' }}\n[dut]"
         );
-        std::fs::write(&file, format!("{bed}{more}")).unwrap();
+        rack.edit("beds/rack.toml", "[dut]", &more);
         let before = rack.state();
-        let (code, output) = rack.run_command("doctor rack");
         let lines = format!(
             "switch-config --vendor cisco rack-switch-{}",
             std::process::id()
         );
-        for part in [
+        rack.lab.run("doctor rack").code(0).reports(&[
             "spanning tree",
             "STP at ta",
             &lines,
@@ -302,31 +272,26 @@ mod slow {
             "neighbours are permanent",
             "a plain Linux router in place of the DUT carries",
             "forwarding IPv6",
-        ] {
-            assert!(output.contains(part), "{part}: {output}");
-        }
-        assert_eq!(code, 0, "{output}");
+        ]);
         rack.assert_state(&before);
         ip_exec(&switch, "ip link set s2 mtu 1400");
-        let (code, output) = rack.run_command("doctor rack");
-        assert!(
-            output.contains("frames are lost where it is smaller") && output.contains("s2 of"),
-            "{output}"
-        );
-        assert_eq!(code, 3, "{output}");
+        let looked = rack.lab.run("doctor rack");
+        let smaller = ["frames are lost where it is smaller", "s2 of"];
+        looked.code(3).reports(&smaller);
         ip_exec(
             &switch,
             "ip link set br0 type bridge stp_state 0; ip link set s2 mtu 1500",
         );
 
         // every trial includes the switch's counters, and they add up
-        let (code, output) = rack.run_command("run campaigns/c.toml --only configuration:plain");
-        assert!(matches!(code, 0 | 5 | 7), "{code:?} {output}");
+        let ended = rack
+            .lab
+            .run("run campaigns/c.toml --only configuration:plain");
+        ended.measured();
         rack.assert_state(&before);
-        let trials = std::fs::read_to_string(rack.lab.only_run().join("trials.jsonl")).unwrap();
-        assert!(!trials.is_empty(), "{output}");
-        for trial in trials.lines() {
-            let trial: serde_json::Value = serde_json::from_str(trial).unwrap();
+        let trials = json_lines(&rack.lab.only_run().join("trials.jsonl"));
+        assert!(!trials.is_empty(), "{ended:?}");
+        for trial in trials {
             let meters = list(&trial["counters"]["meters"]);
             let stages = meters.iter().map(|meter| meter["stage"].as_str().unwrap());
             let stages: Vec<&str> = stages.collect();
@@ -341,22 +306,17 @@ mod slow {
             );
             assert_eq!(trial["frames_unexplained"], 0, "{trial}");
         }
-        let (code, output) = rack.run_command("bed switch-config --vendor juniper rack");
-        assert_eq!(code, 0, "{output}");
-        for words in ["interface s1.0 static-mac ", "not tried on a real switch"] {
-            assert!(output.contains(words), "{output}");
-        }
+        let configured = rack.lab.run("bed switch-config --vendor juniper rack");
+        let words = ["interface s1.0 static-mac ", "not tried on a real switch"];
+        configured.code(0).reports(&words);
     }
 
     /// An interrupted check removes the bed that it made.
     #[test]
     fn doctor_ends_with_any_signal() {
-        if !root() {
-            return;
-        }
-        let rack = Rack::new("signal");
+        let Some(rack) = rack("signal") else { return };
         let before = rack.state();
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let status = fs::read_to_string("/proc/self/status").unwrap();
         let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
         // like under nohup: the child inherits this setting and continues
         let is_ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap() & 1 == 1;

@@ -49,8 +49,7 @@ fn run(lab: &Lab, vpp: &Path, text: &str) -> CommandResult {
 }
 
 fn document(ended: &CommandResult) -> Value {
-    ended.measured();
-    serde_json::from_str(&ended.out).unwrap()
+    ended.measured().document()
 }
 
 /// Returns the counters of VPP's nodes in a trial; empty if nothing was sent.

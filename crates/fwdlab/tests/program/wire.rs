@@ -20,6 +20,12 @@ pub struct Wire {
     pub name: String,
 }
 
+/// Returns a lab and a wire for a test that needs root; otherwise reports that it is skipped.
+pub fn wired() -> Option<(Lab, Wire)> {
+    let lab = Lab::root()?;
+    Some((lab, Wire::new()))
+}
+
 impl Wire {
     /// Creates the namespace, with both ports up and without addresses.
     pub fn new() -> Wire {
@@ -30,19 +36,15 @@ impl Wire {
         tool(&["ip", "netns", "add", &name]);
         let wire = Wire { name };
         wire.exec("echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6");
-        wire.cable();
-        wire
-    }
-
-    pub fn cable(&self) {
-        self.ip(&format!(
+        wire.ip(&format!(
             "link add name pa address {MAC_A} type veth peer name pb address {MAC_B}"
         ));
         // live frames need NAPI at the other end of a veth: without it, every start would wait for
         // them in vain and use the next engine
-        self.exec("ethtool -K pa gro on; ethtool -K pb gro on");
-        self.ip("link set pa up");
-        self.ip("link set pb up");
+        wire.exec("ethtool -K pa gro on; ethtool -K pb gro on");
+        wire.ip("link set pa up");
+        wire.ip("link set pb up");
+        wire
     }
 
     #[track_caller]
@@ -77,9 +79,7 @@ impl Wire {
     pub fn json(&self, lab: &Lab, words: &str) -> Value {
         let mut arguments = self.arguments(words);
         arguments.push("--json");
-        let ended = lab.run(&arguments);
-        ended.measured();
-        serde_json::from_str(&ended.out).unwrap()
+        lab.run(&arguments).measured().document()
     }
 
     /// Returns what is attached: XDP programs and packet sockets.

@@ -33,6 +33,11 @@ fn python() -> Option<&'static str> {
     found
 }
 
+/// Like [`python`], for tests that need root.
+fn client() -> Option<&'static str> {
+    root().then(python).flatten()
+}
+
 /// Returns true if `tcpdump` is installed, which compiles the filters of captures.
 fn has_tcpdump() -> bool {
     let has = Command::new("tcpdump").arg("--version").output().is_ok();
@@ -107,10 +112,7 @@ fn refused(found: &Value, requested: &[(&str, &str)]) {
 /// byte for byte.
 #[test]
 fn clients_acquire_ports_push_and_capture_packets_and_release() {
-    if !root() {
-        return;
-    }
-    let Some(python) = python() else { return };
+    let Some(python) = client() else { return };
     if !has_tcpdump() {
         return;
     }
@@ -208,10 +210,7 @@ fn unauthorised_clients_are_rejected() {
 /// the frames that leave the port with TRex's documentation, as computed by the Python file.
 #[test]
 fn frames_are_those_of_trexs_documentation() {
-    if !root() {
-        return;
-    }
-    let Some(python) = python() else { return };
+    let Some(python) = client() else { return };
     let lab = Lab::new();
     let wire = Wire::new();
     let file = lab.path().join("sent.pcap");
@@ -363,10 +362,7 @@ mod alone {
     /// is as requested.
     #[test]
     fn traffic_goes_through_a_dut_and_is_steered() {
-        if !root() {
-            return;
-        }
-        let Some(python) = python() else { return };
+        let Some(python) = client() else { return };
         let lab = Lab::alone();
         let (server, ports) = serve(&lab, &[]);
         let found = found(python, "forwards.py", &[&ports[0], &ports[1]]);
@@ -436,10 +432,7 @@ mod slow {
     /// client that resolves its next hops, and finally clients that call everything.
     #[test]
     fn trexs_console_works_and_any_calls_leave_nothing() {
-        if !root() {
-            return;
-        }
-        let Some(python) = python() else { return };
+        let Some(python) = client() else { return };
         if !has_tcpdump() {
             return;
         }

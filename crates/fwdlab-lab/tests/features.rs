@@ -5,6 +5,12 @@
 //! builds a new bed for every one, so that no effect remains. `docs/reference/exact-features.md`
 //! has the costs of the features. Start with [`FEATURES`].
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a panic is how a test fails, and helpers of tests are tests too"
+)]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -31,7 +37,9 @@ use fwdlab_model::instructions::Way;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 
-use crate::support::{Lab, PROGRAM, skipped};
+fn skipped(reason: &str) {
+    println!("SKIPPED: features_of_stock_kernels_are_in_the_path: {reason}");
+}
 
 /// Configurations, and functions that every frame then passes. Features that do not affect each
 /// other share a bed.
@@ -269,10 +277,10 @@ mod in_guests {
     /// commands and two bursts.
     #[test]
     fn features_of_stock_kernels_are_in_the_path() {
-        let lab = Lab::new();
-        let skipped = |reason: &str| skipped(reason);
-        // kept between test runs, like the images of the lab's tests
+        let folder = tempfile::tempdir().unwrap();
+        // kept between test runs; our program is built with the workspace
         let own = std::env::current_exe().unwrap();
+        let program = own.ancestors().nth(2).unwrap().join("fwdlab");
         let cache = Cache::at(&own.ancestors().nth(3).unwrap().join("tmp/images")).unwrap();
         let plugin = match plugin::build(cache.folder()) {
             Ok(plugin) => plugin,
@@ -287,7 +295,7 @@ mod in_guests {
             panic!("{image:?} is not a kernel");
         };
         let recipe = Recipe {
-            program: Path::new(PROGRAM),
+            program: &program,
             kernel,
             wanted: &["nft", "ethtool", "wg", "ipset", "iptables"],
             words: &BTreeSet::new(),
@@ -297,7 +305,7 @@ mod in_guests {
             Err(e) => return skipped(&e.to_string()),
         };
         let boot = |number: u32| {
-            let folder = lab.path().join(format!("machine-{number}"));
+            let folder = folder.path().join(format!("machine-{number}"));
             let symbols = folder.join("symbols");
             let boot = Boot {
                 name: image.name.clone(),
