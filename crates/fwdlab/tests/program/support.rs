@@ -517,11 +517,9 @@ impl Drop for Started {
 /// Returns a Python that has a package: that of `scripts/bootstrap --tests`, or the system's.
 pub fn python_with(package: &str) -> Option<&'static str> {
     let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python3");
-    [ours, "python3"].into_iter().find(|python| {
-        let mut import = Command::new(python);
-        let tried = import.args(["-c", &format!("import {package}")]).output();
-        tried.is_ok_and(|output| output.status.success())
-    })
+    let import = format!("import {package}");
+    let has_it = |python: &&str| try_tool(&[python, "-c", &import]).is_ok();
+    [ours, "python3"].into_iter().find(has_it)
 }
 
 /// Asserts that these command lines are refused, without a result. A line of the table has the

@@ -13,20 +13,12 @@ use fwdlab_packet::pcap;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Lab, PATIENCE, Started, list, root, skipped};
+use crate::support::{Lab, PATIENCE, Started, list, python_with, root, skipped};
 use crate::wire::{MAC_A, MAC_B, Wire};
 
 /// Returns a Python that has the client; otherwise reports what is missing.
 fn python() -> Option<&'static str> {
-    let venv = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/venv/bin/python3");
-    // importing all of it takes a second
-    let look = "import sys, lbr_trex_client, importlib.util\n\
-        sys.exit(sys.version_info >= (3, 12) or not importlib.util.find_spec('trex.stl.api'))";
-    let has_client = |python: &&str| {
-        let requested = Command::new(python).args(["-c", look]).output();
-        requested.is_ok_and(|output| output.status.success())
-    };
-    let found = [venv, "python3"].into_iter().find(has_client);
+    let found = python_with("lbr_trex_client, sys; assert sys.version_info < (3, 12)");
     if found.is_none() {
         skipped("no Python that has lbr-trex-client (it needs 3.11 or older)");
     }
