@@ -18,11 +18,10 @@ use crate::wire::{MAC_A, MAC_B, Wire};
 
 /// Returns a Python that has the client; otherwise reports what is missing.
 fn python() -> Option<&'static str> {
-    let found = python_with("lbr_trex_client, sys; assert sys.version_info < (3, 12)");
-    if found.is_none() {
+    python_with("lbr_trex_client, sys; assert sys.version_info < (3, 12)").or_else(|| {
         skipped("no Python that has lbr-trex-client (it needs 3.11 or older)");
-    }
-    found
+        None
+    })
 }
 
 /// Like [`python`], for tests that need root.
