@@ -184,10 +184,8 @@ fn results_of_procedures_are_compared() {
     let desk = CompareFolder::new();
     let lab = &desk.0;
     for capacity in ["1e6", "1.1e6"] {
-        lab.run(&format!(
-            "ndr --engine sim --dut capacity={capacity},link=10Gbps"
-        ))
-        .code(0);
+        let line = format!("ndr --engine sim --dut capacity={capacity},link=10Gbps");
+        lab.run(&line).code(0);
     }
     // the first figure that both have
     let found = desk.json("@2 @1");

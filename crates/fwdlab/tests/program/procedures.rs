@@ -41,8 +41,8 @@ fn full_trials_take_as_long_as_rfc_2544_requires() {
     let line = "rfc2544 --sizes 64 --tests throughput --full";
     let document = Lab::new().json(&sim(line, "capacity=1e6,link=10Gbps"));
     let label = all_outcomes(&document)[0]["compliance"]["shortened"].to_string();
-    assert!(label.contains("simulated"), "{label}");
-    assert!(!label.contains("60 s"), "{label}");
+    let is_only_simulated = label.contains("simulated") && !label.contains("60 s");
+    assert!(is_only_simulated, "{label}");
 }
 
 /// The number of trials in a suite depends on the capacity of the DUT, by more than a factor of

@@ -39,10 +39,8 @@ fn ramp(lab: &Lab, capacity: &str) -> String {
 /// Reports runs in these formats, to a new directory.
 fn report(lab: &Lab, runs: &[&str], formats: &str, name: &str) -> PathBuf {
     let runs = runs.join(" ");
-    lab.run(&format!(
-        "report {runs} --format {formats} --model debian -o {name}/"
-    ))
-    .code(0);
+    let line = format!("report {runs} --format {formats} --model debian -o {name}/");
+    lab.run(&line).code(0);
     lab.path().join(name)
 }
 
