@@ -228,9 +228,7 @@ fn rows_are_read_by_duckdb() {
         let rows = lab.run(&format!("runs table --format {format}"));
         lab.write(&format!("runs.{format}"), &rows.code(0).out);
     }
-    refused("runs table --json => 2: a row per line", |line| {
-        lab.run(line)
-    });
+    lab.run("runs table --json").code(2);
     let Some(python) = python_with("duckdb") else {
         return skipped("no Python that has duckdb");
     };
