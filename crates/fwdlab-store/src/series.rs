@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use fwdlab_model::event::{Compared, RebuildRecord};
 use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::outcome::{Found, Maxfwd, Outcome, Unit};
-use fwdlab_model::result::{RunInfo, TrialRecord};
+use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::series::{
     FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, Series, Turns, metric,
 };
@@ -77,22 +77,8 @@ impl StoredRun {
         let Some(summary) = &self.summary else {
             return;
         };
-        // if all are Linux, as in all old runs, the label is useless
-        let mut cases = summary.test_cases.iter();
-        let has_kinds = cases.any(|case| !case.case.dut.is_linux());
         for case in &summary.test_cases {
-            let labels = self.figure_labels(&case.case.stream, &case.case.variant);
-            let configuration = case.case.configuration.clone();
-            let mut labels = with(labels, "configuration", configuration);
-            if has_kinds {
-                labels.insert("dut_kind".into(), case.case.dut.to_string());
-            }
-            if let Some(image) = &case.case.image {
-                labels.insert("image".into(), image.clone());
-                // the kernel of the DUT, and not that of the host which emulated it
-                labels.remove("kernel");
-                labels.extend(kernel_of(case).map(|kernel| ("kernel".to_owned(), kernel)));
-            }
+            let labels = self.case_labels(summary, case);
             let test_case = case.case.variant.id(&case.case.stream);
             for figure in &case.figures {
                 let has = |outcome: &&Outcome| {
@@ -111,6 +97,40 @@ impl StoredRun {
             }
             self.add_windows(case, &test_case, labels, all);
         }
+    }
+
+    /// Returns the test cases that failed and have no figure at all, each as a series without a
+    /// metric. Nothing can be compared with them, so that [`StoredRun::series`] leaves them out.
+    pub fn without_figures(&self) -> Vec<Series> {
+        let has_none =
+            |case: &&TestCase| case.figures.is_empty() && case.failures().next().is_some();
+        let cases = self.summary.iter().flat_map(|summary| {
+            let cases = summary.test_cases.iter().filter(has_none);
+            cases.map(move |case| (summary, case))
+        });
+        let series = cases.map(|(summary, case)| Series {
+            test_case: case.case.variant.id(&case.case.stream),
+            labels: self.case_labels(summary, case),
+            left_out: case.failures().count() as u32,
+            ..Series::default()
+        });
+        series.collect()
+    }
+
+    fn case_labels(&self, summary: &Summary, case: &TestCase) -> Labels {
+        let mut labels = self.figure_labels(&case.case.stream, &case.case.variant);
+        labels.insert("configuration".into(), case.case.configuration.clone());
+        // if all are Linux, as in all old runs, the label is useless
+        if (summary.test_cases.iter()).any(|case| !case.case.dut.is_linux()) {
+            labels.insert("dut_kind".into(), case.case.dut.to_string());
+        }
+        if let Some(image) = &case.case.image {
+            labels.insert("image".into(), image.clone());
+            // the kernel of the DUT, and not that of the host which emulated it
+            labels.remove("kernel");
+            labels.extend(kernel_of(case).map(|kernel| ("kernel".to_owned(), kernel)));
+        }
+        labels
     }
 
     /// Adds what windows have besides their figure: the state of the machine, and the rate of all

@@ -126,16 +126,23 @@ mod tests {
     use crate::host::{Address, Local, Output, Process};
     use std::path::Path;
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A machine with these successive answers; it repeats the last one.
     #[derive(Debug)]
-    struct Machine(Mutex<Vec<Result<&'static str, Failure>>>);
+    struct Machine {
+        answers: Mutex<Vec<Result<&'static str, Failure>>>,
+        connections: AtomicU32,
+    }
 
     impl Machine {
         fn new(answers: impl IntoIterator<Item = Result<&'static str, Failure>>) -> Machine {
             let mut answers: Vec<_> = answers.into_iter().collect();
             answers.reverse();
-            Machine(Mutex::new(answers))
+            Machine {
+                answers: Mutex::new(answers),
+                connections: AtomicU32::new(1),
+            }
         }
     }
 
@@ -147,7 +154,7 @@ mod tests {
             Address::ThisMachine
         }
         fn run(&self, command: &Command, _: Limit<'_>) -> Result<Output, HostError> {
-            let mut answers = self.0.lock().unwrap();
+            let mut answers = self.answers.lock().unwrap();
             let answer = match answers.len() {
                 1 => answers[0].clone(),
                 _ => answers.pop().unwrap(),
@@ -171,6 +178,9 @@ mod tests {
         }
         fn put(&self, _: &Path) -> Result<String, HostError> {
             unreachable!()
+        }
+        fn disconnect(&self) {
+            self.connections.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -205,9 +215,18 @@ mod tests {
             Ok("boot-2\n"),
         ]);
         assert_eq!(reboot(&machine, 10_000, &|| false).unwrap(), "boot-2");
+        // each attempt after the restart has a connection of its own
+        assert_eq!(machine.connections.into_inner(), 1 + 6);
         // the restart was too fast to see it go
         let machine = Machine::new([Ok("boot-1"), Ok(""), Ok("boot-2")]);
         assert_eq!(reboot(&machine, 10_000, &|| false).unwrap(), "boot-2");
+    }
+
+    #[test]
+    fn attempts_become_longer() {
+        let mut next = attempt_limits();
+        let limits: Vec<f64> = (0..5).map(|_| next().as_secs_f64()).collect();
+        assert_eq!(limits, [5.0, 7.5, 11.25, 16.875, 20.0]);
     }
 
     #[test]

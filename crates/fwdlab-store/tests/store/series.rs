@@ -299,3 +299,34 @@ fn kinds_of_duts_are_apart() {
     assert!(kinds_of(false).iter().all(Option::is_none));
     assert_eq!(kinds_of(true), [Some("linux".into()), Some("vpp".into())]);
 }
+
+/// A test case that failed in every iteration is not compared, and does not disappear.
+#[test]
+fn a_test_case_without_figures_is_separate() {
+    let root = tempfile::tempdir().unwrap();
+    let info = info(ID, "2026-11-21T09:00:00Z");
+    let mut summary = summary(ID);
+    let case = &mut summary.test_cases[0];
+    "broken".clone_into(&mut case.case.configuration);
+    (case.figures, case.outcomes) = (Vec::new(), Vec::new());
+    for iteration in &mut case.iterations {
+        iteration.outcomes.clear();
+        iteration.failure = Some("nothing came back".into());
+    }
+    let run = RunWriter::create(root.path(), &info).unwrap();
+    run.finish(&finished(&info), Some(&summary), None).unwrap();
+    let run = load(&root.path().join(ID)).unwrap();
+    let is_it = |series: &&Series| series.labels["configuration"] == "broken";
+    assert!(
+        run.series()
+            .iter()
+            .filter(is_it)
+            .all(|s| s.values.is_empty())
+    );
+    let without = run.without_figures();
+    let [series] = &without[..] else {
+        panic!("{without:?}");
+    };
+    assert!(is_it(&series) && series.values.is_empty() && series.metric.is_empty());
+    assert_eq!(series.left_out, 2);
+}

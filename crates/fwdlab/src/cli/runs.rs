@@ -301,6 +301,9 @@ fn table(
     let named = resolve_all(root, names)?;
     let mut entries = which.choose(fwdlab_store::list(root)?);
     entries.retain(|(_, entry)| names.is_empty() || named.contains(&entry.path));
+    if entries.is_empty() {
+        output::note(&format!("none of the runs in {} matches", root.display()));
+    }
     if format == RowFormat::Csv {
         output::result(&rows::csv_head());
     }
@@ -326,7 +329,8 @@ fn table(
             measured_at: entry.measured_at.map(|at| at.to_string()),
             tags: entry.labels.tags.iter().map(String::as_str).collect(),
         };
-        let series = run.series();
+        let mut series = run.series();
+        series.extend(run.without_figures());
         let all = rows::of_run(&of, &series);
         let text = match format {
             RowFormat::Jsonl => rows::jsonl(all),
