@@ -19,7 +19,7 @@ help:
 	@echo 'make test         checks and tests; tests that need root are skipped without it'
 	@echo 'make test-all     also those that need the machine for themselves, or guests: 15 minutes more'
 	@echo 'make build        build target/release/fwdlab: smaller than the target/quick/fwdlab of make quick, and faster'
-	@echo '                  at everything but frames'
+	@echo '                  at everything but frames; neither has PNG and TLS (make dist includes them)'
 	@echo 'make dist         static programs and Debian packages for x86-64 and arm64, in dist/'
 	@echo 'make bench        benchmarks; sudo make bench also compares our engines with other generators (4 minutes)'
 	@echo 'make clean-beds   remove test beds that a killed run left behind'
@@ -33,7 +33,7 @@ build: bootstrap
 	@quiet=; \
 	if [ -x $(FWDLAB) ] && [ -z "$$(find Cargo.toml Cargo.lock crates -newer $(FWDLAB) -type f -print -quit)" ]; \
 	then quiet=--quiet; fi; \
-	$(CARGO) build --profile $(PROFILE) --package fwdlab $$quiet
+	$(CARGO) build --profile $(PROFILE) --package fwdlab --no-default-features $$quiet
 
 quick clean-beds: PROFILE := quick
 quick: build

@@ -51,7 +51,10 @@ pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
             tests(root, lints, tier, &mut tally)?;
             match tier {
                 Tier::First => documentation(root, lints, &mut tally)?,
-                Tier::Rest => dependencies(root, &mut tally)?,
+                Tier::Rest => {
+                    light(root, &mut tally)?;
+                    dependencies(root, &mut tally)?;
+                }
             }
         }
     }
@@ -259,6 +262,22 @@ fn host() -> anyhow::Result<String> {
     let output = String::from_utf8_lossy(&output.stdout);
     let host = output.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc -vV says no host")?.into())
+}
+
+/// Checks that the program of `make quick` compiles, which has fewer features than the tests.
+fn light(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
+    println!("== the program of make quick");
+    let light = [
+        "check",
+        "--quiet",
+        "--package",
+        "fwdlab",
+        "--no-default-features",
+    ];
+    let passed = cargo(root).args(light).stdin(Stdio::null()).status();
+    let passed = passed.context("run cargo")?.success();
+    tally.count("the program of make quick", passed);
+    Ok(())
 }
 
 /// Checks licences, duplicate versions and sources of the dependencies by `deny.toml`, and

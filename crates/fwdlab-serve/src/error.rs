@@ -38,6 +38,11 @@ pub enum ServeError {
         /// Its file.
         path: PathBuf,
     },
+    /// This build contains no TLS.
+    #[error(
+        "this build has no TLS, without which fwdlab serves only this machine: listen on 127.0.0.1 (from elsewhere: ssh -L), or take the program of `make dist`"
+    )]
+    NoTls,
     /// There is no usable certificate.
     #[error("cannot use the certificate: {0}")]
     Certificate(String),

@@ -16,6 +16,7 @@ mod metrics;
 mod places;
 mod routes;
 mod server;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod token;
 

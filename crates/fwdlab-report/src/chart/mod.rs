@@ -11,8 +11,10 @@ mod scale;
 
 pub(crate) use axis::{Axis, Places, Quantity};
 pub(crate) use render::html;
+#[cfg(feature = "png")]
+pub use render::png;
 pub(crate) use render::terminal;
-pub use render::{gnuplot, png, svg};
+pub use render::{gnuplot, svg};
 pub(crate) use scale::Scale;
 
 /// A chart.

@@ -12,6 +12,7 @@ mod completions;
 mod console;
 mod defaults;
 mod doctor;
+#[cfg(feature = "png")]
 mod fonts;
 mod foreign;
 mod help;

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use fwdlab_report::chart::{Chart, gnuplot, png, svg};
+#[cfg(feature = "png")]
+use fwdlab_report::chart::png;
+use fwdlab_report::chart::{Chart, gnuplot, svg};
 use fwdlab_report::compare::{self, Options, Source, TestChoice};
 use fwdlab_report::run::{CaseProfile, Run};
 use fwdlab_report::{
@@ -330,6 +332,15 @@ impl FormatOptions {
                 .collect(),
             Format::Junit => one("junit.xml", junit::text(&runs)),
             Format::Svg => pictures(),
+            #[cfg(not(feature = "png"))]
+            Format::Png => {
+                return Err(Usage(
+                    "this build draws no PNG: take --format svg, or the program of `make dist`"
+                        .into(),
+                )
+                .into());
+            }
+            #[cfg(feature = "png")]
             Format::Png => {
                 let fonts = png::Fonts::new(super::fonts::files())?;
                 let drawn = charts();

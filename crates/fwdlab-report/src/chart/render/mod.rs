@@ -5,6 +5,7 @@
 
 pub mod gnuplot;
 pub(crate) mod html;
+#[cfg(feature = "png")]
 pub mod png;
 mod shapes;
 pub mod svg;
