@@ -1,7 +1,7 @@
 //! Values of runs as rows for other programs: a row per figure and value, as JSON lines or CSV.
 //!
 //! Both have the same columns, described in `docs/reference/runs.md`. Nothing is averaged or judged.
-//! Start with [`of_run`].
+//! Start with [`of_series`].
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use crate::table::csv_line;
 
-/// What all rows of a run have in common.
+/// The columns that are the same in all rows of a run.
 #[derive(Debug, Clone, Serialize)]
-pub struct OfRun<'a> {
+pub struct RunColumns<'a> {
     /// Id of the run.
     pub run: &'a str,
     /// Kind of the run: `quick`, `campaign`, `import`.
@@ -30,7 +30,7 @@ pub struct OfRun<'a> {
 #[derive(Debug, Clone, Serialize)]
 pub struct Row<'a> {
     #[serde(flatten)]
-    of: &'a OfRun<'a>,
+    common: &'a RunColumns<'a>,
     test_case: &'a str,
     metric: &'a str,
     /// Empty for bare numbers.
@@ -63,8 +63,11 @@ const COLUMNS: [&str; 13] = [
     "labels",
 ];
 
-/// Returns the rows of a run.
-pub fn of_run<'a>(of: &'a OfRun<'a>, all: &'a [Series]) -> impl Iterator<Item = Row<'a>> + use<'a> {
+/// Returns the rows of a run from its series.
+pub fn of_series<'a>(
+    common: &'a RunColumns<'a>,
+    all: &'a [Series],
+) -> impl Iterator<Item = Row<'a>> + use<'a> {
     all.iter().flat_map(move |series| {
         let labels = series.labels.iter().filter(|(key, _)| *key != "run");
         let labels: BTreeMap<_, _> = labels.map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -72,7 +75,7 @@ pub fn of_run<'a>(of: &'a OfRun<'a>, all: &'a [Series]) -> impl Iterator<Item = 
         let values = values.map(|(at, value)| (Some(at + 1), Some(*value)));
         let none = series.values.is_empty().then_some((None, None));
         values.chain(none).map(move |(n, value)| Row {
-            of,
+            common,
             test_case: &series.test_case,
             metric: &series.metric,
             unit: &series.unit,
@@ -115,7 +118,7 @@ mod tests {
     use super::*;
 
     fn text(as_csv: bool) -> String {
-        let of = OfRun {
+        let common = RunColumns {
             run: "r1",
             kind: "campaign",
             state: RunState::Finished,
@@ -138,7 +141,7 @@ mod tests {
             ..whole.clone()
         };
         let all = [whole, empty];
-        let rows = of_run(&of, &all);
+        let rows = of_series(&common, &all);
         match as_csv {
             true => csv_head() + &csv(rows),
             false => jsonl(rows),

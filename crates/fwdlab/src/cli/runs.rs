@@ -286,7 +286,8 @@ pub(super) fn resolve_all(root: &Path, names: &[String]) -> Result<Vec<PathBuf>,
         .collect()
 }
 
-/// Prints the values of runs, run by run. A run that cannot be read costs only its own rows.
+/// Prints the values of runs, run by run. Names what is missing or damaged; the rows of other runs
+/// are complete.
 fn table(
     root: &Path,
     names: &[String],
@@ -309,34 +310,39 @@ fn table(
     }
     let mut code = Code::Done;
     for (_, entry) in &entries {
-        let run = match (fwdlab_store::load(&entry.path), entry.state) {
-            (Ok(run), Some(state)) => Ok((run, state)),
-            (Err(error), _) => Err(error.to_string()),
-            (Ok(_), None) => Err(entry.problems.join("; ")),
-        };
-        let (run, state) = match run {
+        let warn = |reason: &str| output::note(&format!("warning   {}: {reason}", entry.id));
+        let run = match fwdlab_store::load(&entry.path) {
             Ok(run) => run,
-            Err(reason) => {
-                output::note(&format!("warning   {}: {reason}", entry.id));
+            Err(error) => {
+                warn(&error.to_string());
                 code = Code::NotValid;
                 continue;
             }
         };
-        let of = rows::OfRun {
+        for problem in &run.problems {
+            warn(problem);
+            // what a killed process left is complete as far as it goes
+            if !run.cut_off.contains(problem) {
+                code = Code::NotValid;
+            }
+        }
+        let common = rows::RunColumns {
             run: &entry.id,
             kind: &run.info.kind,
-            state,
+            state: run.state,
             measured_at: entry.measured_at.map(|at| at.to_string()),
             tags: entry.labels.tags.iter().map(String::as_str).collect(),
         };
         let mut series = run.series();
         series.extend(run.without_figures());
-        let all = rows::of_run(&of, &series);
+        let all = rows::of_series(&common, &series);
         let text = match format {
             RowFormat::Jsonl => rows::jsonl(all),
             RowFormat::Csv => rows::csv(all),
         };
-        output::bytes(text.as_bytes(), &[]);
+        if !text.is_empty() {
+            output::result(&text);
+        }
     }
     Ok(code)
 }

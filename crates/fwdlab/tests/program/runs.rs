@@ -209,6 +209,7 @@ fn runs_are_named_removed_exported_and_imported() {
     fs::create_dir(&damaged).unwrap();
     fs::write(damaged.join("run.json"), "{").unwrap();
     lab.run("runs ls").code(0).prints(&["damaged", ids[2]]);
+    lab.run("runs table").code(5).reports(&["aaaa", ids[2]]);
     lab.run("runs rm aaaa @1").code(0);
     let empty = lab.run("runs ls");
     empty.code(0).says(&["no runs in", "fwdlab quick"]);
