@@ -36,6 +36,8 @@ const COMMAND_LINE: &[&str] = &[
     // busy loops that wait for a timer of the emulator take three of the six seconds of a boot: for
     // the local APIC and the time stamp counter
     "noapictimer tsc=reliable cryptomgr.notests",
+    // the emulator would translate a program again for every process, at its own random addresses
+    "norandmaps",
     "PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root",
     "rdinit=/usr/bin/fwdlab -- agent",
 ];
