@@ -10,6 +10,8 @@ use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Instant;
 
 use anyhow::Context;
 use serde_json::Value;
@@ -26,7 +28,7 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
     let mut tally = Tally::default();
     if tier != Tier::Rest {
-        println!("== layout");
+        heading("layout");
         let findings = check::all(root)?;
         findings.iter().for_each(|finding| println!("{finding}"));
         tally.count("layout", findings.is_empty());
@@ -34,10 +36,10 @@ pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
     }
     // clippy's compiler also builds what it lints, so nothing is compiled twice
     let lints = is_installed(root, "clippy", &mut tally)?;
-    println!(
-        "== {}build of the tests",
-        if lints { "clippy, " } else { "" }
-    );
+    heading(match lints {
+        true => "clippy, build of the tests",
+        false => "build of the tests",
+    });
     let built = build(root, lints)?;
     if lints && tier != Tier::Rest {
         tally.count("clippy", built.warnings == 0);
@@ -45,22 +47,47 @@ pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
     match built.succeeded {
         false => tally.failed.push("cargo could not build all tests".into()),
         true => {
-            if tier != Tier::Rest {
-                links(root, &built.messages, &mut tally)?;
-            }
-            tests(root, lints, tier, &mut tally)?;
+            let metadata = metadata(root)?;
+            let (also, check): (_, Check) = match tier {
+                Tier::First => ("links in doc comments", links::check),
+                Tier::Rest => (
+                    "our crates without features, as in make quick",
+                    links::check_without_features,
+                ),
+            };
+            let (checked, tested) = std::thread::scope(|scope| {
+                // it takes a minute, in which tests mostly wait
+                let checked = scope.spawn(|| check(&built.messages, &metadata));
+                let tested = tests(root, lints, tier, &mut tally);
+                (checked.join(), tested)
+            });
+            tested?;
+            heading(also);
+            let errors = checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            errors
+                .iter()
+                .for_each(|text| println!("{}", text.trim_end()));
+            tally.count(also, errors.is_empty());
             match tier {
                 Tier::First => documentation(root, lints, &mut tally)?,
-                Tier::Rest => {
-                    light(root, &mut tally)?;
-                    dependencies(root, &mut tally)?;
-                }
+                Tier::Rest => dependencies(root, &mut tally)?,
             }
         }
     }
     print!("{tally}");
     Ok(tally.failed.is_empty())
 }
+
+/// Prints what comes next, and how long everything before it took.
+fn heading(text: &str) {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    let seconds = BEGAN.get_or_init(Instant::now).elapsed().as_secs();
+    println!("== {text} (after {seconds} s)");
+}
+
+/// A check of our crates with the libraries of the test build: of cargo's messages about that build,
+/// and of its metadata. Returns errors.
+type Check = fn(&[Value], &Value) -> anyhow::Result<Vec<String>>;
 
 /// The tests to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +167,7 @@ fn tests(root: &Path, lints: bool, tier: Tier, tally: &mut Tally) -> anyhow::Res
         installed.context("run scripts/bootstrap")?.success(),
         "what the tests need could not be installed: see above"
     );
-    println!("== tests");
+    heading("tests");
     let Some(nextest) = nextest(root) else {
         println!("there is no cargo-nextest: cargo runs all tests, one at a time");
         return one_by_one(root, lints, tally);
@@ -237,19 +264,15 @@ fn one_by_one(root: &Path, lints: bool, tally: &mut Tally) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Checks links in the documentation of the crates, with the libraries of the test build.
-fn links(root: &Path, messages: &[Value], tally: &mut Tally) -> anyhow::Result<()> {
-    println!("== links in doc comments");
+/// Returns cargo's description of our packages and their dependencies.
+fn metadata(root: &Path) -> anyhow::Result<Value> {
     let output = cargo(root)
         .args(["metadata", "--format-version=1", "--offline"])
         .args(["--filter-platform", &host()?])
         .stderr(Stdio::inherit())
         .output()
         .context("run cargo metadata")?;
-    let metadata =
-        serde_json::from_slice(&output.stdout).context("read what cargo metadata says")?;
-    tally.count("links in doc comments", links::check(messages, &metadata)?);
-    Ok(())
+    serde_json::from_slice(&output.stdout).context("read what cargo metadata says")
 }
 
 /// Returns the platform of this machine. Dependencies of other platforms are never downloaded.
@@ -264,26 +287,10 @@ fn host() -> anyhow::Result<String> {
     Ok(host.context("rustc -vV says no host")?.into())
 }
 
-/// Checks that the program of `make quick` compiles, which has fewer features than the tests.
-fn light(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
-    println!("== the program of make quick");
-    let light = [
-        "check",
-        "--quiet",
-        "--package",
-        "fwdlab",
-        "--no-default-features",
-    ];
-    let passed = cargo(root).args(light).stdin(Stdio::null()).status();
-    let passed = passed.context("run cargo")?.success();
-    tally.count("the program of make quick", passed);
-    Ok(())
-}
-
 /// Checks licences, duplicate versions and sources of the dependencies by `deny.toml`, and
 /// advisories if their database is here.
 fn dependencies(root: &Path, tally: &mut Tally) -> anyhow::Result<()> {
-    println!("== cargo deny");
+    heading("cargo deny");
     if !has_command(root, "deny")? {
         let reason = "cargo-deny is not installed; scripts/bootstrap --tests installs it";
         tally.skipped.push(format!("cargo deny: {reason}"));
@@ -317,7 +324,7 @@ fn has_advisories() -> bool {
 
 /// Runs the examples in the documentation of the crates.
 fn documentation(root: &Path, lints: bool, tally: &mut Tally) -> anyhow::Result<()> {
-    println!("== examples in doc comments");
+    heading("examples in doc comments");
     let mut command = cargo(root);
     // as root if we are root
     command.arg("--root").args(compiler(lints));
@@ -331,7 +338,7 @@ fn documentation(root: &Path, lints: bool, tally: &mut Tally) -> anyhow::Result<
 }
 
 fn lint(root: &Path, tally: &mut Tally, component: &str, arguments: &[&str]) -> anyhow::Result<()> {
-    println!("== {component}");
+    heading(component);
     if is_installed(root, component, tally)? {
         let ended = cargo(root).args(arguments).stdin(Stdio::null()).status();
         tally.count(component, ended.context("run cargo")?.success());
