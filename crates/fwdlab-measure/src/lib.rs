@@ -8,7 +8,7 @@
 //! [`churn`], [`energy`], [`management`], [`sweep`]; [`machine`] creates them from requests,
 //! [`overload`] finds a load that overloads the DUT, [`sustained`] one that the tester sustains,
 //! [`remaining`] estimates how long they take, [`bisect`] finds which of many images changed a figure,
-//! [`campaign`] orders and summarises their iterations, and [`efficiency`] their cost on the DUT.
+//! [`campaign`] orders and summarises their iterations, [`shard`] divides them, and [`efficiency`] their cost on the DUT.
 //! [`trust`] decides how far their results can be trusted.
 //!
 //! A procedure requests one trial after another. The caller runs the trial and passes the answer
@@ -82,6 +82,7 @@ pub mod procedure;
 pub mod ramp;
 pub mod remaining;
 pub mod rfc2544;
+pub mod shard;
 pub mod soak;
 pub mod sustained;
 pub mod sweep;

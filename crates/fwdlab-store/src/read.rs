@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::error::StoreError;
-use crate::files::{CHECKSUMS, EVENTS, HOOKS, RUN, SUMMARY, TELEMETRY, TRIALS, is_locked};
+use crate::files::{CHECKSUMS, EVENTS, HOOKS, INPUTS, RUN, SUMMARY, TELEMETRY, TRIALS, is_locked};
 use crate::regular;
 use crate::run_dir::raw_path;
 use crate::seal::{self, Seal};
@@ -149,6 +149,24 @@ impl StoredRun {
             }),
         }
         changed
+    }
+
+    /// Returns the inputs, by the names under which they were kept.
+    ///
+    /// # Errors
+    /// [`StoreError::System`].
+    pub fn inputs(&self) -> Result<BTreeMap<String, Vec<u8>>, StoreError> {
+        let names = seal::names(&self.path)?.into_iter();
+        let inputs = names.filter_map(|path| {
+            let name = path.strip_prefix(INPUTS)?.strip_prefix('/')?.to_owned();
+            Some((name, self.path.join(path)))
+        });
+        inputs
+            .map(|(name, path)| {
+                let bytes = regular::read_io(&path).map_err(StoreError::system("read", &path))?;
+                Ok((name, bytes))
+            })
+            .collect()
     }
 
     /// Returns the path of a file of raw data, if it was kept.

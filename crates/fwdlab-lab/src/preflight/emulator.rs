@@ -4,31 +4,17 @@
 //! Everything else works without, so that nothing here is a failure. No guest is booted. Start with
 //! [`checks`].
 
-use std::time::Duration;
-
 use super::Check;
-use crate::host::{Command, Host, Limit, Local};
 use crate::vm::machine::takes_plugin;
 use crate::vm::plugin::{self, PluginError};
-use crate::vm::qemu::{PACKAGE, QEMU};
+use crate::vm::qemu::{self, PACKAGE, QEMU};
 use crate::vm::scratch::Scratch;
 
 const NAME: &str = "emulator";
 const PROFILES: &str = "exact profiles";
 
-/// Time limit for printing a version.
-const LIMIT: Limit<'static> = Limit {
-    time: Duration::from_secs(10),
-    is_stopped: &|| false,
-};
-
 pub(super) fn checks() -> Vec<Check> {
-    let version = crate::programs::find(QEMU).map(|_| {
-        let requested = Local.run(&Command::new(QEMU, &["--version"]), LIMIT);
-        requested
-            .map(|output| output.text())
-            .map_err(|error| error.to_string())
-    });
+    let version = crate::programs::find(QEMU).map(|_| qemu::version());
     let is_there = matches!(version, Some(Ok(_)));
     let profiles = match is_there {
         true => profiles(),
@@ -37,7 +23,7 @@ pub(super) fn checks() -> Vec<Check> {
     vec![emulator(version), profiles]
 }
 
-/// Judges the version output of QEMU; `None`: there is no such program.
+/// Judges the version of QEMU; `None`: there is no such program.
 fn emulator(output: Option<Result<String, String>>) -> Check {
     let fix = format!("apt-get install {PACKAGE}");
     match output {
@@ -47,10 +33,7 @@ fn emulator(output: Option<Result<String, String>>) -> Check {
             fix,
         ),
         Some(Err(reason)) => Check::warn(NAME, format!("{QEMU} does not run: {reason}"), fix),
-        Some(Ok(text)) => {
-            let first = text.lines().next().unwrap_or_default().trim();
-            Check::ok(NAME, first)
-        }
+        Some(Ok(version)) => Check::ok(NAME, version),
     }
 }
 
@@ -92,9 +75,9 @@ mod tests {
         let none = emulator(None);
         assert_eq!(none.status, Status::Warn);
         assert!(none.fix.unwrap().contains("qemu-system-x86"));
-        let output = "QEMU emulator version 7.2.22 (Debian)\nCopyright\n".to_owned();
-        let there = emulator(Some(Ok(output)));
-        assert_eq!(there.finding, "QEMU emulator version 7.2.22 (Debian)");
+        let version = "QEMU emulator version 7.2.22 (Debian)";
+        let there = emulator(Some(Ok(version.into())));
+        assert_eq!(there.finding, version);
 
         let new = judge(Ok(Err("it does not load the plugin".into())));
         assert_eq!(new.status, Status::Warn);

@@ -16,6 +16,7 @@ pub mod flame;
 mod hooks;
 mod largest_load;
 pub mod manage;
+pub mod merge;
 mod method;
 mod modify;
 pub mod plan;

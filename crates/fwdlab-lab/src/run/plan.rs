@@ -16,6 +16,7 @@ use fwdlab_engine::sim::Dut;
 use fwdlab_measure::campaign::{self as order, Turn, sequence};
 use fwdlab_measure::machine::{Asked, Limit, Series, needs_management, sends_bursts};
 use fwdlab_measure::maxfwd::control_of;
+use fwdlab_measure::shard::Shard;
 use fwdlab_model::campaign::value::{Pause, Rate};
 use fwdlab_model::campaign::{
     self, Campaign, Case, Counting, Engine, Kind, OnFailure, Order, Paired, Procedure,
@@ -54,7 +55,12 @@ pub struct Plan {
     /// Further values that are stored with the run: which part of a campaign is measured, and the
     /// path of its file.
     pub(super) values: BTreeMap<String, serde_json::Value>,
+    /// The part of the campaign that is measured, if not all of it.
+    pub(super) shard: Option<Shard>,
 }
+
+/// The parameter that contains the shard.
+pub(super) const SHARD: &str = "shard";
 
 /// Compiles the profile of this name, for both directions or for one, on lines of this speed.
 pub type ProfileReader<'a> =
@@ -82,6 +88,8 @@ pub struct Host {
 pub struct Agenda {
     /// Turns in their order; with slices, one turn measures all test cases of a row.
     pub turns: Vec<Turn>,
+    /// The numbers of these turns among all turns of the campaign, from 1.
+    pub(super) numbers: Vec<u32>,
     /// Name of each kind of turn, in words and by test case.
     pub names: Vec<String>,
     pub(super) measures: Vec<Measures>,
@@ -130,6 +138,17 @@ impl Measures {
 }
 
 impl Agenda {
+    /// Returns the number of a turn among all turns of the campaign, also those of other shards.
+    pub(super) fn number(&self, turn: Turn) -> u32 {
+        let at = self.turns.iter().position(|one| *one == turn);
+        at.map_or(0, |at| self.numbers[at])
+    }
+
+    /// Returns what its turns measure: in a shard, not everything.
+    pub(super) fn measured(&self) -> impl Iterator<Item = &Measures> {
+        self.turns.iter().map(|turn| &self.measures[turn.case])
+    }
+
     /// Returns the planned trials of a turn, and of the whole run.
     pub(super) fn trials_of(&self, turn: Turn) -> (u32, u32) {
         (self.cases[turn.case].0, self.trials)
@@ -195,9 +214,37 @@ impl Plan {
             host,
             campaign,
             values: BTreeMap::new(),
+            shard: None,
         };
         plan.check()?;
         Ok(plan)
+    }
+
+    /// Measures only this part of the campaign.
+    ///
+    /// # Errors
+    /// Fails if its results would depend on the machine, or if there are fewer turns than shards.
+    pub fn set_shard(&mut self, shard: Shard) -> Result<(), String> {
+        if self.campaign.procedure.counting() != Counting::Instructions {
+            return Err(format!(
+                "--shard {shard}: rates of several machines cannot be joined into one result; only counts of instructions can (procedure exact). \
+                 Measure the campaign on each machine, and compare the runs: fwdlab compare RUN RUN"
+            ));
+        }
+        let turns = agenda(self).map_err(|error| error.to_string())?.turns.len();
+        if turns < shard.count() as usize {
+            return Err(format!(
+                "--shard {shard}: the campaign has only {}",
+                fwdlab_model::units::counted(turns, "boot")
+            ));
+        }
+        self.shard = Some(shard);
+        Ok(())
+    }
+
+    /// Returns true if it is a part of a campaign.
+    pub fn is_shard(&self) -> bool {
+        self.shard.is_some()
     }
 
     /// Stores a value with the run that the campaign does not contain.
@@ -287,6 +334,7 @@ impl Plan {
             profiles: BTreeMap::new(),
             host: self.host.clone(),
             values: BTreeMap::new(),
+            shard: None,
         };
         plan.check()?;
         Ok(Some(plan))
@@ -493,6 +541,9 @@ impl Plan {
             values.insert(name.to_owned(), value);
         };
         set("about", campaign.about.clone().into());
+        if let Some(shard) = self.shard {
+            set(SHARD, shard.to_string().into());
+        }
         set("procedure", campaign.procedure.id().into());
         set("test_cases", ids.into());
         set("iterations", campaign.iterations.into());
@@ -670,12 +721,22 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
     let names: Vec<String> = names.collect();
     let cases = (measures.iter()).map(|measures| method.estimate(plan, measures.cases()));
     let cases = cases.collect::<Result<Vec<_>, LabError>>()?;
-    let turns = sequence(
+    let all = sequence(
         cases.len(),
         campaign.iterations,
         campaign.order,
         plan.seed(),
     );
+    let own = match plan.shard {
+        Some(shard) => shard.part(&all, |turn| {
+            let (case, is_control) = measures[turn.case].subject();
+            // a control next to its reference: alone it would be a shard without a result
+            let image = campaign.cases[case].image.as_ref();
+            (image, case, turn.iteration, is_control)
+        }),
+        None => (0..all.len()).collect(),
+    };
+    let turns: Vec<Turn> = own.iter().map(|&at| all[at]).collect();
     let fewest = campaign
         .until
         .map_or(campaign.iterations, |until| until.min);
@@ -692,6 +753,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
             .chain(hooks::words(&campaign.hooks))
             .collect(),
         turns,
+        numbers: own.into_iter().map(|at| at as u32 + 1).collect(),
         names,
         measures,
         cases,

@@ -20,8 +20,8 @@ use serde_json::Value;
 
 use super::monitor::{EventCallback, Monitor, QmpCommand};
 use crate::error::LabError;
-use crate::host::Limit;
 use crate::host::wire::connection::EndReason;
+use crate::host::{self, Host, Limit, Local};
 use crate::sys::die_with_parent;
 
 /// The program, and the Debian package that contains it.
@@ -102,6 +102,20 @@ impl Accelerator {
             Accelerator::Kvm => &["-accel", "kvm", "-cpu", "host"],
         }
     }
+}
+
+/// Returns the version of the emulator, as it prints it.
+///
+/// # Errors
+/// Why it does not run.
+pub(crate) fn version() -> Result<String, String> {
+    let limit = Limit {
+        time: Duration::from_secs(10),
+        is_stopped: &|| false,
+    };
+    let printed = Local.run(&host::Command::new(QEMU, &["--version"]), limit);
+    let printed = printed.map_err(|error| error.to_string())?.text();
+    Ok(printed.lines().next().unwrap_or_default().trim().to_owned())
 }
 
 /// Returns the command line of a machine without any default devices.

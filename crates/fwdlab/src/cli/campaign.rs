@@ -21,6 +21,7 @@ use fwdlab_lab::run::traffic::ProfileFrames;
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_measure::expect::expected;
+use fwdlab_measure::shard::Shard;
 use fwdlab_model::campaign::{Campaign, Case, Counting, Engine, Order, Selection};
 use fwdlab_model::file::did_you_mean;
 use fwdlab_model::link::LinkSpeed;
@@ -67,6 +68,10 @@ pub struct Run {
     /// Measure only these test cases: names or KEY:VALUE with `*` and `?`, such as "configuration:nft-* size:64,128 !ip:ipv6"
     #[arg(long, value_name = "EXPR")]
     only: Option<Selection>,
+    /// Measure only this part of a campaign that counts instructions, such as 3/16, and the others anywhere else;
+    /// fwdlab runs merge joins them
+    #[arg(long, value_name = "N/OF", conflicts_with_all = ["resume", "retry"])]
+    shard: Option<Shard>,
     /// Run configurations of the DUT as processes of the host, with write access to all of its files [default: isolated from
     /// the host; only /tmp is shared for writing]
     #[arg(long)]
@@ -99,6 +104,9 @@ pub struct Plan {
     /// Only these test cases, as for `fwdlab run`
     #[arg(long, value_name = "EXPR")]
     only: Option<Selection>,
+    /// Only this part, as for `fwdlab run`
+    #[arg(long, value_name = "N/OF")]
+    shard: Option<Shard>,
 }
 
 /// Check campaigns, traffic profiles and configuration sets
@@ -168,7 +176,12 @@ impl Run {
                 Some(cut) => go_on(&plan, runs, cut, control, listener),
                 None => start(&plan, runs, control, listener),
             },
-            |made| judge(campaign, &references, made),
+            |made| {
+                // a shard may lack what its test cases are compared with
+                if !plan.is_shard() {
+                    judge(campaign, &references, made);
+                }
+            },
             |run| fwdlab_report::text::quick(run.info, run.summary),
             |_| None,
         )
@@ -190,6 +203,7 @@ impl Run {
             seed: self.seed,
             unconfined: self.set_unconfined,
             only: self.only.clone(),
+            shard: self.shard,
             named: without,
             dut: None,
         };
@@ -223,6 +237,7 @@ impl Run {
             .seed
             .is_some();
         let only = output("only").and_then(|only| only.as_str());
+        let shard = output("shard").and_then(|shard| shard.as_str());
         let named = output(RETRY_OF)
             .or_else(|| output("failed_of"))
             .and_then(|_| {
@@ -237,6 +252,7 @@ impl Run {
             seed: (!has_seed).then_some(info.seed),
             unconfined: output("set_unconfined").is_some(),
             only: only.map(str::parse).transpose().map_err(Usage)?,
+            shard: shard.map(str::parse).transpose().map_err(Usage)?,
             named,
             dut: None,
         };
@@ -310,6 +326,7 @@ impl Plan {
         let chosen = Options {
             seed: self.seed,
             only: self.only.clone(),
+            shard: self.shard,
             ..Options::default()
         };
         let parameters = read(&self.file, chosen)?;
@@ -513,7 +530,10 @@ impl Check {
 }
 
 /// Returns the reference runs of the thresholds, one entry per threshold.
-fn references(campaign: &Campaign, global: &Global) -> anyhow::Result<Vec<Option<Source>>> {
+pub(super) fn references(
+    campaign: &Campaign,
+    global: &Global,
+) -> anyhow::Result<Vec<Option<Source>>> {
     let each = campaign.thresholds.iter().enumerate();
     let each = each.map(|(n, threshold)| {
         let reference = threshold.not_slower_than.as_ref();
@@ -538,7 +558,7 @@ fn references(campaign: &Campaign, global: &Global) -> anyhow::Result<Vec<Option
 }
 
 /// Compares the results with the thresholds of the campaign.
-fn judge(campaign: &Campaign, references: &[Option<Source>], made: &mut StoredRun) {
+pub(super) fn judge(campaign: &Campaign, references: &[Option<Source>], made: &mut StoredRun) {
     let own = Source {
         name: made.info.id.clone(),
         series: made.series(),
@@ -594,6 +614,7 @@ pub(super) struct Options {
     seed: Option<u64>,
     unconfined: bool,
     only: Option<Selection>,
+    shard: Option<Shard>,
     /// Names of the test cases to measure.
     named: Option<BTreeSet<String>>,
     /// The test bed, for a campaign without one.
@@ -618,6 +639,7 @@ pub(super) fn plan_of(
         seed,
         unconfined,
         only,
+        shard,
         named,
         dut,
     } = options;
@@ -681,6 +703,11 @@ pub(super) fn plan_of(
         let read = |name: &str| loaded.open_capture(name);
         ProfileFrames::new(&loaded.profile, both_ways, speed, networks, &read)
     };
+    // all shards of a campaign need the same
+    let chosen_seed = match shard {
+        Some(_) => || 1,
+        None => random_seed,
+    };
     let mut plan = plan::Plan::new(
         campaign,
         folder,
@@ -689,13 +716,16 @@ pub(super) fn plan_of(
             placement,
             privileged: user_namespace::is_root(),
             kind: kind.to_owned(),
-            seed: seed.unwrap_or_else(random_seed),
+            seed: seed.unwrap_or_else(chosen_seed),
             command_line: run_screen::command_line(),
         },
         &profile,
     )?;
     if let Some(only) = only {
         plan.keep("only", only.to_string());
+    }
+    if let Some(shard) = shard {
+        plan.set_shard(shard).map_err(Usage)?;
     }
     Ok(plan)
 }

@@ -21,6 +21,7 @@ mod import;
 mod label;
 mod loadtest;
 mod man;
+mod merge;
 mod ministat;
 mod mirror;
 mod ndr;

@@ -25,6 +25,7 @@ use serde::Serialize;
 use super::Global;
 use super::archive::{Export, Import};
 use super::label::{Note, Tag};
+use super::merge::Merge;
 use super::prune::Prune;
 use super::rebuild::Rebuild;
 use super::report::{self, FormatOptions, Loaded};
@@ -76,6 +77,8 @@ pub enum Runs {
     Export(Export),
     /// Import runs from an export file: all of them unchanged, or none
     Import(Import),
+    /// Join the shards of a campaign (fwdlab run --shard) into one run, as if one process had measured it
+    Merge(Merge),
     /// Tag a run: find and name it by its tags, and protect it from runs prune
     Tag(Tag),
     /// Attach a note to a run
@@ -200,6 +203,7 @@ impl Runs {
             Runs::Steer(steer) => steer.run(&root, global),
             Runs::Export(export) => export.run(&root, global),
             Runs::Import(import) => import.run(&root, global),
+            Runs::Merge(merge) => merge.run(&root, global),
             Runs::Tag(tag) => tag.run(&root, global),
             Runs::Note(note) => note.run(&root, global),
             Runs::Rebuild(rebuild) => rebuild.run(&root, global),

@@ -21,6 +21,10 @@ const IMAGE: &str = "debian:linux-image-cloud-amd64";
 const RULE: &str = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
     nft add rule ip t f ip saddr 10.0.0.1 drop";
 
+/// One test case and its control.
+const EXACT: &str = "campaign = 'parts'\niterations = 1\n[matrix]\nimage = 'debian:linux-image-cloud-amd64'\n\
+    [procedure]\nid = 'exact'\nframes = 320\nprofile = false\n";
+
 /// The function that evaluates rules of nftables.
 const CHAIN: &str = "nft_do_chain [nf_tables]";
 
@@ -70,6 +74,17 @@ fn usage_errors_are_reported() {
         --vm x --frames many => 2: a number of frames is expected, such as 3200
         --frames 3200 => 2: --vm";
     refused(table, |line| lab.run(&format!("quick {line}")));
+    let simulated = "campaign = 's'\niterations = 1\n[bed]\nengine = 'sim'\n[procedure]\nid = 'trial'\nload = '1kpps'\n";
+    lab.write("sim.toml", simulated);
+    lab.write("exact.toml", EXACT);
+    lab.run("run sim.toml").code(0);
+    let table = "run sim.toml --shard 1/2 => 2: rates of several machines cannot be joined
+        run exact.toml --shard 3/2 => 2: `3/2` is not a shard
+        plan exact.toml --shard 2/9 => 2: only 2 boots
+        run --resume @1 --shard 1/2 => 2: cannot be used with
+        runs merge @1 => 2: is no shard
+        runs merge none => 2: none";
+    refused(table, |line| lab.run(line));
 }
 
 /// Guests keep a CPU busy each, which would stall the frames of other tests. Nothing here is judged
@@ -163,6 +178,45 @@ mod in_guests {
         lab.run("runs ls").prints(&["instructions"]);
         let page = lab.run("runs show @1 --format html").out;
         assert!(page.contains("Flame graph") && page.contains("data:image/svg"));
+    }
+
+    /// Each part has one of two boots.
+    #[test]
+    fn parts_of_a_campaign_are_joined() {
+        let lab = Lab::new();
+        lab.write("parts.toml", EXACT);
+        for part in ["1/2", "2/2"] {
+            let line = format!("run parts.toml --shard {part}");
+            let mut command = lab.program(&line);
+            let built = Path::new(env!("CARGO_TARGET_TMPDIR"));
+            command.env("FWDLAB_CACHE", built.join("images"));
+            let ended = ended(command);
+            if ended.err.contains("no such program") {
+                return skipped("no qemu-system-x86_64");
+            }
+            if is_unreachable(&ended) {
+                return;
+            }
+            ended.code(0);
+        }
+        lab.run("runs merge @1")
+            .code(2)
+            .says(&["missing: shard 1/2", "--shard 1/2"]);
+        let document = lab.run("runs merge @1 @2 --json").code(0).document();
+        let [boots, cases] = ["boots", "test_cases"].map(|of| document[of].as_array().unwrap());
+        let numbers: Vec<&Value> = boots.iter().map(|boot| &boot["boot"]).collect();
+        assert_eq!(numbers, [1, 2]);
+        // the control is the other part's boot
+        let difference = &cases[0]["outcomes"][0]["found"]["difference"];
+        assert_eq!(difference["proven"], false, "{difference}");
+        assert_eq!(cases.len(), 1);
+        let id = document["info"]["id"].as_str().unwrap();
+        lab.run(&format!("runs verify {id}"))
+            .code(0)
+            .prints(&["intact"]);
+        lab.run(&format!("runs show {id}"))
+            .code(0)
+            .prints(&["the same DUT in another boot"]);
     }
 
     /// The last lines of its console show the cause.

@@ -39,7 +39,7 @@ use crate::vm::image::{Image, ImageKind, inside};
 use crate::vm::initramfs::{self, Recipe};
 use crate::vm::machine::{ACCELERATOR, Boot, Machine};
 use crate::vm::scratch::Scratch;
-use crate::vm::{self, machine};
+use crate::vm::{self, machine, qemu};
 
 /// Interval at which guests are checked for their end.
 const LOOK: Duration = Duration::from_millis(20);
@@ -70,9 +70,14 @@ const PROGRAMS_NAMED: &[&str] = &[
     "ping",
 ];
 
+/// The facts about the emulator, and about each image, whose name follows.
+pub(in crate::run) const EMULATOR: &str = "emulator";
+pub(in crate::run) const IMAGE: &str = "image ";
+
 /// Names of files with counts by call path, of bursts through the DUT and past it.
 pub const THROUGH: &str = "through.folded";
-const PAST: &str = "past.folded";
+pub(in crate::run) const PAST: &str = "past.folded";
+pub(in crate::run) const CONSOLE: &str = "console.log";
 
 /// By the guest's clock: multicast groups are reported, IPv6 routes scanned, memory freed. In the
 /// first seconds these added up to 7 instructions per frame to some bursts.
@@ -223,8 +228,6 @@ struct Bursts {
     plugin: Option<PathBuf>,
     /// Senders of the bursts, in words.
     generators: BTreeSet<String>,
-    /// Number of the last boot.
-    boots: u32,
     guests: Vec<(BootRequest, StartedGuest)>,
     most: usize,
     /// Tells running guests to end: no one waits for them any more.
@@ -240,7 +243,6 @@ impl Bursts {
             images: BTreeMap::new(),
             plugin: None,
             generators: BTreeSet::new(),
-            boots: 0,
             guests: Vec::new(),
             most: at_a_time(),
             is_over: Arc::default(),
@@ -279,10 +281,14 @@ impl Method for Bursts {
         run: &mut Run<'_>,
         measured: &mut Measured,
     ) -> Result<(), LabError> {
+        if let Ok(version) = qemu::version() {
+            let placement = &mut run.info.facts.placement;
+            placement.insert(EMULATOR.into(), version);
+        }
         let scratch = self.scratch.insert(Scratch::new()?);
         let found = images(running, scratch, run)?;
         for (case, of) in running.plan.campaign().cases.iter().enumerate() {
-            if let Err(reason) = &found[of.image.as_deref().unwrap_or_default()] {
+            if let Some(Err(reason)) = found.get(of.image.as_deref().unwrap_or_default()) {
                 running.dropped.insert(case, Failure::from(reason.as_str()));
             }
         }
@@ -294,8 +300,6 @@ impl Method for Bursts {
             self.plugin = plugin(run)?;
         }
         profiles_before(run, measured);
-        let numbers = measured.boots.iter().map(|boot| boot.boot);
-        self.boots = numbers.max().unwrap_or(0);
         Ok(())
     }
 
@@ -320,7 +324,6 @@ impl Method for Bursts {
             let reason = LabError::Preflight(reason.unwrap_or_default());
             return Ok(Some(Made::failed(reason)));
         };
-        self.boots += 1;
         let requested = || BootRequest {
             turn,
             test_case: running.agenda.names[turn.case].clone(),
@@ -334,7 +337,8 @@ impl Method for Bursts {
             // boots of a test case are alike, and the control shows that a profile changes nothing
             plugin: (self.plugin.clone()).filter(|_| turn.iteration == 1 && !control),
         };
-        let (number, folder) = (self.boots, scratch.folder(self.boots));
+        let number = running.agenda.number(turn);
+        let folder = scratch.folder(number);
         let (p, control, is_over) = (self.p.clone(), work.control.clone(), self.is_over.clone());
         let own = requested();
         let guest = std::thread::spawn(move || {
@@ -435,7 +439,7 @@ impl Bursts {
                 None
             }
         };
-        let mut files = vec![("console.log", console)];
+        let mut files = vec![(CONSOLE, console)];
         if let Some([through, past]) = &profile {
             files.push((THROUGH, through.to_string()));
             files.push((PAST, past.to_string()));
@@ -530,7 +534,15 @@ fn images(
     let cache = Cache::for_user().map_err(|e| LabError::Preflight(e.to_string()))?;
     let program =
         std::env::current_exe().map_err(|e| LabError::system("find the running program", e))?;
-    let cases = &running.plan.campaign().cases;
+    let used: BTreeSet<usize> = running
+        .agenda
+        .measured()
+        .map(|one| one.subject().0)
+        .collect();
+    let cases = used
+        .into_iter()
+        .map(|at| &running.plan.campaign().cases[at]);
+    let cases: Vec<&Case> = cases.collect();
     let mut requested = PROGRAMS.to_vec();
     let applied = cases
         .iter()
@@ -601,7 +613,7 @@ fn images(
                     ..files
                 };
                 let placement = &mut run.info.facts.placement;
-                placement.insert(format!("image {name}"), words);
+                placement.insert(format!("{IMAGE}{name}"), words);
                 Ok(files)
             }
             Err(error) => Err(error.to_string()),

@@ -1,0 +1,386 @@
+//! Joins the shards of a campaign into one run, as if one process had measured it.
+//!
+//! Only runs that count instructions have shards ([`super::plan::Plan::set_shard`]). The result is
+//! derived from all boots; nothing is measured. Shards that do not belong together are named. Start
+//! with [`merge`].
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use fwdlab_measure::shard::Shard;
+use fwdlab_model::event::{Event, EventKind};
+use fwdlab_model::result::{RunInfo, RunState, Summary};
+use fwdlab_model::test_case::TestCase;
+use fwdlab_model::version::EVENT_FORMAT;
+use fwdlab_store::{RunId, RunWriter, StagedRun, StoredRun, publish};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::entropy;
+use super::method::bursts::{CONSOLE, EMULATOR, IMAGE, PAST, THROUGH};
+use super::plan::{CAMPAIGN, SHARD};
+use super::verify::derive;
+use crate::error::LabError;
+
+/// The parameter of a merged run with the ids of its shards.
+const SHARDS: &str = "shards";
+
+/// Parameters that may differ between shards: the shard itself, where its campaign file was, and the
+/// CPUs of its machine.
+const OWN: [&str; 4] = [SHARD, "file", "generator_cpus", "dut_cpus"];
+
+/// Folders of inputs that a run adds to those of its campaign.
+const ADDED: [&str; 2] = ["images/", "in-force/"];
+
+/// The shards of a campaign, which belong together and are complete.
+pub struct Shards {
+    /// In the order of their numbers.
+    runs: Vec<(Shard, StoredRun)>,
+    inputs: BTreeMap<String, Vec<u8>>,
+}
+
+impl Shards {
+    /// Checks that these runs are all shards of one campaign.
+    ///
+    /// # Errors
+    /// Names shards that are missing, duplicate, unfinished, damaged, or of another campaign or
+    /// program.
+    pub fn new(runs: Vec<StoredRun>) -> Result<Shards, LabError> {
+        let mut shards = Vec::new();
+        for run in runs {
+            let shard = shard_of(&run)?;
+            is_whole(&run)?;
+            shards.push((shard, run));
+        }
+        shards.sort_by_key(|(shard, _)| *shard);
+        let Some((first, of_first)) = shards.first() else {
+            return wrong("give the shards of a campaign".into());
+        };
+        for pair in shards.windows(2) {
+            let [(one, a), (other, b)] = pair else {
+                continue;
+            };
+            if one.number() == other.number() && one.count() == other.count() {
+                let ids = (&a.info.id, &b.info.id);
+                return wrong(format!("{} and {} are both shard {one}", ids.0, ids.1));
+            }
+        }
+        for (shard, run) in &shards[1..] {
+            if shard.count() != first.count() {
+                return wrong(format!(
+                    "{} is shard {first}, and {} is shard {shard}: they divide the campaign differently",
+                    of_first.info.id, run.info.id
+                ));
+            }
+            belongs_to(of_first, run)?;
+        }
+        let is_here = |number: &u32| shards.iter().any(|(shard, _)| shard.number() == *number);
+        let missing: Vec<String> = (1..=first.count())
+            .filter(|number| !is_here(number))
+            .map(|number| format!("{number}/{}", first.count()))
+            .collect();
+        if !missing.is_empty() {
+            return wrong(format!(
+                "missing: shard {}. Measure it with: fwdlab run CAMPAIGN --shard {}",
+                missing.join(", "),
+                missing[0]
+            ));
+        }
+        let inputs = inputs(&shards)?;
+        Ok(Shards {
+            runs: shards,
+            inputs,
+        })
+    }
+
+    /// Returns the text of the campaign file.
+    pub fn campaign(&self) -> String {
+        let text = self.inputs.get("campaign.toml").cloned();
+        String::from_utf8_lossy(&text.unwrap_or_default()).into_owned()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &StoredRun> {
+        self.runs.iter().map(|(_, run)| run)
+    }
+
+    /// Returns the head of the merged run.
+    fn head(&self, root: &Path, command_line: Vec<String>) -> RunInfo {
+        let first = &self.runs[0].1.info;
+        let mut info = first.clone();
+        let now = Timestamp::now();
+        let name = (first.parameters.get("campaign")).and_then(Value::as_str);
+        info.id = RunId::free(root, now, name.unwrap_or(CAMPAIGN), entropy(now)).into();
+        info.command_line = command_line;
+        info.state = RunState::Finished;
+        let infos = || self.all().map(|run| &run.info);
+        if let Some(earliest) = infos().map(|info| &info.started_at).min() {
+            info.started_at.clone_from(earliest);
+        }
+        info.finished_at = infos().filter_map(|info| info.finished_at.clone()).max();
+        info.gaps = infos().flat_map(|info| info.gaps.clone()).collect();
+        info.note = None;
+        info.parameters.remove(SHARD);
+        let ids: Vec<&str> = infos().map(|info| &info.id[..]).collect();
+        info.parameters.insert(SHARDS.into(), ids.into());
+        for one in infos() {
+            let images = one.facts.placement.iter();
+            let images = images.filter(|(name, _)| name.starts_with(IMAGE));
+            let images = images.map(|(name, words)| (name.clone(), words.clone()));
+            info.facts.placement.extend(images);
+        }
+        info
+    }
+
+    /// Returns the run of all shards, with its result.
+    fn joined(&self, info: RunInfo) -> Result<StoredRun, LabError> {
+        let (_, first) = &self.runs[0];
+        let mut boots: Vec<_> = self.all().flat_map(|run| run.boots.clone()).collect();
+        boots.sort_by_key(|boot| boot.boot);
+        let summaries = || self.all().filter_map(|run| run.summary.as_ref());
+        let mut warnings = Vec::new();
+        for warning in summaries().flat_map(|summary| &summary.warnings) {
+            if !warnings.contains(warning) {
+                warnings.push(warning.clone());
+            }
+        }
+        let summary = Summary {
+            run: info.id.clone(),
+            test_cases: self.test_cases(&info)?,
+            thresholds: Vec::new(),
+            warnings,
+            ..first
+                .summary
+                .clone()
+                .expect("a shard without a result is refused")
+        };
+        let mut run = StoredRun {
+            info,
+            boots,
+            summary: None,
+            ..first.clone()
+        };
+        run.summary = Some(summary.clone());
+        let (result, _) = derive(&run)
+            .renewed(&summary)
+            .map_err(|error| LabError::Preflight(format!("the result of all shards: {error}")))?;
+        run.summary = Some(result);
+        Ok(run)
+    }
+
+    /// Returns the test cases in the order of the campaign, with the iterations of all shards.
+    fn test_cases(&self, info: &RunInfo) -> Result<Vec<TestCase>, LabError> {
+        let of = |name: &str| info.parameters.get(name);
+        let names = of("test_cases").and_then(Value::as_array).into_iter();
+        let names = names.flatten().filter_map(Value::as_str);
+        let iterations = of("iterations").and_then(Value::as_u64).unwrap_or(0);
+        let all = || {
+            let summaries = self.all().filter_map(|run| run.summary.as_ref());
+            summaries.flat_map(|summary| &summary.test_cases)
+        };
+        let mut cases = Vec::new();
+        for name in names {
+            let lacking = || {
+                wrong(format!(
+                    "not every iteration of {name} is in these shards exactly once"
+                ))
+            };
+            let mut parts = all().filter(|case| case.test_case == name).cloned();
+            let Some(mut case) = parts.next() else {
+                return lacking();
+            };
+            case.iterations
+                .extend(parts.flat_map(|part| part.iterations));
+            case.iterations.sort_by_key(|one| one.iteration);
+            let numbers = case.iterations.iter().map(|one| u64::from(one.iteration));
+            if !numbers.eq(1..=iterations) {
+                return lacking();
+            }
+            cases.push(case);
+        }
+        Ok(cases)
+    }
+
+    /// Stores all records, files and events.
+    fn store(&self, run: &StoredRun, staged: &mut StagedRun) -> Result<(), LabError> {
+        let writer = staged.writer();
+        for (name, bytes) in &self.inputs {
+            writer.input(name, bytes)?;
+        }
+        for boot in &run.boots {
+            writer.trial(boot)?;
+        }
+        let mut events = Vec::new();
+        for (_, shard) in &self.runs {
+            for boot in &shard.boots {
+                for name in [CONSOLE, THROUGH, PAST] {
+                    let path = shard.raw_path(&boot.test_case, boot.boot, name);
+                    if let Ok(bytes) = std::fs::read(path) {
+                        writer.raw(&boot.test_case, boot.boot, name, &bytes)?;
+                    }
+                }
+            }
+            for hook in shard.hooks() {
+                writer.hook(&hook)?;
+            }
+            events.extend(shard.events().into_iter().filter(|event| {
+                matches!(
+                    event.kind,
+                    EventKind::BootFinished { .. }
+                        | EventKind::IterationFinished { .. }
+                        | EventKind::HookFinished { .. }
+                        | EventKind::Warning { .. }
+                        | EventKind::Note { .. }
+                )
+            }));
+        }
+        events.sort_by(|a, b| a.t.total_cmp(&b.t));
+        let last = events.last().map_or(0.0, |event| event.t);
+        let own = |t, kind| Event {
+            t,
+            run: run.info.id.clone(),
+            kind,
+        };
+        writer.event(&own(
+            0.0,
+            EventKind::RunStarted {
+                format: EVENT_FORMAT,
+                info: Box::new(run.info.clone()),
+                estimate_s: 0.0,
+                guessed: false,
+                steps: run.boots.len() as u32,
+            },
+        ))?;
+        for event in events {
+            writer.event(&own(event.t, event.kind))?;
+        }
+        if let Some(summary) = &run.summary {
+            let summary = Box::new(summary.clone());
+            writer.event(&own(last, EventKind::RunFinished { summary }))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the joined run of all shards to `root`, and returns it. `judge` adds to its result before
+/// it is stored, and `page` renders it.
+///
+/// # Errors
+/// Fails if not every iteration is in the shards exactly once, or if the run cannot be stored.
+pub fn merge(
+    root: &Path,
+    shards: &Shards,
+    command_line: Vec<String>,
+    judge: impl FnOnce(&mut StoredRun),
+    page: impl FnOnce(&StoredRun) -> String,
+) -> Result<StoredRun, LabError> {
+    let mut run = shards.joined(shards.head(root, command_line))?;
+    judge(&mut run);
+    let mut staged = RunWriter::stage(root, &run.info)?;
+    shards.store(&run, &mut staged)?;
+    run.path = staged.writer().path().to_owned();
+    if let Some(summary) = &run.summary {
+        staged.finish(&run.info, summary, &page(&run))?;
+    }
+    let published: Result<Vec<PathBuf>, _> = publish(root, vec![staged]).into_iter().collect();
+    run.path = published?.remove(0);
+    Ok(run)
+}
+
+fn wrong<T>(reason: String) -> Result<T, LabError> {
+    Err(LabError::Preflight(format!("cannot merge: {reason}")))
+}
+
+fn shard_of(run: &StoredRun) -> Result<Shard, LabError> {
+    let shard = run.info.parameters.get(SHARD).and_then(Value::as_str);
+    match shard.and_then(|shard| shard.parse().ok()) {
+        Some(shard) => Ok(shard),
+        None => wrong(format!(
+            "{} is no shard: it was not measured with fwdlab run --shard",
+            run.info.id
+        )),
+    }
+}
+
+/// Checks that a shard is finished, and unchanged since then.
+fn is_whole(run: &StoredRun) -> Result<(), LabError> {
+    let id = &run.info.id;
+    if run.state == RunState::Running {
+        return wrong(format!("{id} is still running"));
+    }
+    if run.state != RunState::Finished || run.summary.is_none() {
+        return wrong(format!(
+            "{id} is not finished: continue it with: fwdlab run --resume {id}"
+        ));
+    }
+    let changed = run.problems.iter().cloned().chain(run.changed_files());
+    match changed.into_iter().next() {
+        Some(problem) => wrong(format!("{id} is damaged: {problem}")),
+        None => Ok(()),
+    }
+}
+
+/// Checks that a shard is of the same campaign as another one, and that their counts are
+/// comparable: the emulated processor depends on the emulator.
+fn belongs_to(first: &StoredRun, other: &StoredRun) -> Result<(), LabError> {
+    let (a, b) = (&first.info, &other.info);
+    let differ = |what: &str, one: &dyn std::fmt::Display, two: &dyn std::fmt::Display| {
+        wrong(format!(
+            "{} and {} are not of one campaign: {what} was {one} in the first and {two} in the second",
+            a.id, b.id
+        ))
+    };
+    if a.format != b.format {
+        return differ("the format of runs", &a.format, &b.format);
+    }
+    if a.tool_version != b.tool_version {
+        return differ("the version of fwdlab", &a.tool_version, &b.tool_version);
+    }
+    if a.seed != b.seed {
+        return differ("the seed", &a.seed, &b.seed);
+    }
+    let names = a.parameters.keys().chain(b.parameters.keys());
+    for name in names.filter(|name| !OWN.contains(&name.as_str())) {
+        let [one, two] = [a, b].map(|info| info.parameters.get(name).unwrap_or(&Value::Null));
+        if one != two {
+            return differ(&format!("`{name}`"), one, two);
+        }
+    }
+    for (name, one) in &a.facts.placement {
+        let is_compared = name == EMULATOR || name.starts_with(IMAGE);
+        if let Some(two) = b.facts.placement.get(name).filter(|_| is_compared)
+            && one != two
+        {
+            return differ(name, one, two);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the inputs of all shards. What each run added itself is kept for each shard, if it
+/// differs.
+fn inputs(shards: &[(Shard, StoredRun)]) -> Result<BTreeMap<String, Vec<u8>>, LabError> {
+    let mut all: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    for (shard, run) in shards {
+        for (name, bytes) in run.inputs()? {
+            match all.get(&name) {
+                Some(known) if *known == bytes => {}
+                Some(_) if ADDED.iter().any(|folder| name.starts_with(folder)) => {
+                    all.insert(format!("shards/{}/{name}", shard.number()), bytes);
+                }
+                Some(_) => {
+                    return wrong(format!(
+                        "{} and {} are not of one campaign: their {name} differ",
+                        shards[0].1.info.id, run.info.id
+                    ));
+                }
+                None => {
+                    all.insert(name, bytes);
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests;
