@@ -4,18 +4,13 @@
 //! values that cannot be read are absent, not zero. Start with [`BlackBox`].
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use fwdlab_model::procedure::Moment;
-use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
-use super::{
-    Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, SweptParameter, Updates,
-};
+use super::{Change, Configuration, Dut, PortPair, Route, SweptParameter, refuse};
 use crate::control::Control;
 use crate::error::LabError;
-use crate::host::{Limit, Process};
+use crate::host::Limit;
 use crate::interfaces::Counted;
 
 /// A DUT of which only the name is known.
@@ -31,20 +26,15 @@ impl BlackBox {
             name: name.to_owned(),
         }
     }
-
-    fn refuse<T>(&self, action: impl Into<String>, instead: &'static str) -> Result<T, LabError> {
-        Err(LabError::NotAsked {
-            dut: self.name.clone(),
-            what: action.into(),
-            of_kind: ": fwdlab cannot log into it",
-            instead: instead.into(),
-        })
-    }
 }
 
 impl Dut for BlackBox {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn kind(&self) -> &'static str {
+        ": fwdlab cannot log into it"
     }
 
     /// Does nothing: the owner has already made it a router.
@@ -53,7 +43,8 @@ impl Dut for BlackBox {
     }
 
     fn apply(&self, configuration: &Configuration, _: &Control) -> Result<String, LabError> {
-        self.refuse(
+        refuse(
+            self,
             format!("apply the configuration `{}`", configuration.name),
             "apply it by hand, and measure without it",
         )
@@ -65,7 +56,8 @@ impl Dut for BlackBox {
             Some(Route {
                 network: (network, length),
                 ..
-            }) => self.refuse(
+            }) => refuse(
+                self,
                 format!("add {} routes, such as to {network}/{length}", routes.len()),
                 "add them by hand, or offer frames that need none",
             ),
@@ -81,25 +73,12 @@ impl Dut for BlackBox {
     ) -> Result<Option<Change>, LabError> {
         match swept {
             SweptParameter::Stream | SweptParameter::Units => Ok(None),
-            _ => self.refuse(
+            _ => refuse(
+                self,
                 format!("set the swept value {value}"),
                 "set it by hand and measure each value in a separate run; flows and sizes are set in the tester and can be swept",
             ),
         }
-    }
-
-    fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError> {
-        self.refuse(
-            format!("plan the reset `{reset}`"),
-            "leave the reset test out",
-        )
-    }
-
-    fn reset(&self, planned: &PlannedReset, _: Limit<'_>) -> Result<Vec<Moment>, LabError> {
-        self.refuse(
-            format!("carry out the reset `{}`", planned.reset),
-            "leave the reset test out",
-        )
     }
 
     fn filter(
@@ -108,28 +87,10 @@ impl Dut for BlackBox {
         rules: u32,
         _: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
-        self.refuse(
+        refuse(
+            self,
             format!("set {rules} filters"),
             "set them by hand, and leave this modifier out",
-        )
-    }
-
-    fn begin_updates(
-        &self,
-        _: IpVersion,
-        _: &mut dyn FnMut(String) -> Result<(), LabError>,
-    ) -> Result<Change, LabError> {
-        self.refuse("update routes", "leave this modifier out")
-    }
-
-    fn update(&self, _: IpVersion, _: Updates) -> Result<(), LabError> {
-        self.refuse("update routes", "leave this modifier out")
-    }
-
-    fn start_agent(&self, _: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
-        self.refuse(
-            "start an SNMP agent",
-            "start one there by hand, or leave this modifier out",
         )
     }
 
@@ -139,14 +100,6 @@ impl Dut for BlackBox {
 
     fn port_problems(&self) -> Result<Vec<String>, LabError> {
         Ok(Vec::new())
-    }
-
-    fn waited(&self) -> Option<Duration> {
-        None
-    }
-
-    fn offloads(&self) -> BTreeMap<String, String> {
-        BTreeMap::new()
     }
 
     /// Nothing was changed.
@@ -161,6 +114,8 @@ impl Dut for BlackBox {
 
 #[cfg(test)]
 mod tests {
+    use fwdlab_model::reset::Reset;
+
     use super::*;
     use crate::networks::End;
 

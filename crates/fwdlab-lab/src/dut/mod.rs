@@ -42,15 +42,18 @@ pub use vpp::Vpp;
 use crate::control::Control;
 use crate::error::LabError;
 pub use crate::host::undo::Change;
-use crate::host::{Host, Limit, Process};
+use crate::host::{Command, Host, Limit, Process};
 use crate::interfaces::Counted;
-use crate::networks::End;
+use crate::networks::{End, Networks, Side};
 use crate::telemetry::Observed;
 
 /// A device under test.
 pub trait Dut: fmt::Debug + Send + Sync {
     /// Returns its name for people: the name of its host.
     fn name(&self) -> &str;
+
+    /// Returns what it is, in messages about what it cannot do: `, which is VPP`.
+    fn kind(&self) -> &'static str;
 
     /// Makes it a router between the networks of the bed. Returns what was set:
     /// `net/ipv4/ip_forward`, `1`.
@@ -100,13 +103,19 @@ pub trait Dut: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// What has to be restored afterwards cannot be read.
-    fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError>;
+    fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError> {
+        let action = format!("plan the reset `{reset}`");
+        refuse(self, action, "leave the reset test out")
+    }
 
     /// Resets the DUT; returns when the reset has finished, with the moments it reported.
     ///
     /// # Errors
     /// The reset failed, exceeded the limit, or was stopped.
-    fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<Vec<Moment>, LabError>;
+    fn reset(&self, planned: &PlannedReset, _limit: Limit<'_>) -> Result<Vec<Moment>, LabError> {
+        let action = format!("carry out the reset `{}`", planned.reset);
+        refuse(self, action, "leave the reset test out")
+    }
 
     /// Makes the DUT evaluate this number of rules per frame, of which the last permits these
     /// sources and destinations, and deny everything else (RFC 2544 §11.4). First passes the rules
@@ -128,22 +137,29 @@ pub trait Dut: fmt::Debug + Send + Sync {
     /// The DUT does not accept them; the change is undone.
     fn begin_updates(
         &self,
-        version: IpVersion,
-        tell: &mut dyn FnMut(String) -> Result<(), LabError>,
-    ) -> Result<Change, LabError>;
+        _version: IpVersion,
+        _tell: &mut dyn FnMut(String) -> Result<(), LabError>,
+    ) -> Result<Change, LabError> {
+        refuse(self, "update routes", "leave this modifier out")
+    }
 
     /// Changes these routes, and verifies them.
     ///
     /// # Errors
     /// The DUT does not accept them.
-    fn update(&self, version: IpVersion, to: Updates) -> Result<(), LabError>;
+    fn update(&self, _version: IpVersion, _to: Updates) -> Result<(), LabError> {
+        refuse(self, "update routes", "leave this modifier out")
+    }
 
     /// Starts an SNMP agent, which ends when the returned process is dropped; also returns the
     /// command line.
     ///
     /// # Errors
     /// No agent can be started.
-    fn start_agent(&self, agent: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError>;
+    fn start_agent(&self, _agent: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
+        let instead = "start one there by hand, or leave this modifier out";
+        refuse(self, "start an SNMP agent", instead)
+    }
 
     /// Returns the counters of its ports; `None` if they cannot be read.
     ///
@@ -193,7 +209,9 @@ pub trait Dut: fmt::Debug + Send + Sync {
     }
 
     /// Returns how long the forwarding thread has waited for its CPU so far; `None` if unknown.
-    fn waited(&self) -> Option<Duration>;
+    fn waited(&self) -> Option<Duration> {
+        None
+    }
 
     /// Starts to count the cost of forwarding; closing the account returns the cost since then.
     /// `None` if it cannot be read.
@@ -211,7 +229,9 @@ pub trait Dut: fmt::Debug + Send + Sync {
 
     /// Returns the offloads of its ports, as far as they can be read: `eth0:feature`, `on` or
     /// `off`.
-    fn offloads(&self) -> BTreeMap<String, String>;
+    fn offloads(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
 
     /// Returns the host where users' commands run, like those of its configurations; `None` without
     /// login.
@@ -232,6 +252,68 @@ pub trait Dut: fmt::Debug + Send + Sync {
 
     /// Undoes all changes in reverse order; returns which could not be undone, and why.
     fn undo(&self) -> Vec<String>;
+}
+
+/// Returns the error for what cannot be done with this kind of DUT, and what to do instead.
+fn refuse<T>(
+    dut: &(impl Dut + ?Sized),
+    action: impl Into<String>,
+    instead: impl Into<String>,
+) -> Result<T, LabError> {
+    Err(LabError::NotAsked {
+        dut: dut.name().to_owned(),
+        what: action.into(),
+        of_kind: dut.kind(),
+        instead: instead.into(),
+    })
+}
+
+/// The ports of a DUT, input and output, and what is connected to them.
+#[derive(Debug)]
+struct Sides {
+    ports: [String; 2],
+    networks: Networks,
+}
+
+impl Sides {
+    fn new(ports: [&str; 2], networks: Networks) -> Sides {
+        Sides {
+            ports: ports.map(str::to_owned),
+            networks,
+        }
+    }
+
+    /// Returns the name of a port.
+    fn port(&self, end: End) -> &str {
+        let [input, output] = &self.ports;
+        match end {
+            End::Input => input,
+            End::Output => output,
+        }
+    }
+
+    /// Returns the networks of both ports, with the ports.
+    fn each(&self) -> [(&Side, &str); 2] {
+        [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
+    }
+}
+
+/// Runs the command of a reset that prints its moments, on the host where it was planned.
+fn run_reset(
+    host: &dyn Host,
+    command: Command,
+    planned: &PlannedReset,
+    limit: Limit<'_>,
+) -> Result<Vec<Moment>, LabError> {
+    let command = command.called(planned.description.trim());
+    match host.run(&command, limit).map_err(LabError::from) {
+        Ok(output) => Ok(Moment::parse_all(&output.text())),
+        Err(LabError::Interrupted) => Err(LabError::Interrupted),
+        Err(source) => Err(LabError::NotReset {
+            what: planned.reset.to_string(),
+            source: Box::new(source),
+        }),
+    }
 }
 
 /// Counts the cost of forwarding on a DUT until it is called; does not count frames.

@@ -5,6 +5,7 @@
 //! [`Setting::set`].
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fwdlab_model::campaign::Sweep;
@@ -13,7 +14,8 @@ use fwdlab_model::trial::IpVersion;
 use super::{Change, Dut};
 use crate::control::Control;
 use crate::error::LabError;
-use crate::host::Limit;
+use crate::host::undo::Undo;
+use crate::host::{Command, Host, Limit};
 
 /// Time limit for undoing a value.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -44,6 +46,24 @@ pub enum SweptParameter {
         /// Undoes it.
         undo: Option<String>,
     },
+}
+
+/// Sets a value with a user's command. `command` prepares a text for the DUT, `run` runs one there.
+pub(super) fn set_by_command(
+    (apply, undo): (&str, Option<&str>),
+    value: u64,
+    (undo_list, host): (&Undo, &Arc<dyn Host>),
+    command: impl Fn(&str) -> Command,
+    run: impl Fn(&str) -> Result<String, LabError>,
+) -> Result<Option<Change>, LabError> {
+    let text = |of: &str| of.replace("{}", &value.to_string());
+    let work = || run(&text(apply)).map(drop);
+    let Some(undo) = undo else {
+        return work().map(|()| None);
+    };
+    let action = format!("what `{}` did", text(apply));
+    let undo = command(&text(undo));
+    undo_list.changing(host, &action, undo, work).map(Some)
 }
 
 impl SweptParameter {

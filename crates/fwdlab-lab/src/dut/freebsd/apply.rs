@@ -15,6 +15,7 @@ use fwdlab_model::system::System;
 
 use super::{FreeBsd, FreebsdKind, jail, read};
 use crate::control::Control;
+use crate::dut::refuse;
 use crate::dut::set::folder::{Folder, Kind, Upload};
 use crate::dut::set::settings;
 use crate::dut::set::{Configuration, Step};
@@ -61,8 +62,8 @@ impl FreeBsd {
         match step {
             Step::Shell(text) => self.shell(text, limit),
             Step::Execute(path) => self.execute(path, limit),
-            Step::Nft(_) => self.refuse("load rules of nftables", "write them for ipfw or pf"),
-            Step::Vpp(_) => self.refuse("apply lines of VPP's", "measure them on a VPP"),
+            Step::Nft(_) => refuse(self, "load rules of nftables", "write them for ipfw or pf"),
+            Step::Vpp(_) => refuse(self, "apply lines of VPP's", "measure them on a VPP"),
             Step::Sysctl(path) => self
                 .settings_of(&settings::read(path)?)
                 .map(|()| String::new()),
@@ -371,7 +372,8 @@ impl FreeBsd {
     /// with another version.
     pub fn upgrade(&self, image: &Path, version: &str, control: &Control) -> Result<(), LabError> {
         if self.making != FreebsdKind::Bsdrp {
-            return self.refuse(
+            return refuse(
+                self,
                 "replace its image",
                 "it is not a NanoBSD system; install the image by hand",
             );

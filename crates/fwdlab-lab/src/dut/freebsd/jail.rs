@@ -13,6 +13,7 @@ use fwdlab_model::family::Generated;
 
 use super::{FreeBsd, SYSCTLS};
 use crate::dut::Change;
+use crate::dut::refuse;
 use crate::dut::set::{Configuration, Step};
 use crate::error::LabError;
 use crate::host::not_understood;
@@ -112,9 +113,10 @@ impl FreeBsd {
     /// there.
     pub(super) fn check_outside(&self, action: &str) -> Result<(), LabError> {
         match self.is_jailed.load(Ordering::Relaxed) {
-            true => self.refuse(
-                &format!("{action} of a jail"),
-                &format!("write a command: jexec {NAME} ..."),
+            true => refuse(
+                self,
+                format!("{action} of a jail"),
+                format!("write a command: jexec {NAME} ..."),
             ),
             false => Ok(()),
         }
@@ -142,7 +144,11 @@ impl FreeBsd {
             other => return Err(not_understood(self.host.as_ref(), &look.to_string(), other)),
         }
         let each = |text: &dyn Fn(&str) -> String| {
-            self.ports.iter().map(|port| text(port)).collect::<String>()
+            self.sides
+                .ports
+                .iter()
+                .map(|port| text(port))
+                .collect::<String>()
         };
         // ports return by themselves when the jail ends, unless it ends slowly
         let undo = format!(
@@ -176,6 +182,7 @@ impl FreeBsd {
             let there = inside.query("ifconfig", &["-l"])?;
             let there: Vec<&str> = there.split_whitespace().collect();
             if let Some(port) = self
+                .sides
                 .ports
                 .iter()
                 .find(|port| !there.contains(&port.as_str()))

@@ -25,9 +25,10 @@ use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 use super::daemons::{Daemons, EndedDaemon};
-use super::timed;
+use super::sweep::set_by_command;
 use super::{
-    Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, SweptParameter, Updates,
+    Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Sides, SweptParameter,
+    refuse, run_reset, timed,
 };
 use crate::control::Control;
 use crate::error::LabError;
@@ -35,7 +36,7 @@ use crate::host::not_understood;
 use crate::host::undo::Undo;
 use crate::host::{Command, Host, Limit, Process, quoted};
 use crate::interfaces::Counted;
-use crate::networks::{End, Networks, Side, mac};
+use crate::networks::{End, Networks, mac};
 use crate::telemetry::{Observed, System};
 
 /// Added to every result.
@@ -79,9 +80,7 @@ pub enum FreebsdKind {
 pub struct FreeBsd {
     host: Arc<dyn Host>,
     making: FreebsdKind,
-    /// Input and output.
-    ports: [String; 2],
-    networks: Networks,
+    sides: Sides,
     /// Time limit of users' commands.
     patience: Duration,
     undo: Arc<Undo>,
@@ -106,25 +105,12 @@ impl FreeBsd {
             daemons: Daemons::for_run(host.name(), "/var/run"),
             host,
             making,
-            ports: ports.map(str::to_owned),
-            networks,
+            sides: Sides::new(ports, networks),
             patience: apply::LIMIT,
             undo,
             is_jailed: AtomicBool::new(false),
             routes: Mutex::default(),
         }
-    }
-
-    fn port(&self, end: End) -> &str {
-        let [input, output] = &self.ports;
-        match end {
-            End::Input => input,
-            End::Output => output,
-        }
-    }
-
-    fn sides(&self) -> [(&Side, &str); 2] {
-        [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
     }
 
     /// Like [`Undo::changing`], on its host.
@@ -143,15 +129,6 @@ impl FreeBsd {
             "{} did not keep the setting: {reason}. Check whether something else changes it",
             self.host.name()
         ))
-    }
-
-    fn refuse<T>(&self, action: &str, instead: &str) -> Result<T, LabError> {
-        Err(LabError::NotAsked {
-            dut: self.host.name().to_owned(),
-            what: action.to_owned(),
-            of_kind: ", which is FreeBSD",
-            instead: instead.to_owned(),
-        })
     }
 
     /// Returns a setting of the kernel; `None` if it does not exist.
@@ -231,7 +208,7 @@ impl FreeBsd {
     /// removes them.
     fn addressing(&self, has_ipv6: bool) -> (String, String) {
         let (mut script, mut undo) = ("set -e\n".to_owned(), format!("set -e\n{GONE}"));
-        for (side, port) in self.sides() {
+        for (side, port) in self.sides.each() {
             let lladdr = mac(side.tester_mac);
             let (v4, v6) = (&side.ipv4, &side.ipv6);
             let behind = side.prefix(IpVersion::Ipv4);
@@ -281,7 +258,7 @@ impl FreeBsd {
     }
 
     fn users_command(&self, text: &str) -> Command {
-        let [input, output] = &self.ports;
+        let [input, output] = &self.sides.ports;
         let daemons = self.daemons.variable();
         let words = format!("export FWDLAB_IN={input} FWDLAB_OUT={output} {daemons}\n");
         Command::shell(&format!("{words}{text}")).called(text.trim())
@@ -295,6 +272,10 @@ impl FreeBsd {
 impl Dut for FreeBsd {
     fn name(&self) -> &str {
         self.host.name()
+    }
+
+    fn kind(&self) -> &'static str {
+        ", which is FreeBSD"
     }
 
     fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
@@ -350,7 +331,8 @@ impl Dut for FreeBsd {
     ) -> Result<Option<Change>, LabError> {
         match swept {
             SweptParameter::Stream | SweptParameter::Units => Ok(None),
-            SweptParameter::Cores => self.refuse(
+            SweptParameter::Cores => refuse(
+                self,
                 "sweep cores",
                 "set net.isr.maxthreads in loader.conf of a configuration set for every number",
             ),
@@ -363,20 +345,17 @@ impl Dut for FreeBsd {
                 self.set_routes(version, value).map(Some)
             }
             SweptParameter::Command { apply, undo } => {
-                let text = |of: &str| of.replace("{}", &value.to_string());
                 let limit = Limit {
                     time: self.patience,
                     is_stopped: &|| control.is_stopped(),
                 };
-                let work = || self.shell(&text(apply), limit).map(drop);
-                match undo {
-                    None => work().map(|()| None),
-                    Some(undo) => {
-                        let action = format!("what `{}` did", text(apply));
-                        self.changing(&action, self.users_command(&text(undo)), work)
-                            .map(Some)
-                    }
-                }
+                set_by_command(
+                    (apply, undo.as_deref()),
+                    value,
+                    (&self.undo, &self.host),
+                    |text| self.users_command(text),
+                    |text| self.shell(text, limit),
+                )
             }
         }
     }
@@ -393,7 +372,7 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
 "
             .into(),
             Reset::Interface => {
-                let port = self.port(End::Output);
+                let port = self.sides.port(End::Output);
                 let (again, _) = self.addressing(self.has_ipv6()?);
                 format!("ifconfig {port} down\nsleep 1\nifconfig {port} up\n{again}")
             }
@@ -406,18 +385,8 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
     }
 
     fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<Vec<Moment>, LabError> {
-        let timed = self.users_command(&timed(&planned.description));
-        let run = self
-            .host
-            .run(&timed.called(planned.description.trim()), limit);
-        match run.map_err(LabError::from) {
-            Ok(output) => Ok(Moment::parse_all(&output.text())),
-            Err(LabError::Interrupted) => Err(LabError::Interrupted),
-            Err(source) => Err(LabError::NotReset {
-                what: planned.reset.to_string(),
-                source: Box::new(source),
-            }),
-        }
+        let command = self.users_command(&timed(&planned.description));
+        run_reset(self.host.as_ref(), command, planned, limit)
     }
 
     fn filter(
@@ -430,21 +399,9 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         self.set_filters(permitted, rules, report)
     }
 
-    fn begin_updates(
-        &self,
-        _: IpVersion,
-        _: &mut dyn FnMut(String) -> Result<(), LabError>,
-    ) -> Result<Change, LabError> {
-        self.refuse("update routes", "leave this modifier out")
-    }
-
-    fn update(&self, _: IpVersion, _: Updates) -> Result<(), LabError> {
-        self.refuse("update routes", "leave this modifier out")
-    }
-
     fn start_agent(&self, agent: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
         let at = format!("start bsnmpd there, listening at {}", agent.at.0);
-        self.refuse("start an SNMP agent", &at)
+        refuse(self, "start an SNMP agent", &at)
     }
 
     fn place(&self) -> Option<Arc<dyn Host>> {
@@ -455,7 +412,7 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         Some(Observed {
             system: System::FreeBsd,
             host: self.inside(),
-            ports: self.ports.to_vec(),
+            ports: self.sides.ports.to_vec(),
             cpus: Vec::new(),
         })
     }
@@ -463,7 +420,7 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
     fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError> {
         let inside = self.inside();
         let of = |end| {
-            let port = self.port(end);
+            let port = self.sides.port(end);
             let words = ["-I", port, "-b", "-n", "-d", "--libxo", "json"];
             let printed = inside.query("netstat", &words)?;
             read::counters(&printed, port).ok_or_else(|| {
@@ -483,7 +440,7 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
     fn port_problems(&self) -> Result<Vec<String>, LabError> {
         let mut problem = Vec::new();
         let inside = self.inside();
-        for port in &self.ports {
+        for port in &self.sides.ports {
             let look = format!("ifconfig {port} 2>&1 || :");
             let look = Command::shell(&look).called(format!("ifconfig {port}"));
             let output = inside.run(&look, Limit::OURS)?.text();
@@ -503,14 +460,10 @@ sysctl net.inet6.ip6.forwarding=1 2>/dev/null; sysctl net.inet.ip.forwarding=1
         Ok(problem)
     }
 
-    fn waited(&self) -> Option<Duration> {
-        None
-    }
-
     fn offloads(&self) -> BTreeMap<String, String> {
         let mut offloads = BTreeMap::new();
         let inside = self.inside();
-        for port in &self.ports {
+        for port in &self.sides.ports {
             let Ok(output) = inside.query("ifconfig", &[port]) else {
                 continue;
             };

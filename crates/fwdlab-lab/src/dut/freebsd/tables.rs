@@ -10,6 +10,7 @@ use fwdlab_model::family::Generated;
 use fwdlab_model::trial::IpVersion;
 
 use super::{FreeBsd, GONE, jail, read};
+use crate::dut::refuse;
 use crate::dut::sweep::{unused_v4, unused_v6};
 use crate::dut::{Change, Route};
 use crate::error::LabError;
@@ -64,7 +65,7 @@ impl FreeBsd {
                 })
             }
             jail::FAMILY => self.jail(),
-            other => return self.refuse(&format!("do {other}"), "leave it out"),
+            other => return refuse(self, format!("do {other}"), "leave it out"),
         }
         .map(drop)
     }
@@ -167,8 +168,12 @@ impl FreeBsd {
         if was_loaded {
             let there = self.host.query("pfctl", &["-sr"])?;
             if !there.trim().is_empty() {
-                return self.refuse(
-                    &format!("generate rules of pf while it has others ({} lines)", there.lines().count()),
+                return refuse(
+                    self,
+                    format!(
+                        "generate rules of pf while it has others ({} lines)",
+                        there.lines().count()
+                    ),
                     "remove those with `pfctl -F rules`, or write a configuration set with a pf.conf of its own",
                 );
             }
@@ -233,7 +238,7 @@ impl FreeBsd {
         let is_ipv6 = permitted
             .first()
             .is_some_and(|(from, _)| from.contains(':'));
-        let ports = self.ports.clone();
+        let ports = self.sides.ports.clone();
         let mut text = String::new();
         let mut count = 0;
         for port in &ports {
@@ -262,7 +267,7 @@ impl FreeBsd {
 
     /// Sets the routes of a sweep, which no frame takes.
     pub(super) fn set_routes(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
-        let side = self.networks.side(End::Output);
+        let side = self.sides.networks.side(End::Output);
         let next = side.next_hop(version).to_string();
         let (family, flag, begin) = match version {
             IpVersion::Ipv4 => ("inet", "", "20."),
@@ -322,7 +327,7 @@ impl FreeBsd {
                 true => (IpVersion::Ipv4, ""),
                 false => (IpVersion::Ipv6, "-6 "),
             };
-            let next = self.networks.side(route.out).next_hop(version);
+            let next = self.sides.networks.side(route.out).next_hop(version);
             let of = format!("{flag}-net {network}/{length} {next}");
             let _ = writeln!(script, "route -n add {of} || route -n change {of}");
             let _ = writeln!(words, "route add {of}");

@@ -253,7 +253,7 @@ impl Linux {
 
     /// Returns the command for a text of the user's, with the variables that every shell gets.
     pub(super) fn users_command(&self, script: &str) -> Command {
-        let [input, output] = &self.ports;
+        let [input, output] = &self.sides.ports;
         let daemons = self.daemons.variable();
         let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
         let cpus = cpus.join(",");

@@ -24,7 +24,7 @@ impl Linux {
     /// Starts the daemons, and waits until all routes are in the kernel; returns their number.
     pub(super) fn bgp(&self, one: &Generated, limit: Limit<'_>) -> Result<String, LabError> {
         self.has_daemons_of_its_own("routing daemons")?;
-        let side = &self.networks.output;
+        let side = &self.sides.networks.output;
         let (first, length) = side.ipv4.behind;
         let n = one.count("n");
         let networks = 1_u64 << 24_u8.saturating_sub(length);

@@ -45,7 +45,7 @@ impl Linux {
     /// Applies a family of this file; `None` if it is another one.
     pub(super) fn card(&self, one: &Generated) -> Option<Result<(), LabError>> {
         let each = |set: &dyn Fn(&str) -> Result<(), LabError>| {
-            self.ports.iter().try_for_each(|port| set(port))
+            self.sides.ports.iter().try_for_each(|port| set(port))
         };
         Some(match one.family.name {
             "ring" => each(&|port| self.ring(port, one.count("n"))),

@@ -105,16 +105,17 @@ impl Linux {
             ))),
             "packet-steering" => self.steer(n as usize).map(drop),
             "irq-affinity" => self.irq_affinity(&one.cpus()),
-            "threaded-napi" => self.ports.iter().try_for_each(|port| {
+            "threaded-napi" => self.sides.ports.iter().try_for_each(|port| {
                 let file = format!("/sys/class/net/{port}/threaded");
                 self.can_be_threaded(&file)?;
                 self.set_file(&file, if one.is_on() { "1" } else { "0" })
             }),
             "napi-affinity" => self.napi_affinity(&one.cpus()),
-            "offload" => self
-                .ports
-                .iter()
-                .try_for_each(|port| self.offload(port, one.value("feature"), one.value("state"))),
+            "offload" => {
+                self.sides.ports.iter().try_for_each(|port| {
+                    self.offload(port, one.value("feature"), one.value("state"))
+                })
+            }
             "conntrack" => self.connections(one),
             "sysctl" => self.sysctl(one.value("name"), one.value("value")),
             other => {
@@ -217,7 +218,7 @@ impl Linux {
     }
 
     fn queues(&self, requested: u64) -> Result<(), LabError> {
-        for port in &self.ports {
+        for port in &self.sides.ports {
             let read = || -> Result<Vec<Channels>, LabError> {
                 let output = self.host.query("ethtool", &["-l", port])?;
                 channels(&output).ok_or_else(|| {
@@ -264,7 +265,7 @@ impl Linux {
 
     /// Assigns the interrupts of a port to these CPUs in turn.
     fn irq_affinity(&self, cpus: &[usize]) -> Result<(), LabError> {
-        for port in &self.ports {
+        for port in &self.sides.ports {
             let list = format!("ls /sys/class/net/{port}/device/msi_irqs 2>/dev/null || :");
             let output = self.host.query("sh", &["-c", &list])?;
             let numbers: Result<Vec<u64>, _> = output.split_whitespace().map(str::parse).collect();
@@ -311,7 +312,7 @@ impl Linux {
                  the CPUs of dut-cpus",
             ));
         }
-        for port in &self.ports {
+        for port in &self.sides.ports {
             let list = format!("grep -l '^napi/{port}-' /proc/[0-9]*/comm || :");
             let output = self.host.query("sh", &["-c", &list])?;
             let of = |line: &str| {
@@ -653,7 +654,7 @@ mod tests {
             .filter(|command| command.contains("ethtool -K"))
             .collect();
         // the setting that was not kept, and its undo command
-        let input = dut.port(End::Input);
+        let input = dut.sides.port(End::Input);
         assert_eq!(
             changes,
             [

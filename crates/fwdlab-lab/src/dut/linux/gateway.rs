@@ -138,7 +138,7 @@ impl Linux {
         let of = |port: &str| table.get(port).copied().unwrap_or_default();
         let names = (0..tunnels).map(|n| format!("tun{n}"));
         Ok(Some(Spread {
-            arrived: of(&self.ports[0]).rx_packets,
+            arrived: of(&self.sides.ports[0]).rx_packets,
             carried: names
                 .map(|name| (of(&name).tx_packets, name))
                 .map(|(n, name)| (name, n))

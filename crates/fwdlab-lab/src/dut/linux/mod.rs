@@ -33,17 +33,17 @@ use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 use super::daemons::{Daemons, EndedDaemon};
-use super::timed;
+use super::sweep::set_by_command;
 use super::{
-    Account, Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Spread,
-    SweptParameter, Updates,
+    Account, Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Sides, Spread,
+    SweptParameter, Updates, run_reset, timed,
 };
 use crate::control::Control;
 use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Failure, Host, HostError, Limit, Process, not_understood};
 use crate::interfaces::{Counted, counters_of, link_changes, port_problems, read_counters};
-use crate::networks::{End, Networks, Side, mac};
+use crate::networks::{End, Networks, mac};
 use crate::telemetry::{Observed, System};
 use conntrack::Machine;
 use tables::RuleOwner;
@@ -99,9 +99,7 @@ pub struct Linux {
     host: Arc<dyn Host>,
     /// Where users' commands run; on a separate machine that is the host itself.
     place: Arc<dyn Host>,
-    /// Input and output.
-    ports: [String; 2],
-    networks: Networks,
+    sides: Sides,
     /// The CPUs on which it forwards, if known.
     cpus: Vec<usize>,
     /// The kernel thread that forwards, if a single thread does and it is known.
@@ -129,8 +127,7 @@ impl Linux {
             daemons: Daemons::for_run(host.name(), "/run"),
             host,
             place,
-            ports: ports.map(str::to_owned),
-            networks,
+            sides: Sides::new(ports, networks),
             cpus: Vec::new(),
             thread: None,
             patience: apply::LIMIT,
@@ -154,26 +151,13 @@ impl Linux {
         Linux { patience, ..self }
     }
 
-    fn port(&self, end: End) -> &str {
-        let [input, output] = &self.ports;
-        match end {
-            End::Input => input,
-            End::Output => output,
-        }
-    }
-
-    /// Returns both sides with their ports.
-    fn sides(&self) -> [(&Side, &str); 2] {
-        [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
-    }
-
     /// Returns all settings: those of future ports are also set for the test ports, which may have
     /// their own values.
     fn settings(&self) -> Vec<(String, &'static str)> {
         let of_host = SYSCTLS
             .iter()
             .map(|(name, value)| ((*name).to_owned(), *value));
-        let of_ports = self.ports.iter().flat_map(|port| {
+        let of_ports = self.sides.ports.iter().flat_map(|port| {
             let of_default = SYSCTLS
                 .iter()
                 .filter(|(name, _)| name.contains("/default/"));
@@ -247,7 +231,7 @@ impl Linux {
     fn address(&self, version: IpVersion) -> Result<(), LabError> {
         let family = family(version);
         let (mut batch, mut undo_commands) = (String::new(), String::new());
-        for (side, port) in self.sides() {
+        for (side, port) in self.sides.each() {
             let lladdr = mac(side.tester_mac);
             let next_hop = side.next_hop(version);
             let behind = side.prefix(version);
@@ -327,6 +311,10 @@ impl Dut for Linux {
         self.host.name()
     }
 
+    fn kind(&self) -> &'static str {
+        ", which is Linux"
+    }
+
     fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
         let (set, missing) = self.set_sysctls()?;
         self.address(IpVersion::Ipv4)?;
@@ -366,22 +354,17 @@ impl Dut for Linux {
             SweptParameter::Rules => self.set_rules(RuleOwner::Swept, version, value).map(Some),
             SweptParameter::Routes => self.set_routes(RuleOwner::Swept, version, value).map(Some),
             SweptParameter::Command { apply, undo } => {
-                let text = |of: &str| of.replace("{}", &value.to_string());
                 let limit = Limit {
                     time: self.patience,
                     is_stopped: &|| control.is_stopped(),
                 };
-                let work = || self.shell(&text(apply), limit).map(drop);
-                match undo {
-                    None => work().map(|()| None),
-                    Some(undo) => {
-                        let action = format!("what `{}` did", text(apply));
-                        let undo_commands = self.users_command(&text(undo));
-                        self.undo
-                            .changing(&self.place, &action, undo_commands, work)
-                            .map(Some)
-                    }
-                }
+                set_by_command(
+                    (apply, undo.as_deref()),
+                    value,
+                    (&self.undo, &self.place),
+                    |text| self.users_command(text),
+                    |text| self.shell(text, limit),
+                )
             }
         }
     }
@@ -397,18 +380,8 @@ impl Dut for Linux {
     }
 
     fn reset(&self, planned: &PlannedReset, limit: Limit<'_>) -> Result<Vec<Moment>, LabError> {
-        let timed = self.users_command(&timed(&planned.description));
-        let run = self
-            .place
-            .run(&timed.called(planned.description.trim()), limit);
-        match run.map_err(LabError::from) {
-            Ok(output) => Ok(Moment::parse_all(&output.text())),
-            Err(LabError::Interrupted) => Err(LabError::Interrupted),
-            Err(source) => Err(LabError::NotReset {
-                what: planned.reset.to_string(),
-                source: Box::new(source),
-            }),
-        }
+        let command = self.users_command(&timed(&planned.description));
+        run_reset(self.place.as_ref(), command, planned, limit)
     }
 
     fn filter(
@@ -470,7 +443,7 @@ impl Dut for Linux {
 
     fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError> {
         let table = read_counters(self.host.as_ref())?;
-        let of = |end| counters_of(&table, self.port(end), self.host.as_ref());
+        let of = |end| counters_of(&table, self.sides.port(end), self.host.as_ref());
         Ok(Some(PortPair {
             input: of(End::Input)?,
             output: of(End::Output)?,
@@ -478,11 +451,11 @@ impl Dut for Linux {
     }
 
     fn port_problems(&self) -> Result<Vec<String>, LabError> {
-        port_problems(self.host.as_ref(), &self.ports)
+        port_problems(self.host.as_ref(), &self.sides.ports)
     }
 
     fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
-        link_changes(self.host.as_ref(), &self.ports)
+        link_changes(self.host.as_ref(), &self.sides.ports)
     }
 
     fn spread(&self) -> Result<Option<Spread>, LabError> {
@@ -524,7 +497,7 @@ impl Dut for Linux {
 
     fn offloads(&self) -> BTreeMap<String, String> {
         let mut offloads = BTreeMap::new();
-        for port in &self.ports {
+        for port in &self.sides.ports {
             let Ok(text) = self.host.query("ethtool", &["-k", port]) else {
                 continue;
             };
@@ -546,7 +519,7 @@ impl Dut for Linux {
         Some(Observed {
             system: System::Linux,
             host: self.host.clone(),
-            ports: self.ports.to_vec(),
+            ports: self.sides.ports.to_vec(),
             cpus: self.cpus.clone(),
         })
     }

@@ -50,7 +50,7 @@ impl Linux {
     }
 
     fn flowtable(&self, is_on: bool) -> Result<(), LabError> {
-        let text = flowtable(&self.ports, is_on);
+        let text = flowtable(&self.sides.ports, is_on);
         let requested = text
             .lines()
             .filter(|line| line.contains("flow add"))
@@ -64,7 +64,7 @@ impl Linux {
     }
 
     fn nat(&self, is_on: bool) -> Result<(), LabError> {
-        let [_, output] = &self.ports;
+        let [_, output] = &self.sides.ports;
         let look = |there: &str| {
             let rules = there.lines().filter(|line| line.contains("masquerade"));
             self.same(u64::from(is_on), rules.count(), "rules that translate")
@@ -103,7 +103,7 @@ impl Linux {
     /// Loads an XDP program on both ports: also on the output, which receives the frames of the
     /// reverse direction.
     fn xdp(&self, section: &str) -> Result<(), LabError> {
-        for port in &self.ports {
+        for port in &self.sides.ports {
             if let Some(other) = self.program(port)? {
                 return Err(LabError::Preflight(format!(
                     "{} already has an XDP program, {other}, on {port}. Detach it: ip link set dev {port} xdp off",

@@ -22,7 +22,7 @@ echo 1 > $v4; [ ! -e $v6 ] || echo 1 > $v6
 "
             .into(),
             Reset::Interface => {
-                let port = self.port(End::Output);
+                let port = self.sides.port(End::Output);
                 let [four, six] = ["-4", "-6"].map(|family| self.restore_lines(family, port));
                 let (four, six) = (four?, six?);
                 format!(

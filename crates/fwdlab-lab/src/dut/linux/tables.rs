@@ -71,7 +71,7 @@ impl Linux {
         };
         let file = format!(
             "/sys/class/net/{}/queues/rx-0/rps_cpus",
-            self.port(End::Input)
+            self.sides.port(End::Input)
         );
         let before = self.host.query("sh", &["-c", &format!("cat {file}")])?;
         let before = before.trim();
@@ -154,7 +154,7 @@ impl Linux {
                 )?;
                 let show = [family(version), "route", "show", "proto", protocol];
                 let there = self.host.query("ip", &show)?;
-                let port = format!(" dev {}", self.port(End::Output));
+                let port = format!(" dev {}", self.sides.port(End::Output));
                 let there = there.lines().filter(|line| line.contains(&port));
                 self.same(count, there.count(), "routes")
             },
@@ -181,7 +181,10 @@ impl Linux {
 
     /// Returns routes to networks without traffic, via the next hop of the test frames.
     fn idle_routes(&self, protocol: &str, version: IpVersion, count: u64) -> String {
-        let (out, port) = (self.networks.side(End::Output), self.port(End::Output));
+        let (out, port) = (
+            self.sides.networks.side(End::Output),
+            self.sides.port(End::Output),
+        );
         let mut text = String::new();
         for n in 0..count {
             let _ = match version {
@@ -227,8 +230,8 @@ impl Linux {
             IpAddr::V4(_) => IpVersion::Ipv4,
             IpAddr::V6(_) => IpVersion::Ipv6,
         };
-        let via = self.networks.side(out).next_hop(version);
-        format!("via {via} dev {}", self.port(out))
+        let via = self.sides.networks.side(out).next_hop(version);
+        format!("via {via} dev {}", self.sides.port(out))
     }
 
     /// Sets filters, of which the last permits the test frames.
@@ -294,8 +297,8 @@ impl Linux {
                 true => End::Output,
                 false => End::Input,
             };
-            let via = self.networks.side(out).next_hop(version);
-            let port = self.port(out);
+            let via = self.sides.networks.side(out).next_hop(version);
+            let port = self.sides.port(out);
             let _ = writeln!(
                 batch,
                 "route replace {network} via {via} dev {port} proto {UPDATED_ROUTES}"

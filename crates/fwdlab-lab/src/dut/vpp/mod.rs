@@ -19,24 +19,20 @@ use std::time::{Duration, Instant};
 
 use fwdlab_model::efficiency::Work;
 use fwdlab_model::loss::Reason;
-use fwdlab_model::procedure::Moment;
-use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 use self::cli::Cli;
 use self::counters::Interface;
 use self::instance::Instance;
 use super::set::Step;
-use super::{
-    Account, Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, SweptParameter,
-    Updates,
-};
+use super::sweep::set_by_command;
+use super::{Account, Change, Configuration, Dut, PortPair, Route, Sides, SweptParameter, refuse};
 use crate::control::Control;
 use crate::error::LabError;
 use crate::host::undo::Undo;
-use crate::host::{Command, Host, Limit, Process};
+use crate::host::{Command, Host, Limit};
 use crate::interfaces::{Counted, counters_of, link_changes, port_problems, read_counters};
-use crate::networks::{End, Networks, Side};
+use crate::networks::{End, Networks};
 
 /// Default time limit of users' lines.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -51,13 +47,12 @@ const LINES: &str = "give lines of its command line, or a file *.vpp of them";
 #[derive(Debug)]
 pub struct Vpp {
     cli: Cli,
-    /// Input and output, by VPP's names.
-    ports: [String; 2],
+    /// Its ports by VPP's names.
+    sides: Sides,
     /// The kernel's ports below them, if VPP gets its frames from the kernel.
     kernel_ports: Option<[String; 2]>,
     /// True if its ports must be given the MAC addresses of the networks.
     sets_macs: bool,
-    networks: Networks,
     undo: Arc<Undo>,
     /// Our own VPP, which ends with us.
     instance: Option<Instance>,
@@ -77,10 +72,9 @@ impl Vpp {
     ) -> Vpp {
         Vpp {
             cli: Cli::new(host, "vppctl", socket),
-            ports: ports.map(str::to_owned),
+            sides: Sides::new(ports, networks),
             kernel_ports: None,
             sets_macs: false,
-            networks,
             undo,
             instance: None,
             clock_hz: OnceLock::new(),
@@ -120,12 +114,12 @@ impl Vpp {
             },
             other => other,
         })?;
+        let ports = kernel_ports.map(|port| format!("host-{port}"));
         Ok(Vpp {
             cli: instance.cli.clone(),
-            ports: kernel_ports.map(|port| format!("host-{port}")),
+            sides: Sides { ports, networks },
             kernel_ports: Some(kernel_ports.map(str::to_owned)),
             sets_macs: true,
-            networks,
             undo,
             instance: Some(instance),
             clock_hz: OnceLock::new(),
@@ -136,19 +130,6 @@ impl Vpp {
         self.cli.host()
     }
 
-    fn port(&self, end: End) -> &str {
-        let [input, output] = &self.ports;
-        match end {
-            End::Input => input,
-            End::Output => output,
-        }
-    }
-
-    /// Returns both sides with their ports.
-    fn sides(&self) -> [(&Side, &str); 2] {
-        [End::Input, End::Output].map(|end| (self.networks.side(end), self.port(end)))
-    }
-
     /// Like [`Undo::changing`], on its host.
     fn changing(
         &self,
@@ -157,16 +138,6 @@ impl Vpp {
         work: impl FnOnce() -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
         self.undo.changing(self.host(), action, undo_commands, work)
-    }
-
-    /// Returns the error for what fwdlab cannot do with VPP.
-    fn refuse<T>(&self, action: impl Into<String>, instead: &'static str) -> Result<T, LabError> {
-        Err(LabError::NotAsked {
-            dut: self.host().name().to_owned(),
-            what: action.into(),
-            of_kind: ", which is VPP",
-            instead: instead.into(),
-        })
     }
 
     /// Returns one of its interfaces.
@@ -199,10 +170,10 @@ impl Vpp {
             Step::Vpp(path) => std::fs::read_to_string(path)
                 .map_err(|e| LabError::system(format!("read {}", path.display()), e)),
             Step::Execute(path) | Step::Nft(path) | Step::Sysctl(path) => {
-                self.refuse(format!("apply {}", path.display()), LINES)
+                refuse(self, format!("apply {}", path.display()), LINES)
             }
-            Step::Folder(folder) => self.refuse(format!("apply {}", folder.path.display()), LINES),
-            Step::Generated(one) => self.refuse(format!("apply {}", one.family.name), LINES),
+            Step::Folder(folder) => refuse(self, format!("apply {}", folder.path.display()), LINES),
+            Step::Generated(one) => refuse(self, format!("apply {}", one.family.name), LINES),
         }
     }
 
@@ -261,8 +232,14 @@ impl Vpp {
         let (kernel_before, kernel_after) = (before.kernel?, after.kernel?);
         let mut frames = 0;
         for (port, kernel) in [
-            (&self.ports[0], (kernel_before.input, kernel_after.input)),
-            (&self.ports[1], (kernel_before.output, kernel_after.output)),
+            (
+                &self.sides.ports[0],
+                (kernel_before.input, kernel_after.input),
+            ),
+            (
+                &self.sides.ports[1],
+                (kernel_before.output, kernel_after.output),
+            ),
         ] {
             let of = |readings: &Readings| {
                 let interface = readings.interfaces.get(port).copied().unwrap_or_default();
@@ -301,9 +278,15 @@ fn base_frequency(text: &str) -> Option<f64> {
     }
 }
 
+/// How long its threads waited is not read: they share their CPU with the kernel's thread that
+/// passes frames to them, and waiting for that is not a disturbance.
 impl Dut for Vpp {
     fn name(&self) -> &str {
         self.host().name()
+    }
+
+    fn kind(&self) -> &'static str {
+        ", which is VPP"
     }
 
     fn prepare(&self) -> Result<BTreeMap<String, String>, LabError> {
@@ -341,43 +324,27 @@ impl Dut for Vpp {
     ) -> Result<Option<Change>, LabError> {
         match swept {
             SweptParameter::Stream | SweptParameter::Units => Ok(None),
-            SweptParameter::Cores => self.refuse(
+            SweptParameter::Cores => refuse(
+                self,
                 format!("set {value} cores"),
                 "its workers are set when it starts: measure each number in a separate campaign, with workers in [dut]",
             ),
             SweptParameter::Rules => self.set_rules(version, value).map(Some),
             SweptParameter::Routes => self.set_routes(version, value).map(Some),
             SweptParameter::Command { apply, undo } => {
-                let text = |of: &str| of.replace("{}", &value.to_string());
                 let limit = Limit {
                     time: LIMIT,
                     is_stopped: &|| control.is_stopped(),
                 };
-                let work = || self.cli.run_lines(&text(apply), limit).map(drop);
-                match undo {
-                    None => work().map(|()| None),
-                    Some(undo) => {
-                        let action = format!("what `{}` did", text(apply));
-                        let undo_commands = self.cli.each(&text(undo)).called(text(undo));
-                        self.changing(&action, undo_commands, work).map(Some)
-                    }
-                }
+                set_by_command(
+                    (apply, undo.as_deref()),
+                    value,
+                    (&self.undo, self.host()),
+                    |text| self.cli.each(text).called(text),
+                    |text| self.cli.run_lines(text, limit),
+                )
             }
         }
-    }
-
-    fn plan_reset(&self, reset: &Reset) -> Result<PlannedReset, LabError> {
-        self.refuse(
-            format!("plan the reset `{reset}`"),
-            "leave the reset test out",
-        )
-    }
-
-    fn reset(&self, planned: &PlannedReset, _: Limit<'_>) -> Result<Vec<Moment>, LabError> {
-        self.refuse(
-            format!("carry out the reset `{}`", planned.reset),
-            "leave the reset test out",
-        )
     }
 
     fn filter(
@@ -387,22 +354,6 @@ impl Dut for Vpp {
         report: &mut dyn FnMut(String) -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
         self.set_filters(permitted, rules, report)
-    }
-
-    fn begin_updates(
-        &self,
-        _: IpVersion,
-        _: &mut dyn FnMut(String) -> Result<(), LabError>,
-    ) -> Result<Change, LabError> {
-        self.refuse("update routes", "leave this modifier out")
-    }
-
-    fn update(&self, _: IpVersion, _: Updates) -> Result<(), LabError> {
-        self.refuse("update routes", "leave this modifier out")
-    }
-
-    fn start_agent(&self, _: &Agent<'_>) -> Result<(Box<dyn Process>, String), LabError> {
-        self.refuse("start an SNMP agent", "leave this modifier out")
     }
 
     /// The host of its machine; our own VPP is a part of this machine, and takes only lines of its
@@ -416,8 +367,8 @@ impl Dut for Vpp {
             return Ok(Some(counted));
         }
         Ok(Some(PortPair {
-            input: self.interface(self.port(End::Input))?.counted,
-            output: self.interface(self.port(End::Output))?.counted,
+            input: self.interface(self.sides.port(End::Input))?.counted,
+            output: self.interface(self.sides.port(End::Output))?.counted,
         }))
     }
 
@@ -430,7 +381,7 @@ impl Dut for Vpp {
             return port_problems(self.host().as_ref(), ports);
         }
         let mut problem = Vec::new();
-        for port in &self.ports {
+        for port in &self.sides.ports {
             if !self.interface(port)?.is_up {
                 problem.push(format!("{port} of VPP on {} is down", self.name()));
             }
@@ -443,12 +394,6 @@ impl Dut for Vpp {
             Some(ports) => link_changes(self.host().as_ref(), ports),
             None => Ok(BTreeMap::new()),
         }
-    }
-
-    /// Returns `None`: its threads share their CPU with the kernel's thread that passes frames to
-    /// them, and waiting for that is not a disturbance.
-    fn waited(&self) -> Option<Duration> {
-        None
     }
 
     fn account(&self) -> Result<Option<Account<'_>>, LabError> {
@@ -465,10 +410,6 @@ impl Dut for Vpp {
 
     fn is_kernel(&self) -> bool {
         false
-    }
-
-    fn offloads(&self) -> BTreeMap<String, String> {
-        BTreeMap::new()
     }
 
     fn undo_change(&self, change: Change, limit: Limit<'_>) -> Result<(), LabError> {

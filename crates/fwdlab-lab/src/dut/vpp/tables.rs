@@ -34,7 +34,7 @@ impl Vpp {
     /// Sets its ports up, with the addresses, next hops and routes of the bed.
     pub(super) fn address(&self) -> Result<(), LabError> {
         let (mut lines, mut undo) = (String::new(), String::new());
-        for (side, port) in self.sides() {
+        for (side, port) in self.sides.each() {
             let lladdr = mac(side.tester_mac);
             if self.sets_macs {
                 let _ = writeln!(
@@ -68,7 +68,7 @@ impl Vpp {
         self.changing("addresses and routes of the bed", undo, || {
             self.cli.exec(&lines, Limit::OURS)
         })?;
-        for (_, port) in self.sides() {
+        for (_, port) in self.sides.each() {
             match self.interface(port)?.is_up {
                 true => {}
                 false => return Err(self.otherwise(format!("{port} is down"))),
@@ -171,7 +171,7 @@ impl Vpp {
 
     /// Sets an ACL with these rules at the input.
     fn set_acl(&self, tag: &str, rules: &[String]) -> Result<Change, LabError> {
-        let input = self.port(End::Input);
+        let input = self.sides.port(End::Input);
         let undo = self.cli.shell(WITHOUT, &format!("{tag} {input}\n"));
         let undo = undo.called(format!("remove the ACL {tag} of VPP"));
         self.changing(&format!("an ACL of {} rules", rules.len()), undo, || {
@@ -227,8 +227,8 @@ impl Vpp {
             IpAddr::V4(_) => IpVersion::Ipv4,
             IpAddr::V6(_) => IpVersion::Ipv6,
         };
-        let via = self.networks.side(out).next_hop(version);
-        format!("via {via} {}", self.port(out))
+        let via = self.sides.networks.side(out).next_hop(version);
+        format!("via {via} {}", self.sides.port(out))
     }
 
     /// Returns the error for a setting that VPP did not keep.

@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::sync::Mutex;
 
+use fwdlab_model::reset::Reset;
+
 use super::*;
 use crate::host::scripted::Scripted;
 use crate::host::undo::Left;
