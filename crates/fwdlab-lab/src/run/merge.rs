@@ -74,6 +74,7 @@ impl Shards {
             }
             belongs_to(of_first, run)?;
         }
+        are_comparable(&shards)?;
         let is_here = |number: &u32| shards.iter().any(|(shard, _)| shard.number() == *number);
         let missing: Vec<String> = (1..=first.count())
             .filter(|number| !is_here(number))
@@ -319,8 +320,28 @@ fn is_whole(run: &StoredRun) -> Result<(), LabError> {
     }
 }
 
-/// Checks that a shard is of the same campaign as another one, and that their counts are
-/// comparable: the emulated processor depends on the emulator.
+/// Checks that the counts of all shards are comparable: the emulated processor depends on the
+/// emulator, and each image must be the same in all shards that use it.
+fn are_comparable(shards: &[(Shard, StoredRun)]) -> Result<(), LabError> {
+    let mut known: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+    for (_, run) in shards {
+        let id = &run.info.id;
+        for (name, words) in &run.info.facts.placement {
+            if name != EMULATOR && !name.starts_with(IMAGE) {
+                continue;
+            }
+            let (other, first) = *known.entry(name).or_insert((id, words));
+            if first != words {
+                return wrong(format!(
+                    "{other} and {id} are not comparable: {name} was {first} in the first and {words} in the second"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a shard is of the same campaign as another one.
 fn belongs_to(first: &StoredRun, other: &StoredRun) -> Result<(), LabError> {
     let (a, b) = (&first.info, &other.info);
     let differ = |what: &str, one: &dyn std::fmt::Display, two: &dyn std::fmt::Display| {
@@ -343,14 +364,6 @@ fn belongs_to(first: &StoredRun, other: &StoredRun) -> Result<(), LabError> {
         let [one, two] = [a, b].map(|info| info.parameters.get(name).unwrap_or(&Value::Null));
         if one != two {
             return differ(&format!("`{name}`"), one, two);
-        }
-    }
-    for (name, one) in &a.facts.placement {
-        let is_compared = name == EMULATOR || name.starts_with(IMAGE);
-        if let Some(two) = b.facts.placement.get(name).filter(|_| is_compared)
-            && one != two
-        {
-            return differ(name, one, two);
         }
     }
     Ok(())

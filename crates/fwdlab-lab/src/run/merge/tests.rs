@@ -237,18 +237,22 @@ fn shards_that_do_not_belong_together_are_named() {
     let mut changed = runs[1].clone();
     changed.info.seed = 8;
     says(with(changed), &["the seed was 7", "8"]);
-    let on = |emulator: &str, run: &StoredRun| {
+    // on another emulator; and another image, which the first shard does not use
+    let on = |name: &str, words: &str, run: &StoredRun| {
         let mut run = run.clone();
         let placement = &mut run.info.facts.placement;
-        placement.insert(EMULATOR.into(), emulator.into());
+        placement.insert(name.into(), words.into());
         run
     };
-    let emulators = ["QEMU 7", "QEMU 8", "QEMU 7"];
-    let all = emulators
-        .iter()
-        .zip(&runs)
-        .map(|(emulator, run)| on(emulator, run));
+    let emulators = ["QEMU 7", "QEMU 8", "QEMU 7"].iter().zip(&runs);
+    let all = emulators.map(|(version, run)| on(EMULATOR, version, run));
     says(all.collect(), &["emulator was QEMU 7", "QEMU 8"]);
+    let image = format!("{IMAGE}b");
+    let others = ["sha256 1", "sha256 2"].iter().zip(&runs[1..]);
+    let others = others.map(|(sum, run)| on(&image, sum, run));
+    let all = [runs[0].clone()].into_iter().chain(others);
+    let words = ["shard-2-of-3 and shard-3-of-3", "image b was sha256 1"];
+    says(all.collect(), &words);
     // unfinished, and damaged
     let mut stopped = runs[1].clone();
     stopped.state = RunState::Interrupted;
