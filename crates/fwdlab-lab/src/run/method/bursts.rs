@@ -35,6 +35,7 @@ use crate::run::plan::{Agenda, Plan, agenda};
 use crate::run::{BootProfile, Control, Measured, Run, timestamp};
 use crate::tester::bursts;
 use crate::vm::image::cache::Cache;
+use crate::vm::image::error::ImageError;
 use crate::vm::image::{Image, ImageKind, inside};
 use crate::vm::initramfs::{self, Recipe};
 use crate::vm::machine::{ACCELERATOR, Boot, Machine};
@@ -587,6 +588,13 @@ fn images(
                     kernel.release, kernel.sha256
                 ));
             }
+            // with programs of this machine, such as nft, whose versions affect what is counted
+            let content = std::fs::read(&initramfs)
+                .map_err(|e| ImageError::system(format!("read {}", initramfs.display()), e))?;
+            words.push(format!(
+                "initial file system crc32 {:08x}",
+                crc32fast::hash(&content)
+            ));
             let files = Files {
                 kernel: kernel.bzimage.clone(),
                 initramfs,
