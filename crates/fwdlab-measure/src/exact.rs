@@ -304,8 +304,7 @@ pub fn combine(found: &[&Exact]) -> Option<Exact> {
     let first = *found.first()?;
     let of = |value: fn(&Exact) -> f64| median(&found.iter().map(|f| value(f)).collect::<Vec<_>>());
     let values = of(|f| f.instructions_per_frame);
-    let half = |f: &&Exact| (f.interval[1] - f.interval[0]) / 2.0;
-    let own = median(&found.iter().map(half).collect::<Vec<_>>()).median;
+    let own = of(Exact::half_width).median;
     let apart = (found.iter()).fold(0.0f64, |most, f| {
         most.max((f.instructions_per_frame - values.median).abs())
     });
@@ -328,9 +327,8 @@ pub fn combine(found: &[&Exact]) -> Option<Exact> {
 
 /// Returns how much more this costs than the reference.
 pub fn difference(name: &str, reference: &Exact, this: &Exact) -> Difference {
-    let half = |of: &Exact| (of.interval[1] - of.interval[0]) / 2.0;
     let more = this.instructions_per_frame - reference.instructions_per_frame;
-    let half = half(reference) + half(this);
+    let half = reference.half_width() + this.half_width();
     Difference {
         reference: name.to_owned(),
         instructions_per_frame: more,
@@ -349,11 +347,7 @@ fn functions(reference: &Exact, this: &Exact) -> Vec<FunctionShare> {
     if reference.functions.is_empty() || this.functions.is_empty() {
         return Vec::new();
     }
-    let [before, after] = [reference, this].map(|of| {
-        let paths = of.functions.iter();
-        paths.map(|f| (f.function.clone(), f.per_frame)).collect()
-    });
-    let mut shares = differences(&before, &after, LEAST);
+    let mut shares = differences(&reference.profile(), &this.profile(), LEAST);
     shares.truncate(MOST);
     shares
 }
@@ -369,20 +363,23 @@ fn differences(before: &Profile, after: &Profile, least: f64) -> Vec<FunctionSha
         .collect()
 }
 
-/// Compares test cases with the reference configuration: with the same traffic on the same image,
-/// and the reference itself with that on the first image. The very first reference is compared with
-/// its control, whose iterations these are.
+/// Compares test cases with the reference. That is a configuration, with the same traffic on the same
+/// image, and on the first image for the configuration itself; or an image, with the same traffic and
+/// configuration. The very first reference is compared with its control, whose iterations these are.
 pub fn compare(cases: &mut [TestCase], reference: &str, control: &[Iteration]) {
     let controls: Vec<&Exact> = control.iter().filter_map(found).collect();
     let control = combine(&controls);
-    let is_reference = |case: &TestCase| case.case.configuration == reference;
+    let is_reference = |case: &TestCase| case.case.is_reference(reference);
     let first_of_all = cases.iter().position(is_reference);
     for at in 0..cases.len() {
         let own = &cases[at].case;
         let mut alike = (0..cases.len()).filter(|&other| {
-            let other = &cases[other];
-            let same_image = is_reference(&cases[at]) || other.case.image == own.image;
-            is_reference(other) && other.case.stream == own.stream && same_image
+            let of = &cases[other].case;
+            let is_alike = match of.configuration == reference {
+                true => is_reference(&cases[at]) || of.image == own.image,
+                false => of.configuration == own.configuration,
+            };
+            is_reference(&cases[other]) && of.stream == own.stream && is_alike
         });
         let Some(first) = alike.next() else { continue };
         let name = cases[first].test_case.clone();
@@ -637,31 +634,66 @@ mod tests {
         assert_eq!(judge(&invalid).unwrap_err(), "it is 3 o'clock");
     }
 
+    /// A boot whose frames take this many instructions more.
+    fn booted(more: f64) -> Iteration {
+        iteration(&boot(&PLAIN.map(|value| value + more), &PAST))
+    }
+
+    fn case(configuration: &str, image: &str, more: f64) -> TestCase {
+        let case = campaign::Case {
+            configuration: configuration.into(),
+            stream: boot(&PLAIN, &PAST).stream,
+            variant: Variant::default(),
+            image: Some(image.into()),
+            dut: campaign::Kind::Linux,
+        };
+        crate::campaign::summarise(case.id(), &case, vec![booted(more)])
+    }
+
+    #[test]
+    fn the_reference_is_a_configuration_or_an_image() {
+        let differences = |reference: &str| {
+            let mut cases = [
+                case("plain", "a", 0.0),
+                case("rule", "a", 400.0),
+                case("plain", "b", 30.0),
+                case("rule", "b", 500.0),
+            ];
+            compare(&mut cases, reference, &[booted(1.0)]);
+            cases.map(|case| {
+                let found = exact_of(&case)?.difference.clone()?;
+                let more = found.instructions_per_frame.round();
+                Some((found.reference.replace("64B-1000flows-ipv4@", ""), more))
+            })
+        };
+        let more = |reference: &str, more: f64| Some((reference.to_owned(), more));
+        // each with the reference on its image, which is compared with that on the first
+        let by_configuration = [
+            ("plain/a", 1.0),
+            ("plain/a", 400.0),
+            ("plain/a", 30.0),
+            ("plain/b", 470.0),
+        ];
+        assert_eq!(
+            differences("plain"),
+            by_configuration.map(|(name, of)| more(name, of))
+        );
+        // each with its configuration on the reference
+        let by_image = [
+            more("plain/a", 1.0),
+            None,
+            more("plain/a", 30.0),
+            more("rule/a", 100.0),
+        ];
+        assert_eq!(differences("a"), by_image);
+    }
+
     /// A reference that differs from itself in another boot cannot be compared with others.
     #[test]
     fn a_reference_that_differs_from_itself_casts_doubt_on_all() {
-        let iteration = |more: f64| {
-            let record = boot(&PLAIN.map(|value| value + more), &PAST);
-            let outcomes = vec![outcome(&record.stream, &record)];
-            Iteration {
-                iteration: 1,
-                outcomes,
-                ..Iteration::default()
-            }
-        };
-        let case = |configuration: &str, more: f64| {
-            let case = campaign::Case {
-                configuration: configuration.into(),
-                stream: boot(&PLAIN, &PAST).stream,
-                variant: Variant::default(),
-                image: Some("debian:a".into()),
-                dut: campaign::Kind::Linux,
-            };
-            crate::campaign::summarise(case.id(), &case, vec![iteration(more)])
-        };
         let doubts = |control: f64| {
-            let mut cases = [case("plain", 0.0), case("rule", 400.0)];
-            compare(&mut cases, "plain", &[iteration(control)]);
+            let mut cases = [case("plain", "a", 0.0), case("rule", "a", 400.0)];
+            compare(&mut cases, "plain", &[booted(control)]);
             cases.map(|case| case.doubt)
         };
         assert_eq!(doubts(1.0), [None, None]);

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::probe::MachineState;
 
+/// The entry of [`Facts::placement`] with the version of the emulator that counted instructions.
+pub const EMULATOR: &str = "emulator";
+
 /// Facts of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::result::Validity;
+use crate::stacks::Profile;
 use crate::trial::Stream;
 
 /// One boot of a virtual machine, with the measurements made on it: a line of `trials.jsonl`.
@@ -99,6 +100,21 @@ pub struct Exact {
     /// measured in separate boots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
+}
+
+impl Exact {
+    /// Returns half the width of the interval.
+    pub fn half_width(&self) -> f64 {
+        (self.interval[1] - self.interval[0]) / 2.0
+    }
+
+    /// Returns the instructions by function; empty without a profile.
+    pub fn profile(&self) -> Profile {
+        let functions = self.functions.iter();
+        functions
+            .map(|f| (f.function.clone(), f.per_frame))
+            .collect()
+    }
 }
 
 /// Instructions of one function, excluding its callees.

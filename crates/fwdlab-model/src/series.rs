@@ -3,8 +3,10 @@
 //! Contains what was measured and the labels; comparisons are made elsewhere. `store` makes series
 //! from runs, the program from files of numbers. Start with [`Series`].
 
-use crate::probe::MachineState;
 use std::collections::BTreeMap;
+
+use crate::probe::MachineState;
+use crate::stacks::Profile;
 
 /// The forwarding rate by our rule, and the default metric of a series.
 pub const FORWARDING_RATE: &str = "forwarding-rate";
@@ -41,6 +43,11 @@ pub struct Series {
     pub left_out: u32,
     /// Number of values limited by the generator: the DUT may forward more.
     pub generator_limited: u32,
+    /// Half the width of the interval of their median, for counts, whose uncertainty is known from
+    /// the counts themselves.
+    pub half_width: Option<f64>,
+    /// Counts by function, of the same kind as the values; empty without a profile.
+    pub functions: Profile,
     /// The state of the machine that all values belong to, if its states were distinguished.
     pub state: Option<MachineState>,
     /// Set if the values were measured in turns with those of other series.

@@ -172,6 +172,11 @@ impl FromIterator<(String, f64)> for Profile {
 }
 
 impl Profile {
+    /// Returns true if nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
     /// Returns the total of all paths.
     pub fn total(&self) -> f64 {
         self.paths.values().sum()

@@ -5,7 +5,7 @@
 //! Start with [`headline`] and [`differences`].
 
 use fwdlab_model::comparison::{Comparison, Verdict};
-use fwdlab_model::instructions::{Difference, Exact};
+use fwdlab_model::instructions::{Difference, Exact, FunctionShare};
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::Summary;
 use fwdlab_model::stacks::{self, Profile};
@@ -206,9 +206,8 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
 /// case. About `most` functions have their own row; the others share one.
 pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Table)> {
     let profile = |case: &TestCase| -> Option<Profile> {
-        let functions = &for_case(case)?.functions;
-        let paths = functions.iter().map(|f| (f.function.clone(), f.per_frame));
-        (!functions.is_empty()).then(|| paths.collect())
+        let profile = for_case(case)?.profile();
+        (!profile.is_empty()).then_some(profile)
     };
     let mut tables = Vec::new();
     for (case, _, difference) in compared(all) {
@@ -236,12 +235,9 @@ pub(crate) fn compare_with_rates(all: &[TestCase]) -> Vec<String> {
             1 => String::new(),
             _ => format!("{}: ", shorten(&case.case.configuration, ABOUT)),
         };
-        let functions = difference.functions.iter().take(NAMED);
-        let functions = functions.map(|f| format!("{} {}", f.function, signed(f.per_frame)));
-        let functions: Vec<String> = functions.collect();
-        let within = match functions.is_empty() {
-            true => String::new(),
-            false => format!("; most in {}", functions.join(", ")),
+        let within = match &listed(&difference.functions, NAMED)[..] {
+            "" => String::new(),
+            functions => format!("; most in {functions}"),
         };
         let found = finding(&difference);
         Some(format!(
@@ -253,7 +249,30 @@ pub(crate) fn compare_with_rates(all: &[TestCase]) -> Vec<String> {
 }
 
 /// Number of functions that a sentence lists.
-const NAMED: usize = 3;
+pub(crate) const NAMED: usize = 3;
+
+/// Lists the first functions: `nft_do_chain +213.0, ip_forward +29.0`.
+pub(crate) fn listed(functions: &[FunctionShare], most: usize) -> String {
+    let functions = functions.iter().take(most);
+    let functions = functions.map(|f| format!("{} {}", f.function, signed(f.per_frame)));
+    functions.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the functions that take more or less in one profile than in another, the largest
+/// difference first; none if there is only one profile.
+pub(crate) fn changed(before: &Profile, after: &Profile) -> Vec<FunctionShare> {
+    if before.is_empty() || after.is_empty() {
+        return Vec::new();
+    }
+    let rows = stacks::difference(before, after).into_iter();
+    let changed = rows.filter(|row| row.difference().abs() >= LEAST);
+    changed
+        .map(|row| FunctionShare {
+            per_frame: row.difference(),
+            function: row.function,
+        })
+        .collect()
+}
 
 /// Ratios of time to instructions above this, or below its inverse, are reported. Smaller ones are
 /// normal: caches alone cause them.

@@ -1,13 +1,13 @@
 //! Judges whether the results of a campaign meet its thresholds.
 //!
-//! A figure meets an absolute threshold if the 95 % interval of its mean is on the right side of
-//! it, and misses it if the interval is on the wrong side. If the interval contains the threshold
+//! A figure meets an absolute threshold if its interval (of a mean at 95 %, or of counts) is on the
+//! right side of it, and misses it if the interval is on the wrong side. If the interval contains the threshold
 //! the check is inconclusive, and an inconclusive check fails. Thresholds relative to another run
 //! or configuration use [`compare`] and the rule of [`Limit`], as `compare --fail-if` does. Start
 //! with [`judge`].
 
 use fwdlab_model::campaign::{Amount, Reference, Threshold};
-use fwdlab_model::outcome::Better;
+use fwdlab_model::outcome::{Better, Unit};
 use fwdlab_model::result::Summary;
 use fwdlab_model::series::{FORWARDING_RATE, Series, metric};
 use fwdlab_model::test_case::{CaseFigure, TestCase};
@@ -15,6 +15,7 @@ use fwdlab_model::threshold::Judged;
 use fwdlab_stats::{Confidence, Sample};
 
 use crate::compare::{self, FEWEST_VALUES, Limit, Options, SOURCE, Source};
+use crate::exact::from_outcome;
 use crate::name::value;
 
 /// Advice if a threshold could not be judged.
@@ -74,11 +75,9 @@ pub fn words(threshold: &Threshold) -> String {
             ..
         } => {
             let by = (1e4 * reference.by.0).round() / 1e2;
-            let than = match (&reference.run, &reference.configuration) {
-                (Some(run), _) => format!("run {run}"),
-                (_, Some(name)) => format!("configuration {name}"),
-                _ => String::new(),
-            };
+            let run = || Some(("run", reference.run.as_deref()?));
+            let than = reference.label().or_else(run);
+            let than = than.map_or(String::new(), |(what, name)| format!("{what} {name}"));
             format!("not slower than {than} by more than {by} %")
         }
         _ => String::new(),
@@ -135,10 +134,7 @@ fn by_itself(threshold: &Threshold, cases: &[&TestCase]) -> Judged {
                 .push(format!("{name}: it is in {unit}, and {amount} is not"));
             continue;
         };
-        let sample = Sample::new(figure.values.clone()).ok();
-        let interval = sample.filter(|sample| sample.n() >= FEWEST_VALUES);
-        let interval = interval.and_then(|sample| sample.mean_interval(Confidence::P95));
-        let Some(interval) = interval else {
+        let Some([low, high]) = interval(case, figure) else {
             let n = figure.values.len();
             judged
                 .not_judged
@@ -146,25 +142,44 @@ fn by_itself(threshold: &Threshold, cases: &[&TestCase]) -> Judged {
             continue;
         };
         let shown = |number| value(figure.unit, number);
-        let between = format!("{} to {}", shown(interval.low), shown(interval.high));
+        let between = format!("{} to {}", shown(low), shown(high));
         let (is_reached, is_missed) = match wants_more {
-            true => (interval.low >= limit, interval.high < limit),
-            false => (interval.high <= limit, interval.low > limit),
+            true => (low >= limit, high < limit),
+            false => (high <= limit, low > limit),
         };
         match (is_reached, is_missed) {
             (true, _) => judged.kept += 1,
             (_, true) => judged.failed.push(format!("{name}: {between}")),
             _ => judged.inconclusive.push(format!(
-                "{name}: the threshold lies within its 95 % interval, {between}"
+                "{name}: the threshold lies within its interval, {between}"
             )),
         }
     }
     judged
 }
 
-/// Returns the id of a series' test case, as campaigns write it.
-fn case_of(series: &Series) -> String {
-    let label = |key: &str| series.labels.get(key).map(String::as_str);
+/// Returns the interval of a figure: that of the counts themselves, or the 95 % interval of the mean
+/// of its values.
+fn interval(case: &TestCase, figure: &CaseFigure) -> Option<[f64; 2]> {
+    if figure.unit == Unit::Instructions {
+        return case
+            .outcomes
+            .iter()
+            .find_map(from_outcome)
+            .map(|found| found.interval);
+    }
+    let sample = Sample::new(figure.values.clone()).ok();
+    let sample = sample.filter(|sample| sample.n() >= FEWEST_VALUES)?;
+    let interval = sample.mean_interval(Confidence::P95)?;
+    Some([interval.low, interval.high])
+}
+
+/// Returns the id of a series' test case, as campaigns write it, without one of its labels.
+fn case_of(series: &Series, without: &str) -> String {
+    let label = |key: &str| {
+        let value = series.labels.get(key).filter(|_| key != without);
+        value.map(String::as_str)
+    };
     let configuration = label("configuration").unwrap_or("plain");
     let kind = label("dut_kind").filter(|kind| *kind != "linux");
     let after: String = [kind, label("image")]
@@ -173,6 +188,16 @@ fn case_of(series: &Series) -> String {
         .map(|what| format!("@{what}"))
         .collect();
     format!("{configuration}/{}{after}", series.test_case)
+}
+
+/// Returns the only image of a run, if it has exactly one.
+fn only_image(source: &Source) -> Option<&String> {
+    let mut images = source
+        .series
+        .iter()
+        .map(|series| series.labels.get("image"));
+    let first = images.next()??;
+    images.all(|image| image == Some(first)).then_some(first)
 }
 
 /// Judges a threshold relative to another run or configuration, by the rule of comparisons.
@@ -188,8 +213,12 @@ fn relative_to(
     // the metric to compare, which direction is better, and the test cases that have it
     let mut figures: Vec<(String, Better, Vec<String>)> = Vec::new();
     for case in cases {
-        let own_configuration = reference.configuration.as_ref() == Some(&case.case.configuration);
-        if own_configuration {
+        let is_reference = match reference.label() {
+            Some(("image", name)) => case.case.image.as_deref() == Some(name),
+            Some((_, name)) => case.case.configuration == name,
+            None => false,
+        };
+        if is_reference {
             continue;
         }
         let (name, better) = match (figure(threshold, case), case.slices()) {
@@ -224,16 +253,30 @@ fn relative_to(
                 .cloned()
                 .collect(),
         };
-        let is_wanted = |series: &Series| ids.contains(&case_of(series));
-        let (sources, by, baseline) = match (&reference.configuration, run) {
-            (Some(name), _) => {
-                let is_baseline =
-                    |series: &Series| series.labels.get("configuration") == Some(name);
+        let is_wanted = |series: &Series| ids.contains(&case_of(series, ""));
+        let alike = |label: &str| -> Vec<String> {
+            let wanted = own.series.iter().filter(|series| is_wanted(series));
+            wanted.map(|series| case_of(series, label)).collect()
+        };
+        let (sources, by, baseline) = match (reference.label(), run) {
+            (Some((label, name)), _) => {
+                let alike = alike(label);
+                let is_baseline = |series: &Series| {
+                    series.labels.get(label).is_some_and(|own| own == name)
+                        && alike.contains(&case_of(series, label))
+                };
                 let keeps = |series: &Series| is_wanted(series) || is_baseline(series);
-                (vec![of(own, &keeps)], "configuration", name.clone())
+                (vec![of(own, &keeps)], label, name.to_owned())
             }
             (None, Some(run)) => {
-                let mut run = of(run, &is_wanted);
+                // the image of a pull request may have another name than that of its base
+                let label = match (only_image(own), only_image(run)) {
+                    (Some(_), Some(_)) => "image",
+                    _ => "",
+                };
+                let alike = alike(label);
+                let is_alike = |series: &Series| alike.contains(&case_of(series, label));
+                let mut run = of(run, &is_alike);
                 if run.name == own.name {
                     run.name += " (before)";
                 }

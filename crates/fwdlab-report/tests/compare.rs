@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::probe::MachineState;
 use fwdlab_model::series::{FORWARDING_RATE, Series, Turns};
+use fwdlab_model::stacks::Profile;
 use fwdlab_report::compare::{
     CompareError, Filter, Limit, Options, Outcome, Source, TestChoice, changes, changes_text,
     compare, csv, markdown, ministat, text,
@@ -572,6 +573,101 @@ fn limits_are_broken_by_proven_differences_only() {
     );
     let lines = judged.lines(fwdlab_report::compare::ACCEPT_INCONCLUSIVE);
     assert!(lines[0].contains("FAILED by 64 B"), "{lines:?}");
+}
+
+/// Counts of instructions, each with the width of its own interval, as `exact` determines them.
+/// Half of them are in one function.
+fn counted(columns: &[(&str, &str, &[f64], f64)]) -> Outcome {
+    let metric = "instructions-per-frame";
+    let sources: Vec<Source> = columns
+        .iter()
+        .map(|(name, emulator, values, half)| {
+            let labels = [("configuration", "plain"), ("emulator", emulator)];
+            let series = Series {
+                metric: metric.into(),
+                unit: "instructions".into(),
+                half_width: Some(*half),
+                functions: Profile::from_iter([
+                    ("ip_rcv".into(), values[0] / 2.0),
+                    ("nf".into(), 7.0),
+                ]),
+                test_case: "plain".into(),
+                ..series(&labels, values)
+            };
+            source(name, vec![series])
+        })
+        .collect();
+    compare(&sources, &Options::new(metric)).expect("two columns")
+}
+
+#[test]
+fn counts_are_compared_by_their_own_uncertainty() {
+    let limit =
+        |text: &str, outcome: &Outcome| text.parse::<Limit>().unwrap().judge(outcome, false);
+    let judged = |outcome: &Outcome| limit("instructions-per-frame > 0.2%", outcome);
+    let only = |outcome: &Outcome| outcome.rows[0].comparisons[0].clone();
+    // one boot each: 10 more, and both together are uncertain by 5
+    let more = counted(&[
+        ("base", "7.2", &[4000.0], 2.0),
+        ("head", "7.2", &[4010.0], 3.0),
+    ]);
+    let found = only(&more);
+    assert_eq!((found.verdict, found.test), (Verdict::More, "counts"));
+    assert_eq!(found.interval, Some([5.0, 15.0]));
+    assert_eq!(found.interval_percent, Some([0.125, 0.375]));
+    assert_eq!(
+        judged(&more).failed,
+        ["plain, head: +0.25 %, most in ip_rcv +5.0"]
+    );
+    // the limit is not exceeded, because the estimate is not beyond it
+    assert!(limit("instructions-per-frame > 0.3%", &more).passed);
+    // within the uncertainty; 0.2 % might not have shown, 0.25 % would
+    let equal = counted(&[
+        ("base", "7.2", &[4000.0], 2.0),
+        ("head", "7.2", &[4004.0], 3.0),
+    ]);
+    let found = only(&equal);
+    assert_eq!(
+        (found.verdict, found.detectable_percent),
+        (Verdict::NoDifference, Some(0.25))
+    );
+    assert_eq!(judged(&equal).inconclusive.len(), 1);
+    assert!(!judged(&equal).passed);
+    assert!(limit("instructions-per-frame > 0.25%", &equal).passed);
+    // boots that differ by more than they claim
+    let apart = counted(&[
+        ("base", "7.2", &[4000.0, 4016.0, 4008.0], 2.0),
+        ("head", "7.2", &[4018.0], 1.0),
+    ]);
+    assert_eq!(only(&apart).interval, Some([1.0, 19.0]));
+    // another emulator may count the same differently
+    let other = counted(&[
+        ("base", "7.2", &[4000.0], 2.0),
+        ("head", "8.0", &[4100.0], 2.0),
+    ]);
+    let judged = judged(&other);
+    assert_eq!(
+        (judged.failed.len(), judged.kept, judged.not_judged.len()),
+        (0, 0, 1)
+    );
+    assert!(
+        judged.not_judged[0].contains("emulator 8.0 against 7.2"),
+        "{judged:?}"
+    );
+    let shown = text(&more, &[], false);
+    assert!(
+        shown.contains("+0.25 % [+0.12, +0.38]") && !shown.contains("Holm"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("functions") && shown.contains("ip_rcv +5.0"),
+        "{shown}"
+    );
+    let shown = text(&equal, &[], false);
+    assert!(
+        shown.contains("certain to show") && shown.contains("% would show"),
+        "{shown}"
+    );
 }
 
 /// Data of a noisy machine: an outlier moves the mean above that of the baseline, and the median is

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 
 use fwdlab_model::campaign::{Campaign, Threshold};
-use fwdlab_model::outcome::{Better, Unit};
+use fwdlab_model::instructions::Exact;
+use fwdlab_model::outcome::{Better, Compliance, Found, INSTRUCTIONS, Outcome, Unit};
 use fwdlab_model::series::Series;
 use fwdlab_model::test_case::{CaseFigure, TestCase};
 use fwdlab_model::threshold::Judged;
+use fwdlab_model::variant::Variant;
 use fwdlab_report::compare::Source;
 use fwdlab_report::thresholds::{judge, words};
 
@@ -240,4 +242,133 @@ fn another_configuration_is_the_measure() {
         words,
         "every test case: not slower than configuration plain by more than 3 %"
     );
+}
+
+/// Counts of instructions of two configurations on two images.
+fn counts(values: [f64; 4]) -> (Vec<TestCase>, Source) {
+    let campaign = Campaign::parse("c.toml", COUNTS).expect("a campaign");
+    let counted = campaign.cases.into_iter().zip(values).map(|(case, value)| {
+        let image = case.image.clone().unwrap_or_default();
+        let found = Exact {
+            image: image.clone(),
+            kernel: String::new(),
+            instructions_per_frame: value,
+            interval: [value - 2.0, value + 2.0],
+            through_per_frame: value,
+            tester_per_frame: 0.0,
+            frames: 32,
+            bursts: 5,
+            warm_up: 1,
+            frame_loss_ratio: 0.0,
+            functions: Vec::new(),
+            difference: None,
+        };
+        let series = Series {
+            test_case: case.variant.id(&case.stream),
+            labels: BTreeMap::from([
+                ("configuration".to_owned(), case.configuration.clone()),
+                ("image".into(), image),
+            ]),
+            metric: "instructions-per-frame".into(),
+            values: vec![value],
+            half_width: Some(found.half_width()),
+            ..Series::default()
+        };
+        let mut own = cases(
+            INSTRUCTIONS,
+            Unit::Instructions,
+            Better::Lower,
+            [&[value], &[]],
+        );
+        let own = TestCase {
+            test_case: case.id(),
+            outcomes: vec![Outcome {
+                frame_size_bytes: case.stream.frame_size_bytes,
+                variant: Variant::default(),
+                found: Found::Exact(Box::new(found)),
+                verdict: String::new(),
+                answered: true,
+                not_applicable: false,
+                compliance: Compliance::default(),
+                warnings: Vec::new(),
+                trials: 1,
+            }],
+            case,
+            ..own.remove(0)
+        };
+        (own, series)
+    });
+    let (cases, series) = counted.unzip();
+    let name = "now".into();
+    (cases, Source { name, series })
+}
+
+const COUNTS: &str = "campaign = 'c'\niterations = 1\n[configuration]\nnat = 'true'\n[matrix]\nconfiguration = ['plain', 'nat']\n\
+                      image = ['old', 'new']\n[procedure]\nid = 'exact'\n";
+
+/// One boot is enough, because counts know their own uncertainty.
+#[test]
+fn counts_have_an_interval_after_one_boot() {
+    let (cases, own) = counts([4000.0, 4004.0, 5000.0, 5100.0]);
+    let judged = |text: &str, run: Option<Source>| {
+        let all = Campaign::parse("c.toml", &format!("{COUNTS}[[threshold]]\n{text}"));
+        let all = all.expect("a campaign").thresholds;
+        judge(&all, &cases, &own, &[run], 0.002).remove(0)
+    };
+    let most = judged("at-most = 4050", None);
+    assert_eq!((most.kept, most.failed.len()), (2, 2), "{most:?}");
+    assert_eq!(
+        judged("case = 'plain/*'\nat-most = 4003", None)
+            .inconclusive
+            .len(),
+        1
+    );
+    let image = judged("not-slower-than = { image = 'old', by = '0.5%' }", None);
+    assert_eq!(
+        (image.kept, image.failed.len(), image.not_judged.len()),
+        (1, 1, 0),
+        "{image:?}"
+    );
+    assert!(
+        image.failed[0].contains("nat") && image.failed[0].contains("+2"),
+        "{image:?}"
+    );
+    // only some test cases: the others of the reference are not missing
+    let part = judged(
+        "case = 'plain/*'\nnot-slower-than = { image = 'old', by = '0.5%' }",
+        None,
+    );
+    assert!(part.passed, "{part:?}");
+    let part = judged(
+        "case = 'nat/*@new'\nnot-slower-than = { configuration = 'plain', by = '30%' }",
+        None,
+    );
+    assert!(part.passed && part.kept == 1, "{part:?}");
+}
+
+/// The image of a pull request has another name than that of the run which it is compared with.
+#[test]
+fn a_run_of_one_image_is_compared_with_a_run_of_another() {
+    let (cases, all) = counts([4000.0, 4100.0, 5000.0, 5004.0]);
+    let is_new = |case: &TestCase| case.case.image.as_deref() == Some("new");
+    let own: Vec<TestCase> = cases.into_iter().filter(is_new).collect();
+    let half = |image: &str| Source {
+        name: image.into(),
+        series: (all.series.iter())
+            .filter(|series| series.labels["image"] == image)
+            .cloned()
+            .collect(),
+    };
+    let text = COUNTS.replace("['old', 'new']", "['new']");
+    let text = format!("{text}[[threshold]]\nnot-slower-than = {{ run = 'x', by = '0.5%' }}");
+    let thresholds = Campaign::parse("c.toml", &text)
+        .expect("a campaign")
+        .thresholds;
+    let found = judge(&thresholds, &own, &half("new"), &[Some(half("old"))], 0.0).remove(0);
+    assert_eq!(
+        (found.kept, found.failed.len(), found.not_judged.len()),
+        (1, 1, 0),
+        "{found:?}"
+    );
+    assert!(found.failed[0].contains("plain"), "{found:?}");
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use fwdlab_model::event::{Compared, RebuildRecord};
+use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::outcome::{Found, Maxfwd, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
@@ -94,6 +95,10 @@ impl StoredRun {
                 values.for_each(|value| add(series, Some(*value)));
                 series.left_out += case.failures().count() as u32;
                 series.generator_limited += figure.generator_limited;
+                if let Some(Found::Exact(found)) = of.map(|of| &of.found) {
+                    series.half_width = Some(found.half_width());
+                    series.functions = found.profile();
+                }
             }
             self.add_windows(case, &test_case, labels, all);
         }
@@ -402,6 +407,7 @@ fn run_labels(info: &RunInfo) -> Labels {
     label("cpu_model", Some(info.facts.cpu_model.clone()));
     label("load", parameter(info, "load"));
     label("dut", parameter(info, "dut"));
+    label(EMULATOR, info.facts.placement.get(EMULATOR).cloned());
     // from a timestamp of RFC 3339
     let date = info.started_at.split('T').next();
     label("date", date.map(str::to_owned));

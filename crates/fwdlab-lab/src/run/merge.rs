@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use fwdlab_measure::shard::Shard;
 use fwdlab_model::event::{Event, EventKind};
+use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 use fwdlab_model::test_case::TestCase;
 use fwdlab_model::version::EVENT_FORMAT;
@@ -17,7 +18,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::entropy;
-use super::method::bursts::{CONSOLE, EMULATOR, IMAGE, PAST, THROUGH};
+use super::method::bursts::{CONSOLE, IMAGE, PAST, THROUGH};
 use super::plan::{CAMPAIGN, SHARD};
 use super::verify::derive;
 use crate::error::LabError;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Bed, Campaign, Matrix, OnFailure, Order, PLAIN, Procedure, Trex};
+use super::{Bed, Campaign, Matrix, OnFailure, Order, PLAIN, Procedure, Threshold, Trex};
 use crate::family::{Generated, PREFIX};
 use crate::file::{FileError, Origin};
 
@@ -44,6 +44,9 @@ pub struct Draft {
     /// The procedure.
     #[serde(skip)]
     pub procedure: Procedure,
+    /// What the result must reach.
+    #[serde(skip)]
+    pub thresholds: Vec<Threshold>,
 }
 
 impl Draft {
@@ -61,6 +64,7 @@ impl Draft {
             configuration: BTreeMap::new(),
             matrix: Matrix::default(),
             procedure,
+            thresholds: Vec::new(),
         }
     }
 
@@ -150,7 +154,11 @@ impl Draft {
             }
         }
         let (id, parameters) = (self.procedure.id(), self.procedure.table()?);
-        Ok(text + &format!("\n[procedure]\nid = \"{id}\"\n{parameters}"))
+        text += &format!("\n[procedure]\nid = \"{id}\"\n{parameters}");
+        for threshold in &self.thresholds {
+            text += &format!("\n[[threshold]]\n{}", toml::to_string(threshold)?);
+        }
+        Ok(text)
     }
 
     /// Returns the campaign, as it is read from its file. Errors have no position, because users

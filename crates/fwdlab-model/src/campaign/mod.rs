@@ -161,6 +161,11 @@ impl Case {
         }
     }
 
+    /// Returns true if a reference of this name, a configuration or an image, is in this test case.
+    pub fn is_reference(&self, name: &str) -> bool {
+        self.configuration == name || self.image.as_deref() == Some(name)
+    }
+
     /// Returns the name without the configuration and the image: `64B-2000flows-ipv4@vpp`.
     pub fn series(&self) -> String {
         let id = self.variant.id(&self.stream);

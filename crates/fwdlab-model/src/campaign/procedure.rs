@@ -824,7 +824,7 @@ pub struct Exact {
     pub frames: u32,
     /// Repeat bursts until the uncertainty of their median is below this share of it
     pub precision: Percent,
-    /// The configuration that the others are compared with
+    /// The configuration that the others are compared with, or the image
     pub reference: String,
     /// Also count instructions by function and by call path
     pub profile: bool,

@@ -843,7 +843,7 @@ fn thresholds_as_they_are_asked_for() {
         ("not-slower-than = { run = '@1' }", "3:19: missing key `by`"),
         (
             "not-slower-than = { by = '3%' }",
-            "3:1: set either run or configuration",
+            "3:1: set one of run, configuration and image",
         ),
         (
             "not-slower-than = { run = ' ', by = '3%' }",
@@ -860,6 +860,10 @@ fn thresholds_as_they_are_asked_for() {
         (
             "not-slower-than = { configuration = 'plain', by = '3%' }",
             "3:37: there is no other configuration",
+        ),
+        (
+            "not-slower-than = { image = 'x', by = '3%' }",
+            "3:29: `x` is not measured; ",
         ),
     ] {
         let error = parse(&least(&one(keys))).unwrap_err().to_string();

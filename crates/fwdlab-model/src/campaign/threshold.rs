@@ -3,14 +3,15 @@
 //!
 //! `fwdlab_report::thresholds` judges them when everything is measured. Start with [`Threshold`].
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::value::Share;
-use super::{Campaign, Case, Exact, PLAIN, Paired, Procedure};
+use super::{Campaign, Case, Counting, Exact, PLAIN, Paired, Procedure};
 use crate::file::{FileError, Step, did_you_mean};
 use crate::glob::matches;
 use crate::outcome::{FORWARDING_RATE, INSTRUCTIONS, Unit};
@@ -18,40 +19,60 @@ use crate::series::metric;
 use crate::typed::{Numbers, typed};
 use crate::units::{Load, UnitError, parse_load};
 
-/// Fewer iterations have no interval.
+/// Fewer iterations have no interval, except counts of instructions.
 const FEWEST: u32 = 3;
 
 /// More thresholds count as an error.
 const MOST: usize = 100;
 
 /// A requirement on a figure
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Threshold {
     /// Test cases it applies to; * matches any letters: plain/64B-*. By default all
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
     /// The figure: throughput, ndr, forwarding-rate; by default the first of each test case
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub figure: Option<String>,
     /// The minimum: "1Mpps", "20us", "0.5%", or a number in the figure's own unit
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<Amount>,
     /// The maximum
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most: Option<Amount>,
     /// It must not be slower than a reference by more than a share; for times: not longer
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub not_slower_than: Option<Reference>,
 }
 
 /// The reference of a comparison
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reference {
     /// A run, by its id or a part of it, or @1 for the last one
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// A configuration of this campaign
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<String>,
+    /// An image of this campaign
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     /// The largest slowdown that passes: 3%
     pub by: Share,
+}
+
+impl Reference {
+    /// Returns the label of the reference's test cases and its value, if they are of the same
+    /// campaign.
+    pub fn label(&self) -> Option<(&'static str, &str)> {
+        let configuration = self.configuration.as_deref();
+        let image = self.image.as_deref();
+        configuration
+            .map(|name| ("configuration", name))
+            .or(image.map(|name| ("image", name)))
+    }
 }
 
 /// A number, with a unit if one was typed.
@@ -116,6 +137,12 @@ impl fmt::Display for Amount {
             Some(Unit::Percent) => write!(f, "{number} %"),
             Some(unit) => write!(f, "{number} {}", unit.symbol()),
         }
+    }
+}
+
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -213,7 +240,7 @@ impl Campaign {
             return wrong(&["case"], format!("no test case is `{pattern}`; {which}"));
         }
         let fewest = self.until.map_or(self.iterations, |until| until.min);
-        if fewest < FEWEST {
+        if fewest < FEWEST && self.procedure.counting() != Counting::Instructions {
             let reason = format!(
                 "{} cannot prove anything, because there is no interval: give {FEWEST} iterations or more",
                 self.iterations_in_words()
@@ -259,44 +286,47 @@ impl Campaign {
             let reason = "no measurement shows that there is no difference at all: give the share that would matter, such as \"3%\"";
             return wrong(Some("by"), reason.into());
         }
-        match (&reference.run, &reference.configuration) {
-            (Some(run), None) if run.trim().is_empty() => wrong(
-                Some("run"),
-                "it is empty; give the id of a run, or @1".into(),
-            ),
-            (Some(_), None) => Ok(()),
-            (None, Some(name)) => {
-                let mut known: Vec<&str> = Vec::new();
+        let Reference {
+            run,
+            configuration,
+            image,
+            ..
+        } = reference;
+        let (key, name, known) = match (run, configuration, image) {
+            (Some(run), None, None) if run.trim().is_empty() => {
+                let reason = "it is empty; give the id of a run, or @1";
+                return wrong(Some("run"), reason.into());
+            }
+            (Some(_), None, None) => return Ok(()),
+            (None, Some(name), None) => {
                 let of_cases = self.cases.iter().map(|case| case.configuration.as_str());
                 let beside = match &self.procedure {
                     Procedure::Paired(Paired { reference, .. })
                     | Procedure::Exact(Exact { reference, .. }) => Some(reference.as_str()),
                     _ => None,
                 };
-                for one in of_cases.chain(beside) {
-                    if !known.contains(&one) {
-                        known.push(one);
-                    }
-                }
-                if !known.contains(&name.as_str()) {
-                    let which = match name == PLAIN {
-                        true => "add plain to configuration in [matrix]".into(),
-                        false => did_you_mean(name, &known),
-                    };
-                    return wrong(
-                        Some("configuration"),
-                        format!("`{name}` is not measured; {which}"),
-                    );
-                }
-                match known.len() {
-                    1 => wrong(
-                        Some("configuration"),
-                        "there is no other configuration to compare with it".into(),
-                    ),
-                    _ => Ok(()),
-                }
+                let known: BTreeSet<&str> = of_cases.chain(beside).collect();
+                ("configuration", name, known)
             }
-            _ => wrong(None, "set either run or configuration".into()),
+            (None, None, Some(name)) => {
+                let images = self.cases.iter().filter_map(|case| case.image.as_deref());
+                ("image", name, images.collect())
+            }
+            _ => return wrong(None, "set one of run, configuration and image".into()),
+        };
+        if !known.contains(&name.as_str()) {
+            let which = match name == PLAIN {
+                true => "add plain to configuration in [matrix]".into(),
+                false => did_you_mean(name, &known.into_iter().collect::<Vec<_>>()),
+            };
+            return wrong(Some(key), format!("`{name}` is not measured; {which}"));
+        }
+        match known.len() {
+            1 => wrong(
+                Some(key),
+                format!("there is no other {key} to compare with it"),
+            ),
+            _ => Ok(()),
         }
     }
 }

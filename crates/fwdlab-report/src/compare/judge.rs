@@ -5,6 +5,7 @@
 
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::series::Series;
+use fwdlab_model::stacks::Profile;
 use fwdlab_stats::{
     Assumption, Confidence, EquivalenceVerdict, PairedOutcome, Sample, Side, Test, Warning,
 };
@@ -14,6 +15,7 @@ use super::{
     Cell, CompareError, Compared, Drift, Equivalence, Options, OtherTest, Outcome, Pairs, Row,
     TestChoice,
 };
+use crate::exact::changed;
 use crate::number::{bits_per_second, difference, rate};
 
 /// Fewest values for an interval.
@@ -42,6 +44,10 @@ pub(super) fn judge(arranged: &Arranged<'_>, options: &Options) -> Result<Outcom
     })
 }
 
+/// The test of counts that know their own uncertainty, and what it assumes.
+pub(super) const COUNTS: &str = "counts";
+const COUNTS_ASSUME: &str = "the uncertainty of each count";
+
 /// Removes floating-point errors: 99.9 rather than 99.90000000000001.
 fn rounded(percent: f64) -> f64 {
     (percent * 1e9).round() / 1e9
@@ -59,15 +65,30 @@ impl Values<'_> {
     fn generator_limited(&self) -> u32 {
         self.series.iter().map(|one| one.generator_limited).sum()
     }
+
+    /// Returns the counts by function of the first series.
+    fn functions(&self) -> Option<&Profile> {
+        self.series.first().map(|one| &one.functions)
+    }
+
+    /// Returns half the width of the interval of their median; `None` if a value has none of its
+    /// own. It is no narrower than the values differ.
+    fn half_width(&self) -> Option<f64> {
+        let median = self.sample.median();
+        let values = self.sample.values().iter();
+        let apart = values.map(|value| Some((value - median).abs()));
+        let own = self.series.iter().map(|one| one.half_width);
+        own.chain(apart)
+            .try_fold(0.0, |most, half| Some(f64::max(most, half?)))
+    }
 }
 
-/// Returns the comparison of rates that are lower bounds on either side: their difference is
-/// unknown.
-fn lower_bounds(baseline: &Values<'_>, other: &Values<'_>, limited: [u32; 2]) -> Compared {
+/// Returns a comparison without a difference.
+fn unknown(baseline: &Values<'_>, other: &Values<'_>) -> Compared {
     Compared {
         column: other.column.to_owned(),
         n: [baseline.sample.n(), other.sample.n()],
-        generator_limited: Some(limited),
+        generator_limited: None,
         disagreement: None,
         pairs: None,
         test: "none",
@@ -83,8 +104,46 @@ fn lower_bounds(baseline: &Values<'_>, other: &Values<'_>, limited: [u32; 2]) ->
         verdict: Verdict::CannotTell,
         equivalence: None,
         other_tests: Vec::new(),
+        functions: Vec::new(),
         warnings: Vec::new(),
     }
+}
+
+/// Compares counts by their own uncertainties, as `fwdlab_measure::exact` does: a difference that is
+/// larger than both together is proven. `None` if they have none.
+fn counts(baseline: &Values<'_>, other: &Values<'_>, options: &Options) -> Option<Compared> {
+    let half = baseline.half_width()? + other.half_width()?;
+    let from = baseline.sample.median();
+    let difference = other.sample.median() - from;
+    let percent = |value: f64| 100.0 * value / from.abs();
+    let interval = [difference - half, difference + half];
+    let interval_percent = interval.map(percent);
+    Some(Compared {
+        test: COUNTS,
+        assumption: COUNTS_ASSUME,
+        difference: Some(difference),
+        interval: Some(interval),
+        difference_percent: Some(percent(difference)),
+        interval_percent: Some(interval_percent),
+        // its estimate is off by at most half of the interval
+        detectable_percent: Some(percent(2.0 * half)),
+        verdict: match () {
+            () if interval[0] > 0.0 => Verdict::More,
+            () if interval[1] < 0.0 => Verdict::Less,
+            () => Verdict::NoDifference,
+        },
+        functions: changed(baseline.functions()?, other.functions()?),
+        equivalence: options.equivalence_percent.map(|margin| Equivalence {
+            margin_percent: margin,
+            interval_percent: Some(interval_percent),
+            verdict: match interval_percent {
+                [low, high] if -margin < low && high < margin => "equivalent",
+                [low, high] if low > margin || high < -margin => "different",
+                _ => "undecided",
+            },
+        }),
+        ..unknown(baseline, other)
+    })
 }
 
 fn row(line: &Line<'_>, columns: &[&str], options: &Options) -> Result<Row, CompareError> {
@@ -143,6 +202,9 @@ fn cell(side: &Values<'_>, options: &Options) -> Cell {
         series,
     } = side;
     let mean = sample.mean();
+    let own = side
+        .half_width()
+        .map(|half| 100.0 * half / sample.median().abs());
     let half_width = sample
         .mean_interval(options.confidence)
         // two values do not show how much they vary: `652 ± 2339 kpps` (as in
@@ -163,7 +225,7 @@ fn cell(side: &Values<'_>, options: &Options) -> Cell {
         max: sample.max(),
         mean,
         stdev: sample.stdev(),
-        interval_half_width_percent: half_width,
+        interval_half_width_percent: own.or(half_width),
         left_out: series.iter().map(|series| series.left_out).sum(),
         joined,
         values: sample.values().to_vec(),
@@ -240,7 +302,14 @@ fn compared(
 ) -> Result<Compared, CompareError> {
     let limited = [baseline, other].map(Values::generator_limited);
     if limited != [0, 0] {
-        return Ok(lower_bounds(baseline, other, limited));
+        // lower bounds
+        return Ok(Compared {
+            generator_limited: Some(limited),
+            ..unknown(baseline, other)
+        });
+    }
+    if let Some(compared) = counts(baseline, other, options) {
+        return Ok(compared);
     }
     let shared = shared_rebuilds(baseline.series, other.series);
     let pairs = match shared {
@@ -364,6 +433,7 @@ fn independent(
         disagreement,
         equivalence,
         other_tests,
+        functions: Vec::new(),
         warnings,
     }
 }
@@ -553,6 +623,7 @@ fn of_pairs(pairs: &Paired, column: &str, family: usize, options: &Options) -> C
         verdict: unless_contradicted(disagreement.as_ref(), verdict(main.verdict)),
         equivalence,
         other_tests: vec![other_test(&other)],
+        functions: Vec::new(),
         warnings: (main.warnings.iter().map(in_percent))
             .chain(disagreement.clone())
             .collect(),
@@ -636,6 +707,7 @@ pub(super) fn name_of(id: &str) -> &'static str {
         "welch" => "Welch's t",
         "mann_whitney" => "Mann-Whitney U with Hodges-Lehmann",
         "exact" => "exact comparison",
+        COUNTS => "intervals of both counts together",
         "paired_t" => "paired t",
         _ => "Wilcoxon's signed ranks",
     }

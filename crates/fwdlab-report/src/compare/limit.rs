@@ -6,13 +6,16 @@
 //! of its size would have been detected: an inconclusive check fails unless the user accepts it.
 //! Start with [`Limit`]'s `FromStr`, then [`Limit::judge`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::threshold::Judged;
 
+use super::judge::COUNTS;
 use super::{Compared, Outcome, Row};
+use crate::exact::{NAMED, listed};
 use crate::number::{difference, would_have_shown};
 
 /// Advice if a comparison was inconclusive.
@@ -101,9 +104,19 @@ impl Limit {
     /// could be judged, the limit always fails.
     pub fn judge(&self, outcome: &Outcome, accept_inconclusive: bool) -> Judged {
         let mut judged = Judged::new(self.to_string());
+        let columns = outcome.columns.iter();
+        let unlike: BTreeMap<&str, String> = columns
+            .filter_map(|column| Some((&column.name[..], outcome.unlike(column)?)))
+            .collect();
         for row in &outcome.rows {
             for compared in &row.comparisons {
-                self.one(row, compared, &mut judged);
+                match unlike.get(&compared.column[..]) {
+                    Some(reason) => {
+                        let reason = format!("{}: {reason}", row.test_case);
+                        judged.not_judged.push(reason);
+                    }
+                    None => self.one(row, compared, &mut judged),
+                }
             }
         }
         for unmatched in &outcome.unmatched {
@@ -117,8 +130,8 @@ impl Limit {
 
     fn one(&self, row: &Row, compared: &Compared, judged: &mut Judged) {
         let name = format!("{}, {}", row.test_case, compared.column);
-        let (Some(percent), true) = (compared.difference_percent, compared.p_value.is_some())
-        else {
+        let is_judged = compared.p_value.is_some() || compared.test == COUNTS;
+        let (Some(percent), true) = (compared.difference_percent, is_judged) else {
             let (one, other) = (compared.n[0], compared.n[1]);
             let reason = format!("{name}: cannot tell from {one} and {other} values");
             judged.not_judged.push(reason);
@@ -135,7 +148,11 @@ impl Limit {
             percent > self.percent
         };
         if beyond && compared.is_proven() {
-            judged.failed.push(format!("{name}: {shown} %"));
+            let most = match &listed(&compared.functions, NAMED)[..] {
+                "" => String::new(),
+                functions => format!(", most in {functions}"),
+            };
+            judged.failed.push(format!("{name}: {shown} %{most}"));
             return;
         }
         judged.kept += 1;

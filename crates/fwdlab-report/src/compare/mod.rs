@@ -17,6 +17,8 @@ mod text;
 use std::collections::BTreeMap;
 
 use fwdlab_model::comparison::Verdict;
+use fwdlab_model::facts::EMULATOR;
+use fwdlab_model::instructions::FunctionShare;
 use fwdlab_model::series::{FORWARDING_RATE, Series};
 use fwdlab_stats::Confidence;
 use serde::Serialize;
@@ -292,7 +294,8 @@ pub struct Cell {
     /// Standard deviation; absent for a single value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdev: Option<f64>,
-    /// Half of the confidence interval of the mean (Student), in percent of the mean.
+    /// Half of the confidence interval of the mean (Student), in percent of the mean; for counts, half
+    /// of the interval of their median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_half_width_percent: Option<f64>,
     /// Number of records left out because they were invalid or had no result.
@@ -321,7 +324,7 @@ pub struct Compared {
     /// How values were paired; absent for independent values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pairs: Option<Pairs>,
-    /// The test: `student`, `welch`, `mann_whitney`, `exact`, `paired_t`, `signed_rank`.
+    /// The test: `student`, `welch`, `mann_whitney`, `exact`, `counts`, `paired_t`, `signed_rank`.
     pub test: &'static str,
     /// The assumption of the test.
     pub assumption: &'static str,
@@ -340,7 +343,7 @@ pub struct Compared {
     /// Confidence interval of `difference_percent`.
     pub interval_percent: Option<[f64; 2]>,
     /// Smallest true difference that this number of values with this spread would show with 80 %
-    /// probability.
+    /// probability; for counts, that is certain to show.
     pub detectable_percent: Option<f64>,
     /// Two-sided p-value.
     pub p_value: Option<f64>,
@@ -359,6 +362,9 @@ pub struct Compared {
     pub equivalence: Option<Equivalence>,
     /// Results of the other tests.
     pub other_tests: Vec<OtherTest>,
+    /// For instructions: the functions that take more or less, the largest difference first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionShare>,
     /// Warnings about values that violate the assumption.
     pub warnings: Vec<String>,
 }
@@ -464,7 +470,7 @@ pub(crate) fn incomparable_reason(
     let of_load = one
         .get("procedure")
         .is_some_and(|id| AT_A_LOAD.contains(&&id[..]));
-    let keys = ["procedure", "load"];
+    let keys = ["procedure", "load", EMULATOR];
     for key in keys.into_iter().filter(|key| *key != "load" || of_load) {
         if let (Some(one), Some(other)) = (one.get(key), other.get(key))
             && one != other
@@ -482,6 +488,23 @@ pub(crate) fn incomparable_reason(
         _ => {}
     }
     reported
+}
+
+impl Outcome {
+    /// Returns why a column is not comparable with the baseline, if it is not. Labels of the columns
+    /// are expected to differ.
+    pub(crate) fn unlike(&self, column: &Column) -> Option<String> {
+        let others = |column: &Column| {
+            let mut labels = column.labels.clone();
+            labels.retain(|key, _| self.by.split(',').all(|by| by != key));
+            labels
+        };
+        let reason = incomparable_reason(&others(self.columns.first()?), &others(column));
+        (!reason.is_empty()).then(|| {
+            let (name, reason) = (&column.name, reason.join("; "));
+            format!("{name} is not comparable with {}: {reason}", self.baseline)
+        })
+    }
 }
 
 impl Compared {

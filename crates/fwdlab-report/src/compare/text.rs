@@ -8,11 +8,9 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::comparison::Verdict;
 
-use super::judge::name_of;
-use super::{
-    ACCEPT_INCONCLUSIVE, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE,
-    incomparable_reason,
-};
+use super::judge::{COUNTS, name_of};
+use super::{ACCEPT_INCONCLUSIVE, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE};
+use crate::exact::{FUNCTIONS, listed};
 use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
 use crate::screen::{harmless, paragraph, width};
 use crate::table::{Cell as Text, Column, Mark, Table, shorten, wrap};
@@ -33,10 +31,13 @@ const WARNINGS: usize = 12;
 pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
     let scale = Scale::for_outcome(outcome);
     let mut text = wrap(&verdict(outcome, judged), width(), "");
+    let of = match all(outcome).all(|(_, compared)| compared.test == COUNTS) {
+        true => String::new(),
+        false => format!("{} % ", outcome.confidence_percent),
+    };
     text += &format!(
-        "\n{}: median ± half of its {} % interval; min - max below\n",
+        "\n{}: median ± half of its {of}interval; min - max below\n",
         scale.title(&outcome.metric),
-        outcome.confidence_percent
     );
     let beside = baseline_table(outcome, &scale);
     let fits = outcome.columns.len() == 2 && beside.text_width() < width();
@@ -452,15 +453,24 @@ pub(crate) fn notes(
     let names: Vec<String> = names.filter(shortened).map(str::to_owned).collect();
     first("compared", names);
     first("test", tests(outcome));
-    if all(outcome).any(|(_, c)| !c.is_proven() && c.verdict == Verdict::NoDifference) {
-        let sentence = format!(
-            "no difference proven at {} % confidence; next to it, the smallest difference that this number of values with this \
-             spread would show with 80 % probability",
-            outcome.confidence_percent
-        );
+    let mut unproven = all(outcome).filter(|(_, c)| c.verdict == Verdict::NoDifference);
+    if let Some((_, first_one)) = unproven.next() {
+        let sentence = match first_one.test == COUNTS && unproven.all(|(_, c)| c.test == COUNTS) {
+            true => {
+                "no difference proven; next to it, the smallest difference that is certain to show"
+                    .into()
+            }
+            false => format!(
+                "no difference proven at {} % confidence; next to it, the smallest difference that this number of values with this \
+                 spread would show with 80 % probability",
+                outcome.confidence_percent
+            ),
+        };
         first("~", vec![sentence]);
     }
-    if let Some(most) = outcome.rows.iter().map(|row| row.comparisons.len()).max()
+    let has_p = |row: &Row| row.comparisons.iter().any(|c| c.p_value.is_some());
+    let rows = outcome.rows.iter().filter(|row| has_p(row));
+    if let Some(most) = rows.map(|row| row.comparisons.len()).max()
         && most > 1
     {
         let sentence = format!(
@@ -469,28 +479,20 @@ pub(crate) fn notes(
         first("p", vec![sentence]);
     }
     first("pairs", pairs(outcome));
+    let changed = all(outcome).filter(|(_, c)| c.is_proven() && !c.functions.is_empty());
+    let changed = changed.map(|(row, compared)| {
+        let place = place(outcome, row, &compared.column);
+        format!("{place}: {}", listed(&compared.functions, FUNCTIONS))
+    });
+    first("functions", changed.collect());
     if verbose {
         first("others", baseline_lines(outcome));
     }
-    let baseline = outcome.columns.first();
-    let unlike = outcome.columns.iter().skip(1).filter_map(|column| {
-        // the labels of the columns are expected to differ
-        let others = |labels: &BTreeMap<String, String>| {
-            let mut labels = labels.clone();
-            labels.retain(|key, _| outcome.by.split(',').all(|by| by != key));
-            labels
-        };
-        let reason = incomparable_reason(&others(&baseline?.labels), &others(&column.labels));
-        (!reason.is_empty()).then(|| {
-            let name = &column.name;
-            format!(
-                "{name} is not comparable with {}: {}",
-                outcome.baseline,
-                reason.join("; ")
-            )
-        })
-    });
-    first("unlike", unlike.collect());
+    let unlike = outcome.columns.iter().skip(1);
+    first(
+        "unlike",
+        unlike.filter_map(|column| outcome.unlike(column)).collect(),
+    );
     first("differ", differing(outcome));
     first("warning", warnings(outcome));
     let unmatched = outcome.unmatched.iter().map(|row| {

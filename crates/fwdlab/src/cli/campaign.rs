@@ -154,10 +154,7 @@ impl Run {
         };
         // check now: a missing reference run would otherwise show up only after days
         let references = references(plan.campaign(), global)?;
-        let ids = references
-            .iter()
-            .map(|run| Some(run.as_ref()?.name.clone()));
-        plan.set_references(ids);
+        plan.set_references(names(&references));
         let campaign = plan.campaign();
         let lacking = lacking_here(campaign);
         if !lacking.is_empty() {
@@ -555,6 +552,12 @@ pub(super) fn references(
         }))
     });
     each.collect()
+}
+
+/// Returns the ids of the runs that thresholds refer to.
+pub(super) fn names(references: &[Option<Source>]) -> impl Iterator<Item = Option<String>> {
+    let each = references.iter();
+    each.map(|run| Some(run.as_ref()?.name.clone()))
 }
 
 /// Compares the results with the thresholds of the campaign.

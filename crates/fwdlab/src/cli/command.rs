@@ -13,7 +13,7 @@ use fwdlab_model::campaign::{Draft, Engine};
 use fwdlab_model::result::Summary;
 
 use super::Global;
-use super::campaign::{Options, enter_namespace, plan_of};
+use super::campaign::{Options, enter_namespace, judge, names, plan_of, references};
 use super::run::carry_out;
 use crate::exit_code::{Code, Usage};
 use crate::output;
@@ -47,13 +47,15 @@ pub(super) fn run(
         output::result(&draft.text()?);
         return Ok(Code::Done);
     }
-    let plan = plan_of(campaign, Path::new(""), &draft.campaign, Options::default())?;
+    let mut plan = plan_of(campaign, Path::new(""), &draft.campaign, Options::default())?;
+    let references = references(plan.campaign(), global)?;
+    plan.set_references(names(&references));
     enter_namespace(plan.campaign())?;
     carry_out(
         global,
         iterations,
         |runs, control, listener| start(&plan, runs, control, listener),
-        |_| {},
+        |made| judge(plan.campaign(), &references, made),
         text,
         next,
     )
@@ -97,6 +99,7 @@ mod tests {
         let arguments = Arguments::try_parse_from(std::iter::once("fwdlab").chain(words))?;
         match arguments.command {
             Command::Quick(command) => command.draft(),
+            Command::Gate(command) => command.draft(),
             Command::Trial(command) => command.draft(),
             Command::Ndr(command) => command.draft(),
             Command::Throughput(command) => command.draft(),
@@ -162,6 +165,15 @@ mod tests {
             (
                 "quick --seed 7 --vm debian:a -n 2",
                 &["--set", rules, "--vs", "true"],
+            ),
+            (
+                "gate --seed 7 --base debian:a --head debian:b --with true --by 1% -n 2",
+                &["--with", rules],
+            ),
+            ("gate --vm debian:a --base plain --head", &[rules]),
+            (
+                "gate --base-run nightly --head debian:a --size 128 --ipv6",
+                &[],
             ),
             (
                 "trial --seed 7 --load 50% --link 1G --for 2s --sample 100ms --latency",

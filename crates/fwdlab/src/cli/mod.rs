@@ -15,6 +15,7 @@ mod doctor;
 #[cfg(feature = "png")]
 mod fonts;
 mod foreign;
+mod gate;
 mod help;
 mod image;
 mod import;
@@ -167,6 +168,7 @@ enum Command {
     Plan(campaign::Plan),
     Check(campaign::Check),
     Bisect(Box<bisect::Bisect>),
+    Gate(Box<gate::Gate>),
     /// Use ports by hand: send, receive, ping, capture, queues, selftest
     #[command(subcommand, infer_subcommands = true)]
     Traffic(Traffic),
@@ -318,6 +320,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Code> {
         Command::Plan(plan) => plan.run(&global),
         Command::Check(check) => check.run(&global),
         Command::Bisect(bisect) => bisect.run(&global),
+        Command::Gate(gate) => gate.run(&global),
         Command::Traffic(traffic) | Command::OlderTraffic(traffic) => traffic.run(&global),
         Command::Doctor(doctor) => doctor.run(&global),
         Command::New(new) => new.run(&global),

@@ -18,6 +18,7 @@ use fwdlab_measure::exact::{
 };
 use fwdlab_model::campaign::{self, Campaign, Case, Counting, Procedure};
 use fwdlab_model::event::EventKind;
+use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::file::FileError;
 use fwdlab_model::instructions::{BootRecord, BurstRecord};
 use fwdlab_model::result::{Noise, Validity};
@@ -71,8 +72,7 @@ const PROGRAMS_NAMED: &[&str] = &[
     "ping",
 ];
 
-/// The facts about the emulator, and about each image, whose name follows.
-pub(in crate::run) const EMULATOR: &str = "emulator";
+/// The fact about each image, whose name follows.
 pub(in crate::run) const IMAGE: &str = "image ";
 
 /// Names of files with counts by call path, of bursts through the DUT and past it.
@@ -124,9 +124,9 @@ impl CountingMethod for campaign::Exact {
             return wrong(&["matrix"], reason);
         }
         let mut cases = campaign.cases.iter();
-        if !cases.any(|case| case.configuration == self.reference) {
+        if !cases.any(|case| case.is_reference(&self.reference)) {
             let reason = format!(
-                "the reference `{}` is not among the configurations of the matrix",
+                "the reference `{}` is not among the configurations and images of the matrix",
                 self.reference
             );
             return wrong(&["procedure", "reference"], &reason);
@@ -136,7 +136,7 @@ impl CountingMethod for campaign::Exact {
 
     fn controlled(&self, cases: &[Case]) -> Option<usize> {
         let mut cases = cases.iter();
-        let reference = cases.position(|case| case.configuration == self.reference);
+        let reference = cases.position(|case| case.is_reference(&self.reference));
         self.control.then_some(reference.unwrap_or(0))
     }
 
