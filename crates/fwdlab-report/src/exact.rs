@@ -216,6 +216,9 @@ pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Table)> {
             continue;
         };
         let rows = stacks::difference(&before, &after);
+        if rows.iter().all(|row| row.difference().abs() < LEAST) {
+            continue;
+        }
         let least = rows
             .get(most)
             .map_or(LEAST, |row| row.difference().abs() + 0.05);

@@ -14,6 +14,7 @@ use crate::number::{NOT_DETERMINED, bits_per_second, flows, plural, rate, rate_w
 use crate::run::Run;
 use crate::shape::{Labels, Rated, Shape, control, does_not_forward, l2_bps, principal, rated};
 use crate::table::shorten;
+use crate::thresholds::in_short;
 use crate::words::{finding, tally};
 
 /// Width of a multi-line configuration in a headline, in columns.
@@ -81,6 +82,7 @@ pub(crate) fn from_summary(info: &RunInfo, summary: &Summary) -> Headline {
         [only] => format!("{}{}", finding(only), distrust(summary)),
         _ => format!("{}{}", tally(&real), distrust(summary)),
     };
+    let limits = in_short(&summary.thresholds);
     match (info.state, &info.error) {
         (RunState::Failed, Some(error)) => Headline {
             answer: format!("The run failed: {error}"),
@@ -101,8 +103,8 @@ pub(crate) fn from_summary(info: &RunInfo, summary: &Summary) -> Headline {
         (RunState::Running | RunState::Finished, _) => Headline {
             // instruction counts in a virtual machine do not depend on root
             answer: match summary.procedure.as_str() {
-                "exact" => answer,
-                _ => answer + without_root(info),
+                "exact" => format!("{limits}{answer}"),
+                _ => format!("{limits}{answer}{}", without_root(info)),
             },
             about,
         },

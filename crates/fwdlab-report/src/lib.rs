@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+pub mod benchmark;
 pub mod bisect;
 pub mod campaign;
 pub mod chart;

@@ -32,17 +32,21 @@ pub fn judge(
 ) -> Vec<Judged> {
     let each = thresholds.iter().enumerate();
     each.map(|(n, threshold)| {
-        let own_cases: Vec<&TestCase> = cases
-            .iter()
-            .filter(|case| threshold.is_of(&case.case.id()))
-            .collect();
-        let judged = match &threshold.not_slower_than {
+        let own_cases = cases.iter().filter(|case| threshold.is_of(&case.case.id()));
+        let (own_cases, doubtful): (Vec<&TestCase>, Vec<&TestCase>) =
+            own_cases.partition(|case| case.doubt.is_none());
+        let mut judged = match &threshold.not_slower_than {
             None => by_itself(threshold, &own_cases),
             Some(reference) => {
                 let run = references.get(n).and_then(Option::as_ref);
                 relative_to(threshold, reference, &own_cases, own, run, allowance)
             }
         };
+        let doubtful = doubtful.into_iter().filter_map(|case| {
+            let doubt = case.doubt.as_ref()?;
+            Some(format!("{}: {doubt}", case.test_case))
+        });
+        judged.not_judged.extend(doubtful);
         judged.concluded(false)
     })
     .collect()
@@ -52,6 +56,17 @@ pub fn judge(
 pub(crate) fn sentences(summary: &Summary) -> Vec<String> {
     let all = summary.thresholds.iter();
     all.flat_map(|judged| judged.lines(ADVICE)).collect()
+}
+
+/// Returns the verdict on all thresholds as a sentence with a space after it; nothing without
+/// thresholds.
+pub(crate) fn in_short(judged: &[Judged]) -> &'static str {
+    match judged.iter().any(|judged| !judged.failed.is_empty()) {
+        _ if judged.is_empty() => "",
+        true => "Limit exceeded. ",
+        false if judged.iter().all(|judged| judged.passed) => "Within the limits. ",
+        false => "No result for the limits, because not every comparison could be judged. ",
+    }
 }
 
 /// Describes a threshold in words.
@@ -160,7 +175,7 @@ fn by_itself(threshold: &Threshold, cases: &[&TestCase]) -> Judged {
 
 /// Returns the interval of a figure: that of the counts themselves, or the 95 % interval of the mean
 /// of its values.
-fn interval(case: &TestCase, figure: &CaseFigure) -> Option<[f64; 2]> {
+pub(crate) fn interval(case: &TestCase, figure: &CaseFigure) -> Option<[f64; 2]> {
     if figure.unit == Unit::Instructions {
         return case
             .outcomes

@@ -660,7 +660,7 @@ fn counts_are_compared_by_their_own_uncertainty() {
         "{shown}"
     );
     assert!(
-        shown.contains("functions") && shown.contains("ip_rcv +5.0"),
+        shown.contains(" function ") && shown.contains("ip_rcv +5.0"),
         "{shown}"
     );
     let shown = text(&equal, &[], false);

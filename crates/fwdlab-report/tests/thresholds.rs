@@ -333,6 +333,19 @@ fn counts_have_an_interval_after_one_boot() {
         image.failed[0].contains("nat") && image.failed[0].contains("+2"),
         "{image:?}"
     );
+    // a reference that differs from itself proves nothing
+    let mut doubtful = cases.clone();
+    doubtful[3].doubt = Some("the reference differs from itself".into());
+    let all = format!("{COUNTS}[[threshold]]\nnot-slower-than = {{ image = 'old', by = '0.5%' }}");
+    let all = Campaign::parse("c.toml", &all)
+        .expect("a campaign")
+        .thresholds;
+    let found = judge(&all, &doubtful, &own, &[None], 0.0).remove(0);
+    assert_eq!(
+        (found.failed.len(), found.not_judged.len(), found.passed),
+        (0, 1, false),
+        "{found:?}"
+    );
     // only some test cases: the others of the reference are not missing
     let part = judged(
         "case = 'plain/*'\nnot-slower-than = { image = 'old', by = '0.5%' }",

@@ -53,7 +53,7 @@ pub use id::RunId;
 pub use index::{RunEntry, list};
 pub use labels::{Labels, label, labels};
 pub use query::resolve;
-pub use read::{StoredRun, load};
+pub use read::{StoredRun, load, load_document};
 pub use rebuild::rebuild;
 pub use remove::remove;
 pub use request::{Requests, request};

@@ -404,6 +404,52 @@ pub(crate) fn summary(
     sound.map_err(|error| problems.push(error.to_string())).ok()
 }
 
+/// The parts of the document of a run, as `runs show --json` prints it.
+#[derive(Deserialize)]
+struct Document {
+    info: RunInfo,
+    #[serde(default)]
+    trials: Vec<TrialRecord>,
+    #[serde(default)]
+    rebuilds: Vec<RebuildRecord>,
+    #[serde(default)]
+    boots: Vec<BootRecord>,
+    #[serde(default)]
+    imported: Vec<ImportedRecord>,
+}
+
+/// Reads a run from a file with its JSON document, such as a baseline in a repository.
+///
+/// # Errors
+/// The file cannot be read, is no document of a run, or is of a newer version; the run has no result.
+pub fn load_document(path: &Path) -> Result<StoredRun, StoreError> {
+    let bytes = regular::read_io(path).map_err(StoreError::system("read", path))?;
+    let another = |reason: String| StoreError::Damaged {
+        path: path.to_owned(),
+        reason: format!("it is not the JSON document of a run with a result: {reason}"),
+    };
+    let damaged = |error: serde_json::Error| another(error.to_string());
+    versioned(path, &bytes).map_err(|error| match error {
+        StoreError::Damaged { reason, .. } => another(reason),
+        error => error,
+    })?;
+    let document: Document = serde_json::from_slice(&bytes).map_err(damaged)?;
+    let summary = upgrade::summary(&bytes, &document.info).map_err(damaged)?;
+    Ok(StoredRun {
+        path: path.to_owned(),
+        state: document.info.state,
+        info: document.info,
+        summary: Some(summary),
+        trials: document.trials,
+        rebuilds: document.rebuilds,
+        boots: document.boots,
+        imported: document.imported,
+        problems: Vec::new(),
+        cut_off: Vec::new(),
+        is_protected: false,
+    })
+}
+
 /// The message for a missing checksum.
 const NO_CHECKSUM: &str = "it has no checksum, unlike all others of this run";
 

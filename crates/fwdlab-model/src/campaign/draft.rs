@@ -155,8 +155,9 @@ impl Draft {
         }
         let (id, parameters) = (self.procedure.id(), self.procedure.table()?);
         text += &format!("\n[procedure]\nid = \"{id}\"\n{parameters}");
-        for threshold in &self.thresholds {
-            text += &format!("\n[[threshold]]\n{}", toml::to_string(threshold)?);
+        if !self.thresholds.is_empty() {
+            let thresholds = BTreeMap::from([("threshold", &self.thresholds)]);
+            text += &format!("\n{}", toml::to_string(&thresholds)?);
         }
         Ok(text)
     }

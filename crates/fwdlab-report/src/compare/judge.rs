@@ -46,7 +46,7 @@ pub(super) fn judge(arranged: &Arranged<'_>, options: &Options) -> Result<Outcom
 
 /// The test of counts that know their own uncertainty, and what it assumes.
 pub(super) const COUNTS: &str = "counts";
-const COUNTS_ASSUME: &str = "the uncertainty of each count";
+const COUNTS_ASSUME: &str = "that each count is within its own interval";
 
 /// Removes floating-point errors: 99.9 rather than 99.90000000000001.
 fn rounded(percent: f64) -> f64 {
@@ -707,7 +707,7 @@ pub(super) fn name_of(id: &str) -> &'static str {
         "welch" => "Welch's t",
         "mann_whitney" => "Mann-Whitney U with Hodges-Lehmann",
         "exact" => "exact comparison",
-        COUNTS => "intervals of both counts together",
+        COUNTS => "intervals of counts",
         "paired_t" => "paired t",
         _ => "Wilcoxon's signed ranks",
     }

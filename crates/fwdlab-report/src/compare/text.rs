@@ -14,6 +14,7 @@ use crate::exact::{FUNCTIONS, listed};
 use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
 use crate::screen::{harmless, paragraph, width};
 use crate::table::{Cell as Text, Column, Mark, Table, shorten, wrap};
+use crate::thresholds::in_short;
 
 /// Widths of a name, in characters: if columns are next to each other, and if they are below each
 /// other.
@@ -150,13 +151,7 @@ fn verdict(outcome: &Outcome, judged: &[Judged]) -> String {
     if (1..number).contains(&open) {
         found += &format!("; {open} of {number} cannot tell");
     }
-    let limits = match judged.iter().any(|judged| !judged.failed.is_empty()) {
-        _ if judged.is_empty() => "",
-        true => "Limit exceeded. ",
-        false if judged.iter().all(|judged| judged.passed) => "Within the limits. ",
-        false => "No result for the limits, because not every comparison could be judged. ",
-    };
-    format!("{limits}{found}.")
+    format!("{}{found}.", in_short(judged))
 }
 
 /// Returns the answer for a single comparison.
@@ -484,7 +479,7 @@ pub(crate) fn notes(
         let place = place(outcome, row, &compared.column);
         format!("{place}: {}", listed(&compared.functions, FUNCTIONS))
     });
-    first("functions", changed.collect());
+    first("function", changed.collect());
     if verbose {
         first("others", baseline_lines(outcome));
     }

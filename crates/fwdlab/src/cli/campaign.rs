@@ -541,8 +541,11 @@ pub(super) fn references(
             let way = ["not-slower-than", "run"];
             campaign.wrong_threshold(n, &way, format!("`{name}`: {reason}"))
         };
-        let path = resolve(&global.runs_root()?, name).map_err(|e| wrong(&e))?;
-        let run = fwdlab_store::load(&path).map_err(|e| wrong(&e))?;
+        let run = match Path::new(name).is_file() {
+            true => fwdlab_store::load_document(Path::new(name)),
+            false => resolve(&global.runs_root()?, name).and_then(|path| fwdlab_store::load(&path)),
+        };
+        let run = run.map_err(|e| wrong(&e))?;
         if run.summary.is_none() {
             return Err(wrong(&"this run has no result").into());
         }

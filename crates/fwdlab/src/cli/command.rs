@@ -170,9 +170,9 @@ mod tests {
                 "gate --seed 7 --base debian:a --head debian:b --with true --by 1% -n 2",
                 &["--with", rules],
             ),
-            ("gate --vm debian:a --base plain --head", &[rules]),
+            ("gate --seed 7 --vm debian:a --base plain --head", &[rules]),
             (
-                "gate --base-run nightly --head debian:a --size 128 --ipv6",
+                "gate --seed 7 --base-run nightly --head debian:a --size 128 --ipv6",
                 &[],
             ),
             (

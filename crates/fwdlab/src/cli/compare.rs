@@ -22,8 +22,8 @@ use crate::output::{self, Verbosity};
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Runs (id, beginning of an id, @1 for the latest, directory) or files of numbers (- is standard input); the first is the
-    /// baseline. For a single run, its configurations are compared
+    /// Runs (id, beginning of an id, @1 for the latest, directory, file.json with the document of a run) or files of numbers (- is standard
+    /// input); the first is the baseline. For a single run, its configurations are compared
     #[arg(required = true, value_name = "RUN|FILE")]
     sources: Vec<OsString>,
     /// Labels whose values become columns: configuration, size, flows, ip, profile, procedure, kernel, dut, date, image, run ...; all
@@ -224,6 +224,13 @@ impl Compare {
         if argument == "-" {
             let numbers = self.numbers("standard input", std::io::stdin())?;
             return Ok((name, vec![numbers]));
+        }
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+            && path.is_file()
+        {
+            return Ok((name, fwdlab_store::load_document(path)?.series()));
         }
         let run = match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() && path.join("run.json").exists() => path.to_owned(),

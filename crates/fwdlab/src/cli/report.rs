@@ -14,7 +14,7 @@ use fwdlab_report::chart::{Chart, gnuplot, svg};
 use fwdlab_report::compare::{self, Options, Source, TestChoice};
 use fwdlab_report::run::{CaseProfile, Run};
 use fwdlab_report::{
-    charts, csv, github, html, junit, loadtest, markdown, ministat, prometheus, text,
+    benchmark, charts, csv, github, html, junit, loadtest, markdown, ministat, prometheus, text,
 };
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::Model;
@@ -80,6 +80,10 @@ pub enum Format {
     Github,
     /// Metrics
     Prometheus,
+    /// Bencher's metric format
+    Bencher,
+    /// For github-action-benchmark
+    Benchmark,
 }
 
 /// A loaded run.
@@ -366,6 +370,11 @@ impl FormatOptions {
                 let all: Vec<_> = runs.iter().map(|run| (run.info, run.summary)).collect();
                 one("metrics.prom", prometheus::text(&all))
             }
+            Format::Bencher => one("bencher.json", pretty(&benchmark::bencher(&runs))?),
+            Format::Benchmark => {
+                let figures = benchmark::github_action(&runs).map_err(Usage)?;
+                one("benchmark.json", pretty(&figures)?)
+            }
             Format::Json => Vec::new(),
         })
     }
@@ -377,6 +386,10 @@ impl FormatOptions {
             runs => html::pages(runs, compared(loaded).as_ref(), shown),
         }
     }
+}
+
+fn pretty(document: &serde_json::Value) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(document)? + "\n")
 }
 
 /// Compares runs by the rules of `fwdlab compare`; `None` if they have nothing in common.

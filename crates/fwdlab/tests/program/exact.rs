@@ -83,7 +83,11 @@ fn usage_errors_are_reported() {
         plan exact.toml --shard 2/9 => 2: only 2 boots
         run --resume @1 --shard 1/2 => 2: cannot be used with
         runs merge @1 => 2: is no shard
-        runs merge none => 2: none";
+        runs merge none => 2: none
+        gate --base a --head a => 2: base and head are both a
+        gate --head a => 2: --base
+        gate --base-run none --head a => 2: `none`
+        gate --base-run sim.toml --head a => 2: it is not the JSON document of a run";
     refused(table, |line| lab.run(line));
 }
 
@@ -180,11 +184,14 @@ mod in_guests {
         assert!(page.contains("Flame graph") && page.contains("data:image/svg"));
     }
 
-    /// Each part has one of two boots.
+    /// Three boots, measured in two parts: the base, its control, and the change.
     #[test]
-    fn parts_of_a_campaign_are_joined() {
+    fn a_change_is_judged_by_the_joined_parts_of_a_gate() {
         let lab = Lab::new();
-        lab.write("parts.toml", EXACT);
+        lab.write("rule.sh", RULE);
+        let gate = format!("gate --vm {IMAGE} --base plain --head rule.sh --frames 320");
+        let printed = lab.run(&format!("{gate} --print-campaign"));
+        lab.write("parts.toml", &printed.code(0).out);
         for part in ["1/2", "2/2"] {
             let line = format!("run parts.toml --shard {part}");
             let mut command = lab.program(&line);
@@ -202,21 +209,36 @@ mod in_guests {
         lab.run("runs merge @1")
             .code(2)
             .says(&["missing: shard 1/2", "--shard 1/2"]);
-        let document = lab.run("runs merge @1 @2 --json").code(0).document();
+        let document = lab.run("runs merge @1 @2 --json").code(6).document();
         let [boots, cases] = ["boots", "test_cases"].map(|of| document[of].as_array().unwrap());
         let numbers: Vec<&Value> = boots.iter().map(|boot| &boot["boot"]).collect();
-        assert_eq!(numbers, [1, 2]);
-        // the control is the other part's boot
+        assert_eq!(numbers, [1, 2, 3]);
+        // the control is another boot of the base
         let difference = &cases[0]["outcomes"][0]["found"]["difference"];
         assert_eq!(difference["proven"], false, "{difference}");
-        assert_eq!(cases.len(), 1);
+        let failed = &document["thresholds"][0]["failed"];
+        let is_profiled = !functions(&cases[1]).is_empty();
+        assert!(
+            failed[0].as_str().unwrap().starts_with("64 B, rule.sh: +"),
+            "{failed}"
+        );
+        assert_eq!(
+            failed[0].as_str().unwrap().contains(CHAIN),
+            is_profiled,
+            "{failed}"
+        );
         let id = document["info"]["id"].as_str().unwrap();
         lab.run(&format!("runs verify {id}"))
             .code(0)
             .prints(&["intact"]);
         lab.run(&format!("runs show {id}"))
             .code(0)
-            .prints(&["the same DUT in another boot"]);
+            .prints(&["Limit exceeded", "the same DUT in another boot"]);
+        // a baseline in a repository: the same run is within the limits
+        lab.write("base.json", &lab.run(&format!("runs show {id} --json")).out);
+        let limit = "--fail-if 'instructions-per-frame > 0.5%'";
+        lab.run(&format!("compare base.json {id} {limit}")).code(0);
+        lab.run(&format!("compare {id} {limit}")).code(6);
     }
 
     /// The last lines of its console show the cause.

@@ -60,8 +60,7 @@ fn every_format_is_written_and_read() {
     let lab = Lab::new();
     lab.campaign(CAMPAIGN).measured();
     ramp(&lab, "1e6");
-    let formats =
-        "html,text,markdown,ministat,gnuplot,csv,json,junit,svg,loadtest,github,prometheus";
+    let formats = "html,text,markdown,ministat,gnuplot,csv,json,junit,svg,loadtest,github,prometheus,bencher,benchmark";
     let dir = report(&lab, &["@2", "@1"], formats, "all");
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
 
@@ -108,10 +107,29 @@ fn every_format_is_written_and_read() {
         ("summary.md", &*people),
         ("junit.xml", &*people),
         ("junit.xml", "tests=\"6\""),
+        ("benchmark.json", &format!(" {median}")),
     ] {
         let text = read(name).replace('\u{a0}', " ");
         assert!(text.contains(figure), "{name}: {figure}: {text}");
     }
+    // the schema of Bencher: a name, a measure, a value between lower and upper
+    let bencher = read_json(&dir.join("bencher.json"));
+    let case = runs[0]["test_cases"][0]["test_case"].as_str().unwrap();
+    let own = bencher.as_object().unwrap().iter();
+    let (_, measures) = own.clone().find(|(name, _)| name.ends_with(case)).unwrap();
+    let [lower, value, upper] = ["lower_value", "value", "upper_value"]
+        .map(|key| measures["receive-rate"][key].as_f64().unwrap());
+    assert_eq!(value, median);
+    assert!(lower < upper, "{measures}");
+    assert_eq!(own.count(), 3, "two test cases and a ramp");
+
+    // throughput and latency: larger is better, and smaller
+    lab.run(
+        "rfc2544 --engine sim --dut capacity=1e6,link=1Gbps --sizes 64 --tests throughput,latency",
+    )
+    .code(0);
+    let refused = lab.run("report @1 --format benchmark");
+    refused.code(2).says(&["because smaller values"]);
 }
 
 /// Every script runs without output and draws its chart.
