@@ -63,6 +63,7 @@ impl FreeBsd {
             Step::Shell(text) => self.shell(text, limit),
             Step::Execute(path) => self.execute(path, limit),
             Step::Nft(_) => refuse(self, "load rules of nftables", "write them for ipfw or pf"),
+            Step::Object(_) => refuse(self, "load eBPF programs", "measure them on Linux"),
             Step::Vpp(_) => refuse(self, "apply lines of VPP's", "measure them on a VPP"),
             Step::Sysctl(path) => self
                 .settings_of(&settings::read(path)?)
@@ -342,7 +343,11 @@ impl FreeBsd {
                     shows.push(("pf-rules", "pfctl -sr"))
                 }
                 Step::Generated(_) => shows.push(("ipfw-rules", "ipfw list")),
-                Step::Shell(_) | Step::Execute(_) | Step::Nft(_) | Step::Vpp(_) => {}
+                Step::Shell(_)
+                | Step::Execute(_)
+                | Step::Nft(_)
+                | Step::Vpp(_)
+                | Step::Object(_) => {}
             }
         }
         let mut text = String::new();

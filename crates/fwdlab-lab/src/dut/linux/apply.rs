@@ -68,6 +68,7 @@ impl Linux {
                 self.has_settings(&requested).map(|()| output)
             }
             Step::Folder(folder) => self.apply_folder(folder, name, limit),
+            Step::Object(object) => self.object(object).map(|()| String::new()),
             // this takes long, and may be stopped
             Step::Generated(one) if one.family.name == "bgp" => self.bgp(one, limit),
             Step::Generated(one) if gateway::is_gateway(one) => self.gateway(one, limit),
@@ -423,6 +424,7 @@ impl Linux {
                 Step::Nft(_) => drop(shows.insert(NFT)),
                 Step::Sysctl(path) => named.extend(settings::read(path)?),
                 Step::Generated(one) => shows.extend(super::families::shows(one)),
+                Step::Object(object) => drop(shows.insert(super::paths::shows_object(object))),
                 Step::Folder(folder) => {
                     named.extend(folder.settings()?);
                     let mut rules = folder.uploads(Kind::Nft);

@@ -10,10 +10,11 @@ use fwdlab_engine::forward;
 use fwdlab_model::family::Generated;
 
 use super::Linux;
+use crate::dut::set::{Hook, Object};
 use crate::dut::sweep::unused_v4;
 use crate::error::LabError;
 use crate::host::not_understood;
-use crate::host::{Command, Limit};
+use crate::host::{Command, Files, Limit, quoted};
 
 /// Tables of nftables.
 const FLOWTABLE: &str = "fwdlab_flowtable";
@@ -29,12 +30,27 @@ pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
     Some(match family {
         "nft-flowtable" | "nft-nat" => super::apply::NFT,
         "policy-rules" => ("rules", "ip rule show"),
-        "xdp" => (
-            "xdp",
-            "ip -d link show dev $FWDLAB_IN; ip -d link show dev $FWDLAB_OUT",
-        ),
+        "xdp" => XDP,
         _ => return None,
     })
+}
+
+/// What shows the programs of the ports: in the driver, and of tc.
+const XDP: (&str, &str) = (
+    "xdp",
+    "ip -d link show dev $FWDLAB_IN; ip -d link show dev $FWDLAB_OUT",
+);
+const TC: (&str, &str) = (
+    "tc",
+    "for port in $FWDLAB_IN $FWDLAB_OUT; do for hook in ingress egress; do tc filter show dev $port $hook; done; done",
+);
+
+/// Returns what shows that a program of an object is attached.
+pub(super) fn shows_object(object: &Object) -> (&'static str, &'static str) {
+    match object.hook {
+        Hook::Driver => XDP,
+        Hook::Ingress | Hook::Egress => TC,
+    }
 }
 
 impl Linux {
@@ -44,7 +60,7 @@ impl Linux {
             "nft-flowtable" => self.flowtable(one.is_on()),
             "nft-nat" => self.nat(one.is_on()),
             "policy-rules" => self.choices(one.count("n")),
-            "xdp" => self.xdp(one.value("program")),
+            "xdp" => self.xdp(forward::OBJECT, one.value("program"), one.value("program")),
             _ => return None,
         })
     }
@@ -100,9 +116,54 @@ impl Linux {
             .map(drop)
     }
 
+    /// Attaches a program of an eBPF object to both ports.
+    pub(super) fn object(&self, of: &Object) -> Result<(), LabError> {
+        let read = std::fs::read(&of.path);
+        let object =
+            read.map_err(|e| LabError::system(format!("read {}", of.path.display()), e))?;
+        match of.hook {
+            Hook::Driver => self.xdp(&object, &of.section, ""),
+            Hook::Ingress => self.tc(&object, &of.section, "ingress"),
+            Hook::Egress => self.tc(&object, &of.section, "egress"),
+        }
+    }
+
+    /// Loads a program of tc on both ports, `ingress` or `egress`.
+    fn tc(&self, object: &[u8], section: &str, hook: &str) -> Result<(), LabError> {
+        for port in &self.sides.ports {
+            let there = self.host.query("tc", &["qdisc", "show", "dev", port])?;
+            if there.contains("qdisc clsact") || there.contains("qdisc ingress") {
+                return Err(LabError::Preflight(format!(
+                    "{} already has a qdisc for programs of tc on {port}. Remove it: tc qdisc del dev {port} clsact",
+                    self.host.name()
+                )));
+            }
+            let file = format!("/run/fwdlab-tc-{port}.o");
+            let undo_commands = Command::new("tc", &["qdisc", "del", "dev", port, "clsact"]);
+            let action = format!("a program of tc on {port}");
+            self.undo.changing(&self.host, &action, undo_commands, || {
+                self.host.write(&file, object)?;
+                let section = quoted(section);
+                let load = format!(
+                    "{}tc qdisc add dev {port} clsact && tc filter add dev {port} {hook} bpf direct-action object-file {file} section {section}; said=$?; \
+                     rm -f {file}; exit $said",
+                    self.with_bpf()
+                );
+                let load = Command::shell(&load).called(format!("load {section} on {port}"));
+                self.host.run(&load, Limit::OURS)?;
+                let there = self.host.query("tc", &["filter", "show", "dev", port, hook])?;
+                match there.contains(" bpf ") {
+                    true => Ok(()),
+                    false => Err(self.otherwise(format!("{port} has no program of tc"))),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
     /// Loads an XDP program on both ports: also on the output, which receives the frames of the
-    /// reverse direction.
-    fn xdp(&self, section: &str) -> Result<(), LabError> {
+    /// reverse direction. Its name must begin with `name`.
+    fn xdp(&self, object: &[u8], section: &str, name: &str) -> Result<(), LabError> {
         for port in &self.sides.ports {
             if let Some(other) = self.program(port)? {
                 return Err(LabError::Preflight(format!(
@@ -114,20 +175,31 @@ impl Linux {
             let undo_commands = Command::new("ip", &["link", "set", "dev", port, "xdp", "off"]);
             let action = format!("a program in the driver of {port}");
             self.undo.changing(&self.host, &action, undo_commands, || {
-                self.host.write(&file, forward::OBJECT)?;
+                self.host.write(&file, object)?;
+                let section = quoted(section);
                 let load = format!(
-                    "ip link set dev {port} xdp object {file} section {section}; said=$?; rm -f {file}; exit $said"
+                    "{}ip link set dev {port} xdp object {file} section {section}; said=$?; rm -f {file}; exit $said",
+                    self.with_bpf()
                 );
                 let load = Command::shell(&load).called(format!("load {section} into the driver of {port}"));
                 self.host.run(&load, Limit::OURS)?;
                 match self.program(port)? {
-                    Some(name) if name.starts_with(section) => Ok(()),
-                    Some(name) => Err(self.otherwise(format!("{port} has the program {name}"))),
+                    Some(own) if own.starts_with(name) => Ok(()),
+                    Some(own) => Err(self.otherwise(format!("{port} has the program {own}"))),
                     None => Err(self.otherwise(format!("{port} has no program in its driver"))),
                 }
             })?;
         }
         Ok(())
+    }
+
+    /// Returns what precedes a command that loads an object. In a guest, the `/sys` of the DUT's
+    /// network hides the file system that `ip` and `tc` need for it.
+    fn with_bpf(&self) -> &'static str {
+        match self.place.files() {
+            Files::Guest => "mount -t bpf bpf /sys/fs/bpf; ",
+            Files::Machine | Files::View | Files::Ours => "",
+        }
     }
 
     /// Returns the name of a port's program.
@@ -211,6 +283,44 @@ mod tests {
             host.commands()
                 .iter()
                 .any(|requested| requested.contains("xdp off"))
+        );
+    }
+
+    /// The kernel's answer decides, for an object of the user's, too.
+    #[test]
+    fn a_program_that_is_not_attached_is_not_in_force() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("prog.o");
+        std::fs::write(&path, "an object").unwrap();
+        let attach = |hook, answer: &'static str| {
+            let (dut, host, _) = linux(Scripted::new(move |command, _| {
+                let looks = ["ip -d", "tc filter show"].map(|look| command.starts_with(look));
+                match looks.contains(&true) {
+                    true => answer.into(),
+                    false => String::new(),
+                }
+            }));
+            let (path, section) = (path.clone(), "drop them".into());
+            let attached = dut.object(&Object {
+                path,
+                section,
+                hook,
+            });
+            (attached.map_err(|error| error.to_string()), host.commands())
+        };
+        let (refused, _) = attach(Hook::Driver, "1: x: <UP>\n");
+        assert!(refused.unwrap_err().contains("no program in its driver"));
+        let (refused, commands) = attach(Hook::Egress, "");
+        assert!(refused.unwrap_err().contains("no program of tc"));
+        let is_undone = |command: &String| command.contains("qdisc del");
+        assert!(commands.iter().any(is_undone), "{commands:?}");
+        let (attached, commands) = attach(Hook::Egress, "filter protocol all bpf chain 0\n");
+        attached.unwrap();
+        let is_load = |command: &&String| command.contains("load 'drop them' on");
+        assert_eq!(
+            commands.iter().filter(is_load).count(),
+            2,
+            "both ports: {commands:?}"
         );
     }
 

@@ -45,6 +45,68 @@ pub(crate) enum Step {
     Generated(Generated),
     /// Lines for the command line of VPP.
     Vpp(PathBuf),
+    /// A program of an eBPF object.
+    Object(Object),
+}
+
+/// A program of an eBPF object, attached to both ports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Object {
+    /// The object file.
+    pub path: PathBuf,
+    /// The section of the program.
+    pub section: String,
+    /// Where it runs.
+    pub hook: Hook,
+}
+
+/// Where an eBPF program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hook {
+    /// In the driver (XDP).
+    Driver,
+    /// Before the network stack (tc).
+    Ingress,
+    /// After it.
+    Egress,
+}
+
+impl Object {
+    /// Ends the path of an object, before its section.
+    const END: &str = ".o:";
+
+    /// Returns the path and the section of `prog.o:xdp`; `None` if no object file of that name
+    /// exists.
+    fn split(typed: &str) -> Option<(&Path, &str)> {
+        let (path, section) = typed.split_at(typed.find(Object::END)? + Object::END.len() - 1);
+        let path = Path::new(path);
+        path.is_file().then_some((path, &section[1..]))
+    }
+
+    /// Parses the section, whose name is the hook as libbpf knows it.
+    fn new(path: &Path, section: &str) -> Result<Object, String> {
+        let is = |names: &[&str]| {
+            let own = section.split(['/', '.']).next().unwrap_or_default();
+            names.contains(&own)
+        };
+        let hook = match () {
+            () if is(&["xdp"]) => Hook::Driver,
+            () if is(&["tc", "tcx", "classifier"]) && section.contains("egress") => Hook::Egress,
+            () if is(&["tc", "tcx", "classifier"]) => Hook::Ingress,
+            () => {
+                return Err(format!(
+                    "name the section of its program after the object, as in {}:xdp or {0}:tc; `{section}` is neither, and llvm-objdump -h \
+                     lists the sections",
+                    path.display()
+                ));
+            }
+        };
+        Ok(Object {
+            path: path.to_owned(),
+            section: section.to_owned(),
+            hook,
+        })
+    }
 }
 
 impl Configuration {
@@ -55,6 +117,7 @@ impl Configuration {
     /// - a file `*.nft` or `nftables.conf` is loaded by `nft -f`, `*.conf` with `name = value`
     ///   lines has sysctls, `*.vpp` has lines of VPP's command line, any other executable is run,
     ///   and everything else is passed to `sh`;
+    /// - `prog.o:SECTION` is a program of an eBPF object, for XDP or tc;
     /// - a directory is a configuration set, see [`Folder`].
     ///
     /// # Errors
@@ -98,6 +161,13 @@ impl Configuration {
             };
             return Ok(all.into_iter().map(of).collect());
         }
+        if let Some((path, section)) = Object::split(typed) {
+            return Ok(vec![Configuration {
+                name: typed.to_owned(),
+                steps: vec![Step::Object(Object::new(path, section).map_err(bad)?)],
+                inputs: vec![path.to_owned()],
+            }]);
+        }
         let path = Path::new(typed);
         let looks_like_path = !typed.contains(char::is_whitespace) && typed.contains('/');
         let (steps, inputs) = match fs::metadata(path) {
@@ -106,7 +176,7 @@ impl Configuration {
                 (vec![Step::Folder(Box::new(folder))], vec![path.to_owned()])
             }
             Ok(_) => (
-                vec![step_of_file(path).map_err(|e| bad(e.to_string()))?],
+                vec![step_of_file(path).map_err(bad)?],
                 vec![path.to_owned()],
             ),
             Err(e) if looks_like_path => return Err(bad(format!("{e}"))),
@@ -136,7 +206,14 @@ impl Configuration {
             let is_family = part.trim().starts_with(PREFIX);
             let looks_like_path = !part.contains(char::is_whitespace) && part.contains('/');
             let typed = match beside.to_str() {
-                Some(path) if !is_family && (looks_like_path || beside.exists()) => path,
+                Some(path)
+                    if !is_family
+                        && (looks_like_path
+                            || beside.exists()
+                            || Object::split(path).is_some()) =>
+                {
+                    path
+                }
                 _ => part,
             };
             let one = Configuration::parse(typed)?;
@@ -181,7 +258,9 @@ impl Configuration {
         let of = |step: &Step| match step {
             Step::Folder(folder) => folder.is_of(other),
             Step::Generated(one) if one.family.system == other => vec![one.family.name.to_owned()],
-            Step::Nft(path) if other == System::Linux => vec![path.display().to_string()],
+            Step::Nft(path) | Step::Object(Object { path, .. }) if other == System::Linux => {
+                vec![path.display().to_string()]
+            }
             _ => Vec::new(),
         };
         let foreign: Vec<String> = self.steps.iter().flat_map(of).collect();
@@ -237,6 +316,8 @@ impl Configuration {
                 Step::Shell(text) => text.clone(),
                 Step::Execute(path) => script(path),
                 Step::Nft(_) => "nft".into(),
+                // modules for a program of tc
+                Step::Object(_) => "sch_ingress cls_bpf".into(),
                 Step::Sysctl(_) | Step::Vpp(_) => continue,
                 Step::Folder(folder) => {
                     let says = &folder.says;
@@ -339,7 +420,7 @@ impl Configuration {
     }
 }
 
-fn step_of_file(path: &Path) -> std::io::Result<Step> {
+fn step_of_file(path: &Path) -> Result<Step, String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(if name.ends_with(".nft") || name == "nftables.conf" {
         Step::Nft(path.to_owned())
@@ -347,10 +428,12 @@ fn step_of_file(path: &Path) -> std::io::Result<Step> {
         Step::Sysctl(path.to_owned())
     } else if name.ends_with(".vpp") {
         Step::Vpp(path.to_owned())
+    } else if name.ends_with(".o") {
+        Step::Object(Object::new(path, "")?)
     } else if is_executable(path) {
         Step::Execute(path.to_owned())
     } else {
-        Step::Shell(fs::read_to_string(path)?)
+        Step::Shell(fs::read_to_string(path).map_err(|e| e.to_string())?)
     })
 }
 
@@ -381,6 +464,35 @@ mod tests {
         assert_eq!(steps(&at("c.vpp")), [Step::Vpp(at("c.vpp"))]);
         assert_eq!(steps(&at("plain")), [Step::Shell("true\n".into())]);
         assert_eq!(steps(&at("script")), [Step::Execute(at("script"))]);
+        fs::write(at("prog.o"), "").unwrap();
+        for (section, hook) in [
+            ("xdp", Hook::Driver),
+            ("xdp.frags/drop", Hook::Driver),
+            ("tc", Hook::Ingress),
+            ("classifier/in", Hook::Ingress),
+            ("tcx/egress", Hook::Egress),
+        ] {
+            let path = at("prog.o");
+            let section = section.to_owned();
+            let part = format!("prog.o:{section}");
+            let parsed = parse(&at(&part)).unwrap();
+            assert_eq!(parsed.inputs, [at("prog.o")]);
+            assert_eq!(
+                parsed.steps,
+                [Step::Object(Object {
+                    path,
+                    section,
+                    hook
+                })]
+            );
+            // in a campaign, next to its file
+            let named = Configuration::named("x", &[part], directory.path()).unwrap();
+            assert_eq!(named.steps, parsed.steps);
+        }
+        for bad in ["prog.o", "prog.o:", "prog.o:socket"] {
+            let error = parse(&at(bad)).unwrap_err().to_string();
+            assert!(error.contains("prog.o:xdp or"), "{error}");
+        }
         assert_eq!(
             Configuration::parse("nft add table ip t").unwrap().steps,
             [Step::Shell("nft add table ip t".into())]

@@ -24,7 +24,7 @@ use fwdlab_model::trial::IpVersion;
 use self::cli::Cli;
 use self::counters::Interface;
 use self::instance::Instance;
-use super::set::Step;
+use super::set::{Object, Step};
 use super::sweep::set_by_command;
 use super::{Account, Change, Configuration, Dut, PortPair, Route, Sides, SweptParameter, refuse};
 use crate::control::Control;
@@ -169,7 +169,10 @@ impl Vpp {
             Step::Shell(text) => Ok(text.clone()),
             Step::Vpp(path) => std::fs::read_to_string(path)
                 .map_err(|e| LabError::system(format!("read {}", path.display()), e)),
-            Step::Execute(path) | Step::Nft(path) | Step::Sysctl(path) => {
+            Step::Execute(path)
+            | Step::Nft(path)
+            | Step::Sysctl(path)
+            | Step::Object(Object { path, .. }) => {
                 refuse(self, format!("apply {}", path.display()), LINES)
             }
             Step::Folder(folder) => refuse(self, format!("apply {}", folder.path.display()), LINES),
