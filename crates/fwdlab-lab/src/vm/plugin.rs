@@ -92,6 +92,23 @@ pub fn argument(plugin: &Path, sections: &Path, symbols: &Path) -> OsString {
     OsString::from_vec(text)
 }
 
+/// Returns the guest's symbols with names for eBPF programs that do not change with their code:
+/// without the tag in `bpf_prog_668b86b7a364f51f_look`.
+pub fn symbols(kallsyms: &[u8]) -> String {
+    const PROGRAM: &str = "bpf_prog_";
+    let text = String::from_utf8_lossy(kallsyms);
+    let line = |line: &str| -> Option<String> {
+        let (before, name) = line.split_once(PROGRAM)?;
+        let (tag, name) = name.split_once('_')?;
+        let is_tag = tag.len() == 16 && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_tag.then(|| format!("{before}{PROGRAM}{name}"))
+    };
+    let lines = text
+        .lines()
+        .map(|own| line(own).unwrap_or(own.to_owned()) + "\n");
+    lines.collect()
+}
+
 /// Returns the counts of a section, numbered from 0; `None` if it has not ended.
 ///
 /// # Errors
@@ -229,6 +246,14 @@ mod tests {
             }
             Err(error) => panic!("{error}"),
         }
+    }
+
+    #[test]
+    fn names_of_programs_do_not_change_with_their_code() {
+        let from = "ffffffff81000000 T ip_rcv\nffffffffc0000000 t bpf_prog_668b86b7a364f51f_look\t[bpf]\n\
+                    ffffffffc0000100 t bpf_prog_668b86b7a364f51f\t[bpf]\nffffffff81000100 t bpf_prog_select_runtime\n";
+        let to = from.replace("668b86b7a364f51f_look", "look");
+        assert_eq!(symbols(from.as_bytes()), to);
     }
 
     #[test]

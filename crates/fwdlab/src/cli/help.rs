@@ -168,6 +168,26 @@ const MORE: &[More] = &[
         ..MEASURE
     },
     More {
+        command: "gate",
+        examples: "
+  fwdlab gate --base linux-main --head linux-pr --with rules.nft
+      two kernels that were built here, as plain routers and as firewalls
+  fwdlab gate --vm debian:linux-image-cloud-amd64 --base old.o:xdp --head new.o:xdp
+      two versions of an XDP program
+  fwdlab gate --base-run ci/baseline.json --head linux-pr --by 0.2%
+      a baseline in the repository",
+        codes: &[
+            Code::Preflight,
+            Code::TestBed,
+            Code::NotValid,
+            Code::LimitBroken,
+            Code::SomeFailed,
+            Code::Interrupted,
+            Code::Terminated,
+        ],
+        ..MEASURE
+    },
+    More {
         command: "run",
         examples: "
   fwdlab run examples/campaigns/rules-paired.toml

@@ -671,7 +671,7 @@ impl Profiler {
     /// Writes the current symbol names of the guest's kernel to a file.
     fn name_functions(&self, host: &Remote) -> Result<(), LabError> {
         let symbols = host.read("/proc/kallsyms")?;
-        std::fs::write(&self.symbols, symbols)
+        std::fs::write(&self.symbols, vm::plugin::symbols(&symbols))
             .map_err(|e| LabError::system(format!("write {}", self.symbols.display()), e))
     }
 
