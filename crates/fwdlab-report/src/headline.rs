@@ -8,13 +8,13 @@ use fwdlab_model::loadtest;
 use fwdlab_model::result::{Noise, RunInfo, RunState, Summary};
 use fwdlab_model::test_case::TestCase;
 
+use crate::compare::in_short;
 use crate::imported;
 use crate::name::dut;
 use crate::number::{NOT_DETERMINED, bits_per_second, flows, plural, rate, rate_with_interval};
 use crate::run::Run;
 use crate::shape::{Labels, Rated, Shape, control, does_not_forward, l2_bps, principal, rated};
 use crate::table::shorten;
-use crate::thresholds::in_short;
 use crate::words::{finding, tally};
 
 /// Width of a multi-line configuration in a headline, in columns.

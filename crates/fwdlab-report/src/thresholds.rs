@@ -58,17 +58,6 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<String> {
     all.flat_map(|judged| judged.lines(ADVICE)).collect()
 }
 
-/// Returns the verdict on all thresholds as a sentence with a space after it; nothing without
-/// thresholds.
-pub(crate) fn in_short(judged: &[Judged]) -> &'static str {
-    match judged.iter().any(|judged| !judged.failed.is_empty()) {
-        _ if judged.is_empty() => "",
-        true => "Limit exceeded. ",
-        false if judged.iter().all(|judged| judged.passed) => "Within the limits. ",
-        false => "No result for the limits, because not every comparison could be judged. ",
-    }
-}
-
 /// Describes a threshold in words.
 pub fn words(threshold: &Threshold) -> String {
     let of = threshold.case.as_deref().unwrap_or("every test case");

@@ -171,6 +171,17 @@ impl Limit {
     }
 }
 
+/// Returns the verdict on all limits as a sentence with a space after it; nothing without
+/// limits.
+pub(crate) fn in_short(judged: &[Judged]) -> &'static str {
+    match judged.iter().any(|judged| !judged.failed.is_empty()) {
+        _ if judged.is_empty() => "",
+        true => "Limit exceeded. ",
+        false if judged.iter().all(|judged| judged.passed) => "Within the limits. ",
+        false => "No result for the limits, because not every comparison could be judged. ",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,6 +28,7 @@ pub(crate) use formats::table;
 pub use formats::{csv, markdown, ministat};
 pub use fwdlab_model::threshold::Judged;
 pub(crate) use judge::FEWEST_VALUES;
+pub(crate) use limit::in_short;
 pub use limit::{ACCEPT_INCONCLUSIVE, Limit, LimitError};
 pub(crate) use text::{Scale, difference_cell, notes};
 pub use text::{changes as changes_text, text};

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use fwdlab_model::comparison::Verdict;
 
 use super::judge::{COUNTS, name_of};
+use super::limit::in_short;
 use super::{ACCEPT_INCONCLUSIVE, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE};
 use crate::exact::{FUNCTIONS, listed};
 use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
 use crate::screen::{harmless, paragraph, width};
 use crate::table::{Cell as Text, Column, Mark, Table, shorten, wrap};
-use crate::thresholds::in_short;
 
 /// Widths of a name, in characters: if columns are next to each other, and if they are below each
 /// other.

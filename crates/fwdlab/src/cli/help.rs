@@ -61,6 +61,17 @@ const MEASURING: &[Code] = &[
     Code::Terminated,
 ];
 
+/// Of measurements with thresholds.
+const JUDGED: &[Code] = &[
+    Code::Preflight,
+    Code::TestBed,
+    Code::NotValid,
+    Code::LimitBroken,
+    Code::SomeFailed,
+    Code::Interrupted,
+    Code::Terminated,
+];
+
 /// Exit codes of commands that use ports, and of bisect: nothing is valid in part.
 const BY_HAND: &[Code] = &[
     Code::Preflight,
@@ -176,15 +187,7 @@ const MORE: &[More] = &[
       two versions of an XDP program
   fwdlab gate --base-run ci/baseline.json --head linux-pr --by 0.2%
       a baseline in the repository",
-        codes: &[
-            Code::Preflight,
-            Code::TestBed,
-            Code::NotValid,
-            Code::LimitBroken,
-            Code::SomeFailed,
-            Code::Interrupted,
-            Code::Terminated,
-        ],
+        codes: JUDGED,
         ..MEASURE
     },
     More {
@@ -194,15 +197,7 @@ const MORE: &[More] = &[
       run the campaign
   fwdlab run --resume @1
       continue the newest run",
-        codes: &[
-            Code::Preflight,
-            Code::TestBed,
-            Code::NotValid,
-            Code::LimitBroken,
-            Code::SomeFailed,
-            Code::Interrupted,
-            Code::Terminated,
-        ],
+        codes: JUDGED,
         options: RUNNING,
         ..CAMPAIGNS
     },
