@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fwdlab_report::chart::Chart;
-use fwdlab_store::StoredRun;
+use fwdlab_store::{Roots, StoredRun};
 
 use crate::error::ServeError;
 use crate::{listen, places, routes, tls, token};
@@ -21,7 +21,7 @@ pub struct Config {
     /// The address to listen on; port 0 takes any.
     pub listen: SocketAddr,
     /// The directory of runs.
-    pub runs: PathBuf,
+    pub runs: Roots,
     /// The token that a browser needs to change a run, and to read at all if the address is not
     /// loopback.
     pub token: String,
@@ -38,7 +38,7 @@ pub struct Config {
 
 /// What every request uses.
 pub(crate) struct Shared {
-    pub runs: PathBuf,
+    pub runs: Roots,
     pub token: String,
     /// The cookie of a browser that has shown the token: it may read.
     pub session: String,

@@ -27,7 +27,7 @@ fn served(runs: &Path) -> SocketAddr {
 fn served_with(runs: &Path, report: Page) -> SocketAddr {
     let server = Server::bind(Config {
         listen: "127.0.0.1:0".parse().unwrap(),
-        runs: runs.to_owned(),
+        runs: runs.into(),
         token: TOKEN.into(),
         certificate: None,
         report,
@@ -340,7 +340,7 @@ fn elsewhere_takes_tls() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::bind(Config {
         listen: "0.0.0.0:0".parse().unwrap(),
-        runs: dir.path().to_owned(),
+        runs: dir.path().into(),
         token: TOKEN.into(),
         certificate: None,
         report: |_| None,

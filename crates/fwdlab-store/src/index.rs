@@ -8,6 +8,7 @@
 //! kept consistent while people copy and delete directories; it can wait until such a measurement
 //! requires it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::files::{RUN, TRASH_PREFIX, is_left_over, is_locked, remove_tree};
 use crate::id::RunId;
 use crate::labels::{Labels, labels};
 use crate::read::{Head, head, summary};
+use crate::root::Roots;
 
 /// A run in creation for longer than this has lost its process.
 const CREATION_TIME: Duration = Duration::from_secs(60);
@@ -50,15 +52,16 @@ pub struct RunEntry {
     pub problems: Vec<String>,
 }
 
-/// Returns all runs in `root`, the newest first, those without a date last. Empty if the directory
-/// does not exist.
+/// Returns all runs in directories of runs, the newest first, those without a date last. Empty if
+/// the directories do not exist.
 ///
 /// Removes what a killed process left of runs that it was creating or removing.
 ///
 /// # Errors
-/// [`StoreError::System`] if the directory itself cannot be read.
-pub fn list(root: &Path) -> Result<Vec<RunEntry>, StoreError> {
-    let mut entries: Vec<_> = names(root)?.into_iter().map(|id| entry(root, id)).collect();
+/// [`StoreError::System`] if a directory itself cannot be read.
+pub fn list(roots: impl Into<Roots>) -> Result<Vec<RunEntry>, StoreError> {
+    let all = names_in(&roots.into())?.into_iter();
+    let mut entries: Vec<_> = all.map(|(root, id)| entry(&root, id)).collect();
     entries.sort_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
     Ok(entries)
 }
@@ -107,8 +110,22 @@ fn entry(root: &Path, id: String) -> RunEntry {
     entry
 }
 
+/// Returns the names of all directories in directories of runs, and where they are: each name once,
+/// in the first of the directories that have it.
+pub(crate) fn names_in(roots: &Roots) -> Result<Vec<(PathBuf, String)>, StoreError> {
+    let mut all = Vec::new();
+    let mut known = BTreeSet::new();
+    for root in roots.all() {
+        let new = names(root)?
+            .into_iter()
+            .filter(|name| known.insert(name.clone()));
+        all.extend(new.map(|name| (root.clone(), name)));
+    }
+    Ok(all)
+}
+
 /// Returns names of all directories in `root`, without hidden ones, the latest date first.
-pub(crate) fn names(root: &Path) -> Result<Vec<String>, StoreError> {
+fn names(root: &Path) -> Result<Vec<String>, StoreError> {
     let directory = match fs::read_dir(root) {
         Ok(directory) => directory,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -57,5 +57,5 @@ pub use read::{StoredRun, load, load_document};
 pub use rebuild::rebuild;
 pub use remove::remove;
 pub use request::{Requests, request};
-pub use root::{Surroundings, runs_root};
+pub use root::{Roots, Surroundings, runs_root};
 pub use run_dir::{RunWriter, StagedRun, publish, raw_path};

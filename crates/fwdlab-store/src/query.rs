@@ -11,8 +11,9 @@ use fwdlab_model::import::{ARCHIVE, SET};
 
 use crate::error::StoreError;
 use crate::id::RunId;
-use crate::index::{RunEntry, is_run, list, names};
+use crate::index::{RunEntry, is_run, list, names_in};
 use crate::labels::labels;
+use crate::root::Roots;
 
 /// Number of ids in a message.
 const SHOWN: usize = 5;
@@ -23,50 +24,52 @@ const SHOWN: usize = 5;
 ///
 /// # Errors
 /// [`StoreError::NoSuchRun`] and [`StoreError::Ambiguous`] with the existing runs.
-pub fn resolve(root: &Path, name: &str) -> Result<PathBuf, StoreError> {
+pub fn resolve(roots: impl Into<Roots>, name: &str) -> Result<PathBuf, StoreError> {
+    let roots = &roots.into();
     if let Some(number) = name.strip_prefix('@') {
-        let runs = list(root)?
+        let runs = list(roots)?
             .into_iter()
             .filter(|run| run.started_at.is_some());
         let number: Option<usize> = number.parse().ok();
         return number
             .and_then(|n| runs.map(|run| run.path).nth(n.checked_sub(1)?))
-            .ok_or_else(|| unknown(root, name));
+            .ok_or_else(|| unknown(roots, name));
     }
     if name.is_empty() {
-        return Err(unknown(root, name));
+        return Err(unknown(roots, name));
     }
-    let mut ids = names(root)?;
-    ids.retain(|id| is_run(root, id));
-    let matching = |matches: &dyn Fn(&str) -> bool| -> Vec<&String> {
-        ids.iter().filter(|id| matches(id)).collect()
+    let mut runs = names_in(roots)?;
+    runs.retain(|(root, id)| is_run(root, id));
+    let matching = |matches: &dyn Fn(&Path, &str) -> bool| -> Vec<&(PathBuf, String)> {
+        runs.iter().filter(|(root, id)| matches(root, id)).collect()
     };
     for candidates in [
-        matching(&|id| id == name),
-        matching(&|id| RunId::suffix_of(id) == Some(name)),
+        matching(&|_, id| id == name),
+        matching(&|_, id| RunId::suffix_of(id) == Some(name)),
         // before the beginnings of ids, whose matches change from day to day
-        matching(&|id| labels(&root.join(id)).is_ok_and(|labels| labels.tags.contains(name))),
-        matching(&|id| {
+        matching(&|root, id| labels(&root.join(id)).is_ok_and(|labels| labels.tags.contains(name))),
+        matching(&|_, id| {
             id.starts_with(name) || RunId::suffix_of(id).is_some_and(|s| s.starts_with(name))
         }),
     ] {
         match candidates.as_slice() {
             [] => {}
-            [one] => return Ok(root.join(one)),
+            [(root, one)] => return Ok(root.join(one)),
             several => {
-                let all = list(root)?.into_iter().map(|run| run.id);
+                let is_candidate = |id: &String| several.iter().any(|(_, one)| one == id);
+                let all = list(roots)?.into_iter().map(|run| run.id);
                 return Err(StoreError::Ambiguous {
                     name: name.to_owned(),
-                    candidates: all.filter(|id| several.contains(&id)).collect(),
+                    candidates: all.filter(is_candidate).collect(),
                 });
             }
         }
     }
-    find_set(root, name)?.ok_or_else(|| unknown(root, name))
+    find_set(roots, name)?.ok_or_else(|| unknown(roots, name))
 }
 
 /// Returns the run of an imported result set: by its path in the archive, or its location.
-fn find_set(root: &Path, name: &str) -> Result<Option<PathBuf>, StoreError> {
+fn find_set(roots: &Roots, name: &str) -> Result<Option<PathBuf>, StoreError> {
     let typed = name.trim_end_matches('/');
     if !typed.contains('/') && !Path::new(typed).is_dir() {
         return Ok(None);
@@ -80,7 +83,7 @@ fn find_set(root: &Path, name: &str) -> Result<Option<PathBuf>, StoreError> {
         let lies = Path::new(archive).join(set);
         set == typed || place.as_ref() == Some(&lies) || Path::new(typed) == lies
     };
-    let mut found: Vec<RunEntry> = list(root)?.into_iter().filter(is_meant).collect();
+    let mut found: Vec<RunEntry> = list(roots)?.into_iter().filter(is_meant).collect();
     match found.len() {
         0 | 1 => Ok(found.pop().map(|run| run.path)),
         _ => Err(StoreError::Ambiguous {
@@ -90,21 +93,16 @@ fn find_set(root: &Path, name: &str) -> Result<Option<PathBuf>, StoreError> {
     }
 }
 
-fn unknown(root: &Path, name: &str) -> StoreError {
-    let all = list(root).unwrap_or_default().into_iter();
-    let mut ids: Vec<String> = all.map(|run| run.id).collect();
-    ids.retain(|id| is_run(root, id));
+fn unknown(roots: &Roots, name: &str) -> StoreError {
+    let all = list(roots).unwrap_or_default().into_iter();
+    let is_run = |run: &RunEntry| run.path.parent().is_some_and(|root| is_run(root, &run.id));
+    let ids: Vec<String> = all.filter(is_run).map(|run| run.id).collect();
     let there_is = match ids.len() {
-        0 => format!("there are no runs in {}", root.display()),
-        1 => format!("the only run in {} is {}", root.display(), ids[0]),
-        n if n <= SHOWN => format!(
-            "there are {n} runs in {}: {}",
-            root.display(),
-            ids.join(", ")
-        ),
+        0 => format!("there are no runs in {roots}"),
+        1 => format!("the only run in {roots} is {}", ids[0]),
+        n if n <= SHOWN => format!("there are {n} runs in {roots}: {}", ids.join(", ")),
         n => format!(
-            "there are {n} runs in {}, the latest {}",
-            root.display(),
+            "there are {n} runs in {roots}, the latest {}",
             ids[..SHOWN].join(", ")
         ),
     };

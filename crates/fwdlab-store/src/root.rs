@@ -5,9 +5,51 @@
 //! [`runs_root`].
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
+
+/// Directories of runs: new runs are stored in the first, all are read. The same id in several of
+/// them is the run in the first of these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roots(Vec<PathBuf>);
+
+impl Roots {
+    /// Creates a list of a directory and others.
+    pub fn new(first: PathBuf, others: impl IntoIterator<Item = PathBuf>) -> Roots {
+        Roots(std::iter::once(first).chain(others).collect())
+    }
+
+    /// Returns the directory of new runs.
+    pub fn first(&self) -> &Path {
+        &self.0[0]
+    }
+
+    /// Returns all directories.
+    pub fn all(&self) -> &[PathBuf] {
+        &self.0
+    }
+}
+
+impl<P: AsRef<Path> + ?Sized> From<&P> for Roots {
+    fn from(root: &P) -> Roots {
+        Roots(vec![root.as_ref().to_owned()])
+    }
+}
+
+impl From<&Roots> for Roots {
+    fn from(roots: &Roots) -> Roots {
+        roots.clone()
+    }
+}
+
+impl fmt::Display for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<_> = self.0.iter().map(|root| root.to_string_lossy()).collect();
+        f.write_str(&all.join(" and "))
+    }
+}
 
 /// The file that makes a directory a lab directory.
 const LAB_FILE: &str = "fwdlab.toml";

@@ -8,13 +8,14 @@ use std::path::Path;
 
 use fwdlab_model::campaign::Campaign;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
+use fwdlab_store::Roots;
 
 /// Number of newest runs to use.
 const RUNS: usize = 10;
 
 /// Returns the summaries of the newest runs under `runs` of the same procedure on the same test
 /// bed; empty if there are none.
-pub fn earlier(campaign: &Campaign, runs: &Path) -> Vec<Summary> {
+pub fn earlier(campaign: &Campaign, runs: &Roots) -> Vec<Summary> {
     let entries = fwdlab_store::list(runs).unwrap_or_default().into_iter();
     let alike = entries.filter(|entry| {
         let info = entry.info.as_ref();

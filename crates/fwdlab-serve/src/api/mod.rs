@@ -40,18 +40,21 @@ pub fn json(value: &impl Serialize) -> Result<Response, Refusal> {
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// Returns the directory of the run with this id: only ever a direct subdirectory of the directory
-/// of runs.
+/// Returns the directory of the run with this id: only ever a direct subdirectory of a directory of
+/// runs.
 pub fn directory(shared: &Shared, id: &str) -> Result<PathBuf, Refusal> {
     let missing = || Refusal::missing("there is no such run");
     let is_name = !id.is_empty()
         && !id.starts_with('.')
         && !id.contains(['/', '\\', '\0'])
         && Path::new(id).components().count() == 1;
-    let path = shared.runs.join(id);
-    let is_run = || path.symlink_metadata().is_ok_and(|found| found.is_dir());
-    match is_name && is_run() && path.join("run.json").is_file() {
-        true => Ok(path),
+    let is_run = |path: &PathBuf| {
+        let is_there = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        is_there && path.join("run.json").is_file()
+    };
+    let mut all = shared.runs.all().iter().map(|root| root.join(id));
+    match is_name {
+        true => all.find(is_run).ok_or_else(missing),
         false => Err(missing()),
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use fwdlab_store::StoreError;
+use fwdlab_store::{Roots, StoreError};
 
 use super::Global;
 use super::runs::{Facts, resolve_all};
@@ -41,8 +41,8 @@ pub struct Import {
 
 impl Export {
     /// Runs the command.
-    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
-        let runs = resolve_all(root, &self.names)?;
+    pub fn run(&self, roots: &Roots, global: &Global) -> anyhow::Result<Code> {
+        let runs = resolve_all(roots, &self.names)?;
         let name = match &runs[..] {
             [one] => format!("{}.tar.gz", one.file_name().unwrap_or_default().display()),
             _ => "runs.tar.gz".to_owned(),
@@ -100,19 +100,19 @@ impl Export {
 
 impl Import {
     /// Runs the command.
-    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
+    pub fn run(&self, roots: &Roots, global: &Global) -> anyhow::Result<Code> {
         let mut taken = Vec::new();
         for file in &self.files {
             let runs = match file == Path::new(STREAM) {
                 true => {
                     let from = std::io::stdin().lock();
-                    fwdlab_store::import_runs(root, from, Path::new("standard input"))?
+                    fwdlab_store::import_runs(roots.first(), from, Path::new("standard input"))?
                 }
                 false => {
                     let from = File::open(file).with_context(|| {
                         format!("cannot open {}, an archive of runs", file.display())
                     })?;
-                    fwdlab_store::import_runs(root, from, file)?
+                    fwdlab_store::import_runs(roots.first(), from, file)?
                 }
             };
             if !global.json {

@@ -140,7 +140,7 @@ impl Run {
         // while still root: only a user who can write to the run may resume it
         let cut = match &self.resume {
             Some(name) => Some(
-                match resume::reopen(&resolve(&global.runs_root()?, name)?) {
+                match resume::reopen(&resolve(&global.runs_roots()?, name)?) {
                     // the user named a run that cannot be resumed
                     Err(LabError::Preflight(reason)) => return Err(Usage(reason).into()),
                     opened => opened?,
@@ -187,7 +187,7 @@ impl Run {
     /// Returns the plan of a new run.
     fn plan(&self, global: &Global) -> anyhow::Result<plan::Plan> {
         let failed = match &self.retry {
-            Some(name) => Some(fwdlab_store::load(&resolve(&global.runs_root()?, name)?)?),
+            Some(name) => Some(fwdlab_store::load(&resolve(&global.runs_roots()?, name)?)?),
             None => None,
         };
         let file = match (&self.file, &failed) {
@@ -330,7 +330,7 @@ impl Plan {
         let campaign = parameters.campaign();
         let agenda = agenda(&parameters)?;
         references(campaign, global)?;
-        let earlier = earlier(campaign, &global.runs_root()?);
+        let earlier = earlier(campaign, &global.runs_roots()?);
         let expected = expected(campaign, &earlier);
         let (least, longest) = (agenda.least, (agenda.trials, agenda.time));
         let ids: Vec<String> = campaign.cases.iter().map(Case::id).collect();
@@ -543,7 +543,9 @@ pub(super) fn references(
         };
         let run = match Path::new(name).is_file() {
             true => fwdlab_store::load_document(Path::new(name)),
-            false => resolve(&global.runs_root()?, name).and_then(|path| fwdlab_store::load(&path)),
+            false => {
+                resolve(&global.runs_roots()?, name).and_then(|path| fwdlab_store::load(&path))
+            }
         };
         let run = run.map_err(|e| wrong(&e))?;
         if run.summary.is_none() {

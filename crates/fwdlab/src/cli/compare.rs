@@ -235,18 +235,27 @@ impl Compare {
         let run = match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() && path.join("run.json").exists() => path.to_owned(),
             // the directory of an imported result set
-            Ok(metadata) if metadata.is_dir() => fwdlab_store::resolve(&global.runs_root()?, &name)
-                .map_err(|error| Usage(format!("{name} is neither a run nor the directory of an imported result set: {error}")))?,
+            Ok(metadata) if metadata.is_dir() => fwdlab_store::resolve(
+                &global.runs_roots()?,
+                &name,
+            )
+            .map_err(|error| {
+                Usage(format!(
+                    "{name} is neither a run nor the directory of an imported result set: {error}"
+                ))
+            })?,
             Ok(_) => {
                 let file = File::open(path)
                     .map_err(|error| Usage(format!("cannot read {name}: {error}")))?;
                 return Ok((name.clone(), vec![self.numbers(&name, file)?]));
             }
-            Err(missing) => fwdlab_store::resolve(&global.runs_root()?, &name).map_err(|error| {
-                Usage(format!(
-                    "{name} is neither a file ({missing}) nor a run: {error}"
-                ))
-            })?,
+            Err(missing) => {
+                fwdlab_store::resolve(&global.runs_roots()?, &name).map_err(|error| {
+                    Usage(format!(
+                        "{name} is neither a file ({missing}) nor a run: {error}"
+                    ))
+                })?
+            }
         };
         let run = fwdlab_store::load(&run)?;
         for problem in &run.problems {

@@ -2,11 +2,10 @@
 //! [`Tag::run`] and [`Note::run`].
 
 use std::io::Read;
-use std::path::Path;
 
 use anyhow::Context;
 use clap::Args;
-use fwdlab_store::Labels;
+use fwdlab_store::{Labels, Roots};
 use serde_json::json;
 
 use super::Global;
@@ -36,8 +35,8 @@ pub struct Note {
 
 impl Tag {
     /// Runs the command.
-    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
-        let directory = fwdlab_store::resolve(root, &self.run)?;
+    pub fn run(&self, roots: &Roots, global: &Global) -> anyhow::Result<Code> {
+        let directory = fwdlab_store::resolve(roots, &self.run)?;
         let mut labels = fwdlab_store::labels(&directory)?;
         for tag in &self.tags {
             match self.remove {
@@ -63,8 +62,8 @@ impl Tag {
 
 impl Note {
     /// Runs the command.
-    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
-        let directory = fwdlab_store::resolve(root, &self.run)?;
+    pub fn run(&self, roots: &Roots, global: &Global) -> anyhow::Result<Code> {
+        let directory = fwdlab_store::resolve(roots, &self.run)?;
         let mut labels = fwdlab_store::labels(&directory)?;
         if let Some(text) = &self.text {
             let mut text = text.clone();

@@ -1,13 +1,12 @@
 //! `fwdlab runs merge`: joins the shards of a campaign into one run. Start with [`Merge::run`].
 
-use std::path::Path;
-
 use anyhow::Context;
 use clap::Args;
 use fwdlab_lab::LabError;
 use fwdlab_lab::run::merge::{Shards, merge};
 use fwdlab_model::campaign::Campaign;
 use fwdlab_report::html::{ShownFacts, page};
+use fwdlab_store::Roots;
 
 use super::campaign::{judge, references};
 use super::run::{Document, kept_in, shown};
@@ -26,8 +25,8 @@ pub struct Merge {
 
 impl Merge {
     /// Runs the command.
-    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
-        let directories = resolve_all(root, &self.names)?;
+    pub fn run(&self, roots: &Roots, global: &Global) -> anyhow::Result<Code> {
+        let directories = resolve_all(roots, &self.names)?;
         let loaded = directories.iter().map(|path| fwdlab_store::load(path));
         let shards = match Shards::new(loaded.collect::<Result<_, _>>()?) {
             // the user named runs that do not belong together
@@ -37,7 +36,7 @@ impl Merge {
         let campaign = Campaign::parse("campaign.toml", &shards.campaign())?;
         let references = references(&campaign, global)?;
         let merged = merge(
-            root,
+            roots.first(),
             &shards,
             run_screen::command_line(),
             |run| judge(&campaign, &references, run),

@@ -70,6 +70,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use fwdlab_engine::Mode;
 use fwdlab_engine::traffic::share::MOST_SENDERS;
+use fwdlab_store::Roots;
 
 use crate::exit_code::Code;
 use crate::output::{self, Verbosity};
@@ -106,10 +107,10 @@ struct Global {
     /// Print more, such as a line per trial
     #[arg(short, long, global = true, hide = true, conflicts_with = "quiet")]
     verbose: bool,
-    /// Directory of runs
+    /// Directory of runs; repeat it to read those of other directories, too [env: FWDLAB_RUNS, with : between directories]
     // an empty variable counts as unset; clap would refuse an empty path
-    #[arg(long, global = true, hide = true, value_name = "DIR", env = "FWDLAB_RUNS", value_parser = OsStringValueParser::new().map(PathBuf::from))]
-    runs: Option<PathBuf>,
+    #[arg(long, global = true, hide = true, value_name = "DIR", value_parser = OsStringValueParser::new().map(PathBuf::from))]
+    runs: Vec<PathBuf>,
     /// Another process shows the run: its id is printed when it begins, and nothing else.
     #[arg(skip)]
     behind_a_screen: bool,
@@ -139,14 +140,29 @@ impl Global {
         }
     }
 
+    /// Returns the directory of new runs.
     fn runs_root(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.runs_roots()?.first().to_owned())
+    }
+
+    /// Returns all directories of runs.
+    fn runs_roots(&self) -> anyhow::Result<Roots> {
         let current_dir = std::env::current_dir()?;
-        Ok(fwdlab_store::runs_root(&fwdlab_store::Surroundings {
-            named: self.runs.as_deref(),
+        let named = match &self.runs[..] {
+            [] => {
+                let named = std::env::var_os("FWDLAB_RUNS").unwrap_or_default();
+                std::env::split_paths(&named).collect()
+            }
+            given => given.to_vec(),
+        };
+        let mut named = named.iter().filter(|path| !path.as_os_str().is_empty());
+        let first = fwdlab_store::runs_root(&fwdlab_store::Surroundings {
+            named: named.next().map(PathBuf::as_path),
             current_dir: &current_dir,
             xdg_data_home: std::env::var_os("XDG_DATA_HOME").as_deref(),
             home: std::env::var_os("HOME").as_deref(),
-        })?)
+        })?;
+        Ok(Roots::new(first, named.map(|path| current_dir.join(path))))
     }
 }
 

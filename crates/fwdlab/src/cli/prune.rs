@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use fwdlab_model::result::RunState;
 use fwdlab_report::number::{bytes, counted};
-use fwdlab_store::RunEntry;
+use fwdlab_store::{Roots, RunEntry};
 use jiff::{Span, SpanRelativeTo, Timestamp};
 
 use super::Global;
@@ -45,12 +45,12 @@ fn age(text: &str) -> Result<Span, String> {
 
 impl Prune {
     /// Runs the command.
-    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
+    pub fn run(&self, roots: &Roots, global: &Global) -> anyhow::Result<Code> {
         let before = match self.older_than {
             Some(span) => Some(past(span).context("--older-than")?),
             None => None,
         };
-        let all = fwdlab_store::list(root)?;
+        let all = fwdlab_store::list(roots.first())?;
         // newest first: the first N are kept, whatever the other options say
         let of_kind = all.into_iter().filter(|run| self.matches_kind(run));
         let older = of_kind.skip(self.keep.unwrap_or(0));

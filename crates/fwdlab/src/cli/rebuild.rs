@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use fwdlab_report::html::ShownFacts;
 use fwdlab_report::run::Run;
+use fwdlab_store::Roots;
 use serde::Serialize;
 
 use super::Global;
@@ -36,8 +37,8 @@ struct Rebuilt {
 
 impl Rebuild {
     /// Runs the command.
-    pub fn run(&self, root: &Path, global: &Global) -> anyhow::Result<Code> {
-        let directories = resolve_all(root, &self.names)?;
+    pub fn run(&self, roots: &Roots, global: &Global) -> anyhow::Result<Code> {
+        let directories = resolve_all(roots, &self.names)?;
         let mut all = Vec::new();
         for directory in &directories {
             let rebuilt = rebuild(directory)

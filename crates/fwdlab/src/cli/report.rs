@@ -18,7 +18,7 @@ use fwdlab_report::{
 };
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::Model;
-use fwdlab_store::StoredRun;
+use fwdlab_store::{Roots, StoredRun};
 
 use super::Global;
 use super::run::{Document, shown};
@@ -102,8 +102,8 @@ type File = (String, Vec<u8>);
 
 impl Loaded {
     /// Loads a run. Prints warnings about damaged files.
-    pub fn open(root: &Path, name: &str) -> anyhow::Result<Loaded> {
-        let directory = fwdlab_store::resolve(root, name)?;
+    pub fn open(roots: &Roots, name: &str) -> anyhow::Result<Loaded> {
+        let directory = fwdlab_store::resolve(roots, name)?;
         let mut run = fwdlab_store::load(&directory)?;
         for problem in &run.problems {
             output::note(&format!("warning   {}: {problem}", run.info.id));
@@ -140,8 +140,8 @@ impl Report {
             }
             (formats, _) => formats.to_vec(),
         };
-        let root = global.runs_root()?;
-        let loaded = self.names.iter().map(|name| Loaded::open(&root, name));
+        let roots = global.runs_roots()?;
+        let loaded = self.names.iter().map(|name| Loaded::open(&roots, name));
         let mut loaded = loaded.collect::<anyhow::Result<Vec<_>>>()?;
         name(&mut loaded)?;
         let made = FormatOptions {

@@ -73,7 +73,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
         Ok(id) => id,
         Err(status) => return answer(global, first_line(&out)?.as_deref(), &err, status),
     };
-    let dir = fwdlab_store::resolve(&global.runs_root()?, &id)?;
+    let dir = fwdlab_store::resolve(&global.runs_roots()?, &id)?;
     let theme = Theme::choose(symbols);
     let left = watch(
         &dir,
@@ -148,7 +148,7 @@ fn answer(
     err.read_exact_at(&mut printed, 0)?;
     let printed = String::from_utf8_lossy(&printed);
     if let Some(id) = id {
-        let dir = fwdlab_store::resolve(&global.runs_root()?, id)?;
+        let dir = fwdlab_store::resolve(&global.runs_roots()?, id)?;
         show(&dir)?;
     }
     if !printed.trim().is_empty() {
@@ -203,7 +203,6 @@ pub fn leave_terminal() -> anyhow::Result<()> {
 
 /// Returns the directory of a run: the named one, or the newest that is running, or the newest.
 pub fn find(global: &Global, name: Option<&str>) -> anyhow::Result<PathBuf> {
-    let root = global.runs_root()?;
     let name = name.unwrap_or("@1");
-    Ok(fwdlab_store::resolve(&root, name)?)
+    Ok(fwdlab_store::resolve(&global.runs_roots()?, name)?)
 }

@@ -16,7 +16,7 @@ use fwdlab_report::number::counted;
 use fwdlab_report::rows;
 use fwdlab_report::run::{CaseProfile, Counted};
 use fwdlab_stats::ministat::Model;
-use fwdlab_store::{RunEntry, StoreError};
+use fwdlab_store::{Roots, RunEntry, StoreError};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -185,30 +185,30 @@ pub enum RowFormat {
 impl Runs {
     /// Runs the command.
     pub fn run(self, global: &Global) -> anyhow::Result<Code> {
-        let root = global.runs_root()?;
+        let roots = &global.runs_roots()?;
         match self {
-            Runs::Ls(requested) => list(&root, &requested, global),
+            Runs::Ls(requested) => list(roots, &requested, global),
             Runs::Table {
                 names,
                 format,
                 which,
-            } => table(&root, &names, format, &which, global),
-            Runs::Verify { names } => verify(&root, &names, global),
+            } => table(roots, &names, format, &which, global),
+            Runs::Verify { names } => verify(roots, &names, global),
             Runs::Show {
                 run,
                 format,
                 explain,
                 facts,
-            } => show(&root, &run, format, explain, facts, global),
-            Runs::Steer(steer) => steer.run(&root, global),
-            Runs::Export(export) => export.run(&root, global),
-            Runs::Import(import) => import.run(&root, global),
-            Runs::Merge(merge) => merge.run(&root, global),
-            Runs::Tag(tag) => tag.run(&root, global),
-            Runs::Note(note) => note.run(&root, global),
-            Runs::Rebuild(rebuild) => rebuild.run(&root, global),
-            Runs::Prune(prune) => prune.run(&root, global),
-            Runs::Rm { names } => remove(&root, &names, global),
+            } => show(roots, &run, format, explain, facts, global),
+            Runs::Steer(steer) => steer.run(roots, global),
+            Runs::Export(export) => export.run(roots, global),
+            Runs::Import(import) => import.run(roots, global),
+            Runs::Merge(merge) => merge.run(roots, global),
+            Runs::Tag(tag) => tag.run(roots, global),
+            Runs::Note(note) => note.run(roots, global),
+            Runs::Rebuild(rebuild) => rebuild.run(roots, global),
+            Runs::Prune(prune) => prune.run(roots, global),
+            Runs::Rm { names } => remove(roots, &names, global),
         }
     }
 }
@@ -234,8 +234,8 @@ impl List {
     }
 }
 
-fn list(root: &Path, requested: &List, global: &Global) -> anyhow::Result<Code> {
-    let all = fwdlab_store::list(root)?;
+fn list(roots: &Roots, requested: &List, global: &Global) -> anyhow::Result<Code> {
+    let all = fwdlab_store::list(roots)?;
     let is_empty = all.is_empty();
     let entries = requested.choose(all);
     if global.json {
@@ -274,26 +274,25 @@ fn list(root: &Path, requested: &List, global: &Global) -> anyhow::Result<Code> 
     match (lines.is_empty(), is_empty) {
         (false, _) => output::result(listing::text(&lines).trim_end()),
         (true, true) => output::note(&format!(
-            "no runs in {}; create one with: fwdlab quick",
-            root.display()
+            "no runs in {roots}; create one with: fwdlab quick"
         )),
-        (true, false) => output::note(&format!("none of the runs in {} matches", root.display())),
+        (true, false) => output::note(&format!("none of the runs in {roots} matches")),
     }
     Ok(Code::Done)
 }
 
 /// Returns the directories of these runs.
-pub(super) fn resolve_all(root: &Path, names: &[String]) -> Result<Vec<PathBuf>, StoreError> {
+pub(super) fn resolve_all(roots: &Roots, names: &[String]) -> Result<Vec<PathBuf>, StoreError> {
     let names = names.iter();
     names
-        .map(|name| fwdlab_store::resolve(root, name))
+        .map(|name| fwdlab_store::resolve(roots, name))
         .collect()
 }
 
 /// Prints the values of runs, run by run. Names what is missing or damaged; the rows of other runs
 /// are complete.
 fn table(
-    root: &Path,
+    roots: &Roots,
     names: &[String],
     format: RowFormat,
     which: &List,
@@ -303,11 +302,11 @@ fn table(
         let words = "runs table prints a row per line, and no document: --format jsonl or csv";
         return Err(Usage(words.into()).into());
     }
-    let named = resolve_all(root, names)?;
-    let mut entries = which.choose(fwdlab_store::list(root)?);
+    let named = resolve_all(roots, names)?;
+    let mut entries = which.choose(fwdlab_store::list(roots)?);
     entries.retain(|(_, entry)| names.is_empty() || named.contains(&entry.path));
     if entries.is_empty() {
-        output::note(&format!("none of the runs in {} matches", root.display()));
+        output::note(&format!("none of the runs in {roots} matches"));
     }
     if format == RowFormat::Csv {
         output::result(&rows::csv_head());
@@ -352,11 +351,11 @@ fn table(
 }
 
 /// Checks that files are unchanged, and that results follow from the trials.
-fn verify(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code> {
-    let mut directories = resolve_all(root, names)?;
+fn verify(roots: &Roots, names: &[String], global: &Global) -> anyhow::Result<Code> {
+    let mut directories = resolve_all(roots, names)?;
     if names.is_empty() {
         directories.extend(
-            fwdlab_store::list(root)?
+            fwdlab_store::list(roots)?
                 .into_iter()
                 .map(|entry| entry.path),
         );
@@ -372,7 +371,7 @@ fn verify(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code
     }
     match global.json {
         true => output::json(&all)?,
-        false if all.is_empty() => output::note(&format!("no runs in {}", root.display())),
+        false if all.is_empty() => output::note(&format!("no runs in {roots}")),
         false => {
             let of = |integrity| all.iter().filter(|run| run.integrity == integrity).count();
             output::note(&format!(
@@ -485,7 +484,7 @@ fn verified(directory: &Path, id: String) -> Verified {
 
 /// Prints the result of a run in any format, all of it from stored data.
 fn show(
-    root: &Path,
+    roots: &Roots,
     name: &str,
     request: Format,
     explain: bool,
@@ -499,7 +498,7 @@ fn show(
             return Err(Usage("--json and --format select different formats".into()).into());
         }
     };
-    let loaded = Loaded::open(root, name)?;
+    let loaded = Loaded::open(roots, name)?;
     let run = &loaded.run;
     if format == Format::Json {
         output::json(&Document::new(run))?;
@@ -582,9 +581,9 @@ pub(super) fn profiles(run: &fwdlab_store::StoredRun) -> Vec<CaseProfile> {
     run.boots.iter().filter_map(of).chain(sampled).collect()
 }
 
-fn remove(root: &Path, names: &[String], global: &Global) -> anyhow::Result<Code> {
+fn remove(roots: &Roots, names: &[String], global: &Global) -> anyhow::Result<Code> {
     // resolve all names first: @1 changes when a run is removed
-    let directories = resolve_all(root, names)?;
+    let directories = resolve_all(roots, names)?;
     for directory in &directories {
         fwdlab_store::remove(directory)
             .with_context(|| format!("remove {}", directory.display()))?;

@@ -10,7 +10,7 @@ use fwdlab_report::chart::Chart;
 use fwdlab_report::html::ShownFacts;
 use fwdlab_report::run::Run;
 use fwdlab_serve::{Config, Server, new_token, token_of_file};
-use fwdlab_store::StoredRun;
+use fwdlab_store::{Roots, StoredRun};
 
 use super::run::shown;
 use super::serve_trex::Trex;
@@ -60,8 +60,8 @@ impl Serve {
             None => new_token()?,
         };
         let runs = match self.dir {
-            Some(dir) => dir,
-            None => global.runs_root()?,
+            Some(dir) => Roots::from(&dir),
+            None => global.runs_roots()?,
         };
         let server = Server::bind(Config {
             listen: self.listen.unwrap_or(LISTEN),
@@ -76,11 +76,11 @@ impl Serve {
         let url = server.url();
         match global.json || global.json_stream {
             true => output::json(&serde_json::json!({
-                "url": url, "token": token, "runs": runs,
+                "url": url, "token": token, "runs": runs.all(),
             }))?,
             false => output::result(&format!(
                 "runs      {}\nlook      {url}\nsteer     {url}#token={token}",
-                runs.display()
+                runs
             )),
         }
         server.run()?;

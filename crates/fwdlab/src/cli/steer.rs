@@ -3,11 +3,9 @@
 //! The run follows it if possible, and records the outcome in its journal. Start with
 //! [`Steer::run`].
 
-use std::path::Path;
-
 use clap::{Args, ValueEnum};
 use fwdlab_model::event::Request;
-use fwdlab_store::StoreError;
+use fwdlab_store::{Roots, StoreError};
 use serde_json::json;
 
 use super::Global;
@@ -39,8 +37,8 @@ enum What {
 
 impl Steer {
     /// Sends the request. Does not wait for its effect.
-    pub fn run(self, root: &Path, global: &Global) -> anyhow::Result<Code> {
-        let dir = fwdlab_store::resolve(root, &self.run)?;
+    pub fn run(self, roots: &Roots, global: &Global) -> anyhow::Result<Code> {
+        let dir = fwdlab_store::resolve(roots, &self.run)?;
         let request = match self.what {
             What::Pause => Request::Pause,
             What::Resume => Request::Resume,
