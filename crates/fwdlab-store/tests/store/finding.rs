@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use fwdlab_model::result::RunState;
-use fwdlab_store::{list, resolve};
+use fwdlab_store::{Roots, list, resolve};
 
 use super::samples::*;
 
@@ -77,6 +77,30 @@ fn damaged_runs_and_foreign_directories_are_listed_last_and_never_fatal() {
         assert!(problems.contains(says), "{id}: {problems}");
         assert_eq!(problems.is_empty(), says.is_empty(), "{id}: {problems}");
     }
+}
+
+/// A run that is in two directories is listed once, as in the first.
+#[test]
+fn runs_of_several_directories_are_found_like_those_of_one() {
+    let [own, archive] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [own, archive] = [own.path(), archive.path()];
+    finished_run(own, MIDDLE, "2026-11-21T09:00:00Z");
+    three_runs(archive);
+    let roots = &Roots::new(own.to_owned(), [archive.to_owned()]);
+    let runs = list(roots).unwrap().into_iter().map(|run| run.path);
+    let expect = [archive.join(NEW), own.join(MIDDLE), archive.join(OLD)];
+    assert_eq!(runs.collect::<Vec<_>>(), expect);
+    for (name, at) in [("@1", 0), ("@2", 1), ("7g00", 1), (OLD, 2)] {
+        assert_eq!(resolve(roots, name).unwrap(), expect[at], "{name}");
+    }
+    let error = resolve(roots, "7").unwrap_err().to_string();
+    assert!(
+        error.ends_with(&format!("2 runs: {MIDDLE}, {OLD}")),
+        "{error}"
+    );
+    let error = resolve(roots, "none").unwrap_err().to_string();
+    let both = format!("3 runs in {} and {}", own.display(), archive.display());
+    assert!(error.contains(&both), "{error}");
 }
 
 #[test]

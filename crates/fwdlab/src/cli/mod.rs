@@ -91,6 +91,9 @@ pub struct Arguments {
     global: Global,
 }
 
+/// The variable of directories of runs.
+const RUNS: &str = "FWDLAB_RUNS";
+
 /// Options of every command. Its help shows those that mean something there, after its own: [`help::with_options`].
 #[derive(Debug, Clone, Args)]
 #[command(next_display_order = 100)]
@@ -107,9 +110,9 @@ struct Global {
     /// Print more, such as a line per trial
     #[arg(short, long, global = true, hide = true, conflicts_with = "quiet")]
     verbose: bool,
-    /// Directory of runs; repeat it to read those of other directories, too [env: FWDLAB_RUNS, with : between directories]
+    /// Directory of runs; repeat it to read those of other directories, too (in the variable, with : between directories)
     // an empty variable counts as unset; clap would refuse an empty path
-    #[arg(long, global = true, hide = true, value_name = "DIR", value_parser = OsStringValueParser::new().map(PathBuf::from))]
+    #[arg(long, global = true, hide = true, value_name = "DIR", env = RUNS, value_parser = OsStringValueParser::new().map(PathBuf::from))]
     runs: Vec<PathBuf>,
     /// Another process shows the run: its id is printed when it begins, and nothing else.
     #[arg(skip)]
@@ -148,13 +151,12 @@ impl Global {
     /// Returns all directories of runs.
     fn runs_roots(&self) -> anyhow::Result<Roots> {
         let current_dir = std::env::current_dir()?;
-        let named = match &self.runs[..] {
-            [] => {
-                let named = std::env::var_os("FWDLAB_RUNS").unwrap_or_default();
-                std::env::split_paths(&named).collect()
-            }
-            given => given.to_vec(),
+        let variable = std::env::var_os(RUNS);
+        let of = |given: &PathBuf| match variable.as_ref().is_some_and(|of| of == given) {
+            true => std::env::split_paths(given).collect(),
+            false => vec![given.clone()],
         };
+        let named: Vec<PathBuf> = self.runs.iter().flat_map(of).collect();
         let mut named = named.iter().filter(|path| !path.as_os_str().is_empty());
         let first = fwdlab_store::runs_root(&fwdlab_store::Surroundings {
             named: named.next().map(PathBuf::as_path),

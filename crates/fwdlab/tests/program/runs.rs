@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::{Lab, directories, list, number, python_with, refused, skipped, tool};
+use crate::support::{Lab, directories, ended, list, number, python_with, refused, skipped, tool};
 
 /// Returns position and id of every listed run, without the header.
 fn lines(listed: &str) -> Vec<(&str, &str)> {
@@ -94,6 +94,42 @@ fn every_kind_of_run_is_listed_with_its_figure() {
     lab.run(&["runs", "rm", &first]).code(0);
     sim(&lab, TRIAL);
     assert_ne!(of("trial").1, first);
+}
+
+/// The second directory may be one that cannot be written.
+#[test]
+fn runs_of_other_directories_are_read() {
+    let lab = Lab::new();
+    let trial = |root: &str, dut: &str| {
+        let line =
+            format!("trial --engine sim --load 1kpps --for 1s --dut capacity={dut} --runs {root}");
+        lab.run(&line).code(0);
+    };
+    trial("archive", "1e6");
+    trial("own", "2e6");
+    let archived = lab.json("runs ls --runs archive")[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let both = "--runs own --runs archive";
+    let listed = lab.json(&format!("runs ls {both}"));
+    assert_eq!(list(&listed).len(), 2);
+    assert_eq!(listed[1]["id"], *archived);
+    lab.run(&format!("runs show {archived} {both}")).code(0);
+    lab.run(&format!("runs verify {both}"))
+        .code(0)
+        .says(&["2 runs: 2 intact"]);
+    lab.run(&format!("report @1 @2 --format csv -o both/ {both}"))
+        .code(0);
+    // new runs, and what is removed by a rule, are in the first
+    trial("own --runs archive", "3e6");
+    assert_eq!(list(&lab.json("runs ls --runs archive")).len(), 1);
+    lab.run(&format!("runs prune --keep 0 --yes {both}"))
+        .code(0);
+    assert_eq!(lab.json(&format!("runs ls {both}"))[0]["id"], *archived);
+    let mut of_variable = lab.program("runs ls --json");
+    of_variable.env("FWDLAB_RUNS", "own:archive");
+    assert_eq!(list(&ended(of_variable).code(0).document()).len(), 1);
 }
 
 #[test]
