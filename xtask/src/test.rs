@@ -28,10 +28,6 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
     let mut tally = Tally::default();
     if tier != Tier::Rest {
-        heading("layout");
-        let findings = check::all(root)?;
-        findings.iter().for_each(|finding| println!("{finding}"));
-        tally.count("layout", findings.is_empty());
         lint(root, &mut tally, "rustfmt", &["fmt", "--all", "--check"])?;
     }
     // clippy's compiler also builds what it lints, so nothing is compiled twice
@@ -56,18 +52,31 @@ pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
                 ),
             };
             let (checked, tested) = std::thread::scope(|scope| {
-                // it takes a minute, in which tests mostly wait
-                let checked = scope.spawn(|| check(&built.messages, &metadata));
+                // they take a minute, in which tests mostly wait
+                let checked = scope.spawn(|| -> anyhow::Result<_> {
+                    let layout = match tier {
+                        Tier::First => {
+                            let findings = check::all(root)?.into_iter();
+                            Some(("layout", findings.map(|one| one.to_string()).collect()))
+                        }
+                        Tier::Rest => None,
+                    };
+                    let also = (also, check(&built.messages, &metadata)?);
+                    Ok(layout.into_iter().chain([also]))
+                });
                 let tested = tests(root, lints, tier, &mut tally);
                 (checked.join(), tested)
             });
             tested?;
-            heading(also);
-            let errors = checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            errors
-                .iter()
-                .for_each(|text| println!("{}", text.trim_end()));
-            tally.count(also, errors.is_empty());
+            for (name, errors) in
+                checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?
+            {
+                heading(name);
+                errors
+                    .iter()
+                    .for_each(|text| println!("{}", text.trim_end()));
+                tally.count(name, errors.is_empty());
+            }
             match tier {
                 Tier::First => documentation(root, lints, &mut tally)?,
                 Tier::Rest => dependencies(root, &mut tally)?,
