@@ -46,6 +46,7 @@ mod profile;
 mod rate;
 mod report;
 mod runs;
+mod schedulers;
 mod sets;
 mod storm;
 mod streams;

@@ -1,0 +1,549 @@
+//! The recipes in `examples/schedulers`: Slurm's run on its daemons, the others are checked by
+//! their schemas, and their shell lines are executed.
+//!
+//! No container is built here, because its base image is not in a package registry; a sandbox takes
+//! away what a container does. Start with [`in_guests::a_killed_task_continues_and_all_are_joined`].
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{
+    CommandResult, Lab, PATIENCE, PROGRAM, directories, ended, example, list, python_with,
+    read_json, skipped, tool, try_tool,
+};
+
+/// One test case and its control: two boots.
+const CAMPAIGN: &str = "campaign = 'parts'\niterations = 1\n[matrix]\nimage = 'debian:linux-image-cloud-amd64'\n\
+    [procedure]\nid = 'exact'\nframes = 320\nprofile = false\n";
+
+/// A campaign that lasts until there is a file `go`.
+const LASTING: &str = "campaign = 'bed'\niterations = 1\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6'\n\
+    [procedure]\nid = 'trial'\nload = '1kpps'\n[hooks]\n\
+    before = { command = 'until [ -e go ]; do sleep 0.1; done', on = 'controller', every = 'campaign', within = '5min' }\n";
+
+/// The kernels that tests share.
+const IMAGES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/images");
+
+fn recipe(name: &str) -> String {
+    example(&format!("../schedulers/{name}"))
+}
+
+/// Adds the program `fwdlab` to the PATH of a command, and what it needs.
+fn with_program(lab: &Lab, mut command: Command) -> Command {
+    let bin = lab.path().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    _ = symlink(PROGRAM, bin.join("fwdlab"));
+    let path = std::env::var("PATH").unwrap();
+    command
+        .env("PATH", format!("{}:{path}", bin.display()))
+        .env("FWDLAB_CACHE", IMAGES)
+        .env_remove("FWDLAB_RUNS");
+    command
+}
+
+/// Runs lines as a step of a workflow does.
+fn step(lab: &Lab, folder: &Path, lines: &str, variables: &[(&str, &str)]) -> CommandResult {
+    let mut command = with_program(lab, lab.with(&["sh", "-ec"], &[lines]));
+    command.current_dir(folder).envs(variables.iter().copied());
+    ended(command)
+}
+
+/// Returns the documents of a YAML file; `None`, after a message, if no Python can read it.
+fn documents(file: &str) -> Option<Vec<Value>> {
+    let Some(python) = python_with("yaml") else {
+        skipped("no Python that has yaml");
+        return None;
+    };
+    let script =
+        "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
+    Some(serde_json::from_str(&tool(&[python, "-c", script, file])).unwrap())
+}
+
+/// Returns the container of the job in a file for Kubernetes.
+fn container(name: &str) -> Option<Value> {
+    let jobs = documents(&recipe(name))?;
+    let job = jobs.into_iter().find(|one| one["kind"] == "Job").unwrap();
+    Some(job["spec"]["template"]["spec"]["containers"][0].clone())
+}
+
+/// Returns the shell lines of a job in GitHub's workflow, step by step.
+fn steps(workflow: &Value, job: &str) -> Vec<String> {
+    let steps = list(&workflow["jobs"][job]["steps"]).iter();
+    let lines = steps.filter_map(|step| step["run"].as_str());
+    lines.map(str::to_owned).collect()
+}
+
+/// Returns the shell lines in a Jenkinsfile, as a step's text has them.
+fn jenkins_steps() -> Vec<String> {
+    let text = fs::read_to_string(recipe("Jenkinsfile")).unwrap();
+    let scripts = text.split(" sh '").skip(1).map(|rest| {
+        let (script, _) = match rest.strip_prefix("''") {
+            Some(long) => long.split_once("'''").unwrap(),
+            None => rest.split_once('\'').unwrap(),
+        };
+        let lines = script
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty());
+        lines.collect::<Vec<_>>().join("\n")
+    });
+    scripts.collect()
+}
+
+/// Returns the numbers of the boots of the joined run in a directory of runs.
+fn joined_boots(runs: &Path) -> Vec<u64> {
+    let is_joined =
+        |run: &PathBuf| !read_json(&run.join("run.json"))["parameters"]["shards"].is_null();
+    let joined: Vec<PathBuf> = directories(runs).into_iter().filter(is_joined).collect();
+    assert_eq!(joined.len(), 1, "{joined:?}");
+    let boots = fs::read_to_string(joined[0].join("trials.jsonl")).unwrap();
+    let boots = boots
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    boots.map(|boot| boot["boot"].as_u64().unwrap()).collect()
+}
+
+/// Returns true if a run has begun in a directory.
+fn has_run(runs: &Path) -> bool {
+    let has_begun = |run: &PathBuf| run.join("run.json").exists();
+    directories(runs).iter().any(has_begun)
+}
+
+/// Returns how many times the only run in a directory was continued.
+fn gaps_of_only_run(runs: &Path) -> usize {
+    let runs = directories(runs);
+    assert_eq!(runs.len(), 1, "{runs:?}");
+    list(&read_json(&runs[0].join("run.json"))["gaps"]).len()
+}
+
+/// Returns true, after a message, if there is no emulator or no kernel.
+fn cannot_boot(output: &str) -> bool {
+    let words = ["cannot get", "there is no image", "no such program"];
+    let cannot = words.iter().any(|words| output.contains(words));
+    if cannot {
+        skipped(output.trim());
+    }
+    cannot
+}
+
+/// The same check refuses a file with a mistake.
+#[test]
+fn files_follow_the_schemas_of_their_tools() {
+    let lab = Lab::new();
+    let kubernetes = ["--strict", "-k", "1.33.0"];
+    let github = ["--builtin-schema", "vendor.github-workflows"];
+    for (package, arguments, name, right, wrong) in [
+        (
+            "kubernetes_validate",
+            &kubernetes[..],
+            "kubernetes.yaml",
+            "completions: 16",
+            "completions: many",
+        ),
+        (
+            "kubernetes_validate",
+            &kubernetes,
+            "kubernetes-merge.yaml",
+            "restartPolicy:",
+            "restartPolice:",
+        ),
+        (
+            "check_jsonschema",
+            &github,
+            "github.yml",
+            "runs-on:",
+            "run-on:",
+        ),
+    ] {
+        let Some(python) = python_with(package) else {
+            skipped(&format!("no Python that has {package}"));
+            continue;
+        };
+        let check = |file: &str| {
+            let mut command = Command::new(python);
+            command.args(["-m", package]).args(arguments).arg(file);
+            ended(command)
+        };
+        let file = recipe(name);
+        check(&file).code(0);
+        let text = fs::read_to_string(file).unwrap();
+        assert!(text.contains(right), "{name}");
+        let bad = lab.write(name, &text.replace(right, wrong));
+        assert_ne!(check(&bad).code, 0, "{name} with `{wrong}` is accepted");
+    }
+}
+
+#[test]
+fn shell_scripts_are_clean() {
+    if try_tool(&["shellcheck", "--version"]).is_err() {
+        return skipped("no shellcheck");
+    }
+    for script in ["slurm-exact.sh", "slurm-bed.sh"] {
+        tool(&["shellcheck", &recipe(script)]);
+    }
+}
+
+/// A controller and two nodes of Slurm on this machine, for jobs of this user.
+struct Slurm<'a> {
+    lab: &'a Lab,
+    daemons: Vec<Child>,
+}
+
+impl Slurm<'_> {
+    /// Starts the daemons; `None`, after a message, if one of them is not installed.
+    fn start(lab: &Lab) -> Option<Slurm<'_>> {
+        for program in ["munged", "slurmctld", "slurmd", "sbatch"] {
+            if try_tool(&["sh", "-c", "command -v \"$0\"", program]).is_err() {
+                skipped(&format!("no {program}"));
+                return None;
+            }
+        }
+        let at = lab.path().join("slurm");
+        let folder = at.display();
+        for name in ["state", "n1", "n2"] {
+            fs::create_dir_all(at.join(name)).unwrap();
+        }
+        // all at once, so that they differ
+        let ports = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let ports = ports.map(|port| port.local_addr().unwrap().port());
+        let [controller, first, second] = ports;
+        let [user, host] = [["id", "-un"], ["hostname", "-s"]].map(|words| tool(&words));
+        let [user, host] = [user.trim(), host.trim()];
+        lab.write(
+            "slurm/slurm.conf",
+            &format!(
+                "ClusterName=test\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={controller}\nSlurmUser={user}\nSlurmdUser={user}\n\
+                 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny\nAuthType=auth/munge\nAuthInfo=socket={folder}/munge.socket\n\
+                 StateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/%n\nSlurmctldPidFile={folder}/controller.pid\n\
+                 SlurmdPidFile={folder}/%n/pid\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
+                 SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nJobAcctGatherType=jobacct_gather/none\n\
+                 MpiDefault=none\nMinJobAge=3600\nSwitchType=switch/none\nSlurmdParameters=config_overrides\n\
+                 SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1\nLicenses=rack1:1,rack2:1\n\
+                 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first} CPUs=2 RealMemory=4096\n\
+                 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={second} CPUs=2 RealMemory=4096\n\
+                 PartitionName=all Nodes=ALL Default=YES State=UP\n"
+            ),
+        );
+        let key = lab.write("slurm/munge.key", &"a key of this test alone".repeat(6));
+        fs::set_permissions(key, std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
+        let mut slurm = Slurm {
+            lab,
+            daemons: Vec::new(),
+        };
+        let munge = [
+            "key-file=munge.key",
+            "socket=munge.socket",
+            "pid-file=munge.pid",
+            "seed-file=munge.seed",
+            "log-file=munge.log",
+        ];
+        let munge = munge.map(|option| {
+            let (option, file) = option.split_once('=').unwrap();
+            format!("--{option}={folder}/{file}")
+        });
+        slurm.daemon(&format!("munged --foreground --force {}", munge.join(" ")));
+        slurm.wait("munge", || at.join("munge.socket").exists().then_some(()));
+        for line in ["slurmctld -D", "slurmd -D -N n1", "slurmd -D -N n2"] {
+            slurm.daemon(line);
+        }
+        slurm.wait("two nodes", || {
+            let states = slurm.ask("sinfo -h -N -o %T").ok()?;
+            (states.split_whitespace().eq(["idle", "idle"])).then_some(())
+        });
+        Some(slurm)
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut command = with_program(self.lab, self.lab.with(&words[..1], &words[1..]));
+        command.env("SLURM_CONF", self.lab.path().join("slurm/slurm.conf"));
+        command
+    }
+
+    fn daemon(&mut self, line: &str) {
+        let log = self.lab.path().join("slurm/log");
+        let log = File::options().create(true).append(true).open(log).unwrap();
+        let mut command = self.command(line);
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        self.daemons.push(command.spawn().unwrap());
+    }
+
+    /// Returns the output of one of Slurm's commands.
+    fn ask(&self, line: &str) -> Result<String, String> {
+        let ended = ended(self.command(line));
+        match ended.code {
+            0 => Ok(ended.out),
+            _ => Err(ended.err),
+        }
+    }
+
+    /// Submits a job, and returns its number.
+    fn submit(&self, line: &str, variables: &[(&str, &str)]) -> String {
+        let mut command = self.command(&format!("sbatch --parsable {line}"));
+        command.envs(variables.iter().copied());
+        ended(command).code(0).out.trim().to_owned()
+    }
+
+    /// Returns the state of a job, and why it waits.
+    fn state(&self, job: &str) -> (String, String) {
+        let found = self
+            .ask(&format!("squeue -h -t all -o %T=%r -j {job}"))
+            .unwrap();
+        let (state, reason) = found.trim().split_once('=').unwrap();
+        (state.to_owned(), reason.to_owned())
+    }
+
+    /// Waits until a job has ended, and returns its state and output.
+    fn end_of(&self, job: &str) -> (String, String) {
+        let state = self.wait(job, || {
+            let (state, _) = self.state(job);
+            let goes_on = ["PENDING", "RUNNING", "CONFIGURING", "COMPLETING"];
+            (!goes_on.contains(&&*state)).then_some(state)
+        });
+        let output = self.lab.path().join(format!("slurm-{job}.out"));
+        (state, fs::read_to_string(output).unwrap_or_default())
+    }
+
+    fn wait<T>(&self, what: &str, done: impl Fn() -> Option<T>) -> T {
+        let started = Instant::now();
+        loop {
+            if let Some(found) = done() {
+                return found;
+            }
+            let all = || self.ask("squeue -t all").unwrap_or_else(|error| error);
+            assert!(started.elapsed() < PATIENCE, "no {what}: {}", all());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Slurm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            _ = self.ask("scancel --full --state=RUNNING");
+        }
+        // the last first: nodes, controller, keys
+        for daemon in self.daemons.iter_mut().rev() {
+            let pid = daemon.id().to_string();
+            _ = Command::new("kill").arg(pid).status();
+            _ = daemon.wait();
+        }
+    }
+}
+
+mod slow {
+    use super::*;
+
+    /// A job for the other bed does not wait.
+    #[test]
+    fn two_jobs_never_share_a_bed() {
+        let lab = Lab::new();
+        let Some(slurm) = Slurm::start(&lab) else {
+            return;
+        };
+        lab.write("lasting.toml", LASTING);
+        let script = recipe("slurm-bed.sh");
+        let job = |name: &str, options: &str| {
+            let runs = lab.path().join(name);
+            let line = format!("{options} {script} lasting.toml");
+            slurm.submit(&line, &[("FWDLAB_RUNS", runs.to_str().unwrap())])
+        };
+        let first = job("first", "");
+        slurm.wait("first job", || {
+            (slurm.state(&first).0 == "RUNNING").then_some(())
+        });
+        let second = job("second", "");
+        let other = job("other", "--licenses=rack2");
+        slurm.wait("job on the other bed", || {
+            (slurm.state(&other).0 == "RUNNING").then_some(())
+        });
+        slurm.wait("job that waits for its bed", || {
+            let (state, reason) = slurm.state(&second);
+            assert_eq!(state, "PENDING", "two jobs are on one bed");
+            (reason == "Licenses").then_some(())
+        });
+        assert_eq!(slurm.state(&first).0, "RUNNING");
+        lab.write("go", "");
+        for job in [&first, &second, &other] {
+            let (state, output) = slurm.end_of(job);
+            assert_eq!(state, "COMPLETED", "{output}");
+        }
+        let time = |name: &str, of: &str| {
+            let run = directories(&lab.path().join(name)).remove(0);
+            read_json(&run.join("run.json"))[of]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        assert!(time("first", "finished_at") <= time("second", "started_at"));
+    }
+}
+
+/// Three guests each: a shard that is killed boots again.
+mod in_guests {
+    use super::*;
+
+    #[test]
+    fn a_killed_task_continues_and_all_are_joined() {
+        let lab = Lab::new();
+        let Some(slurm) = Slurm::start(&lab) else {
+            return;
+        };
+        lab.write("campaign.toml", CAMPAIGN);
+        let script = recipe("slurm-exact.sh");
+        let submit =
+            |options: &str| slurm.submit(&format!("{options} {script}"), &[("SHARDS", "2")]);
+        let array = submit("--array=1-2");
+        let merge = submit(&format!("--dependency=afterany:{array}"));
+        let shard = lab.path().join("shards/1");
+        let task = format!("{array}_1");
+        slurm.wait("run of the first task", || has_run(&shard).then_some(()));
+        slurm.ask(&format!("scancel -s KILL {task}")).unwrap();
+        let (state, _) = slurm.end_of(&task);
+        assert_ne!(state, "COMPLETED");
+        let (_, output) = slurm.end_of(&format!("{array}_2"));
+        if cannot_boot(&output) {
+            return;
+        }
+        let (state, output) = slurm.end_of(&merge);
+        assert_eq!(state, "FAILED", "{output}");
+        assert!(
+            output.contains("is not finished: continue it with"),
+            "{output}"
+        );
+
+        let again = submit("--array=1");
+        let merge = submit(&format!("--dependency=afterany:{again}"));
+        let (state, output) = slurm.end_of(&merge);
+        assert_eq!(state, "COMPLETED", "{output}");
+        assert_eq!(joined_boots(&lab.path().join("shards/joined")), [1, 2]);
+        assert_eq!(gaps_of_only_run(&shard), 1);
+    }
+
+    /// One shard is measured by the lines of Kubernetes' job, in a sandbox: another user, no
+    /// capabilities, devices or network, a file system that cannot be written. The other by those
+    /// of GitHub's workflow, which are Jenkins', too.
+    #[test]
+    fn shards_of_different_schedulers_are_joined_without_privileges() {
+        let lab = Lab::new();
+        let (Some(shard), Some(merge)) = (
+            container("kubernetes.yaml"),
+            container("kubernetes-merge.yaml"),
+        ) else {
+            return;
+        };
+        if try_tool(&["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]).is_err() {
+            return skipped("no bwrap that can make namespaces");
+        }
+        let workflow = documents(&recipe("github.yml")).unwrap().remove(0);
+        let [measure, judge] = ["measure", "judge"].map(|job| steps(&workflow, job));
+        let all = [&measure[..], &judge].concat();
+        let without_summary = |lines: &str| {
+            let lines = lines.lines().map(str::trim);
+            lines
+                .filter(|line| !line.contains("GITHUB_"))
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        let all: Vec<String> = all.iter().map(|lines| without_summary(lines)).collect();
+        assert_eq!(jenkins_steps(), all);
+
+        // the second shard
+        let folder = |name: &str| {
+            let folder = lab.path().join(name);
+            fs::create_dir_all(&folder).unwrap();
+            folder
+        };
+        let github = folder("github");
+        lab.write("github/campaign.toml", CAMPAIGN);
+        let of_second = [("SHARD", "2"), ("SHARDS", "2"), ("FWDLAB_RUNS", "runs")];
+        let ended = step(&lab, &github, &measure[0], &of_second);
+        if cannot_boot(&ended.err) {
+            return;
+        }
+        ended.code(0);
+        step(&lab, &github, &measure[1], &of_second).code(0);
+
+        // the first, which is killed once
+        let runs = folder("volume");
+        lab.write("claim/campaign.toml", CAMPAIGN);
+        let pod = |container: &Value| sandbox(&lab, container);
+        let mut killed = lab.start_command(pod(&shard));
+        let first = runs.join("0");
+        killed.wait_until("a run", |_| has_run(&first));
+        killed.signal(rustix::process::Signal::KILL);
+        killed.wait(PATIENCE);
+        let ended = super::ended(pod(&shard));
+        ended.code(0);
+        assert_eq!(gaps_of_only_run(&first), 1);
+        tool(&[
+            "cp",
+            "-r",
+            github.join("runs").to_str().unwrap(),
+            runs.join("1").to_str().unwrap(),
+        ]);
+        super::ended(pod(&merge)).code(0);
+        assert_eq!(joined_boots(&runs.join("joined")), [1, 2]);
+
+        // the verdict
+        let of_first = [
+            ("SHARD", "1"),
+            ("SHARDS", "2"),
+            ("FWDLAB_RUNS", first.to_str().unwrap()),
+        ];
+        let verdict = folder("verdict");
+        step(&lab, &verdict, &measure[1], &of_first).code(0);
+        fs::rename(
+            github.join("shard-2.tar.gz"),
+            verdict.join("shard-2.tar.gz"),
+        )
+        .unwrap();
+        let of_verdict = [
+            ("FWDLAB_RUNS", "runs"),
+            ("GITHUB_STEP_SUMMARY", "summary.md"),
+        ];
+        for lines in &judge {
+            step(&lab, &verdict, lines, &of_verdict).code(0);
+        }
+        let joined = verdict.join("runs");
+        assert_eq!(joined_boots(&joined), [1, 2]);
+        assert_eq!(directories(&joined).len(), 1, "@1 is not the joined run");
+        let summary = fs::read_to_string(verdict.join("summary.md")).unwrap();
+        assert!(summary.contains("instructions per frame"), "{summary}");
+        for file in ["junit.xml", "report.html", "run.tar.gz"] {
+            assert!(verdict.join(file).exists(), "{file}");
+        }
+    }
+
+    /// Returns a container's command in a sandbox that has what its pod has, for 2 shards.
+    fn sandbox(lab: &Lab, container: &Value) -> Command {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let at = |name: &str| lab.path().join(name).display().to_string();
+        let options = "bwrap --unshare-all --die-with-parent --new-session --cap-drop ALL --clearenv --dev /dev \
+            --proc /proc --tmpfs /tmp --setenv PATH /opt:/usr/bin:/usr/sbin --setenv FWDLAB_CACHE /cache \
+            --setenv SHARDS 2 --setenv JOB_COMPLETION_INDEX 0 --ro-bind /usr /usr --ro-bind /etc /etc \
+            --symlink usr/bin /bin --symlink usr/sbin /sbin --symlink usr/lib /lib --symlink usr/lib64 /lib64 \
+            --uid 1000 --gid 1000";
+        let mut words: Vec<String> = options.split_whitespace().map(str::to_owned).collect();
+        for (option, from, to) in [
+            ("--ro-bind", PROGRAM, "/opt/fwdlab"),
+            ("--bind", IMAGES, "/cache"),
+            ("--bind", &at("volume"), "/runs"),
+            ("--ro-bind", &at("claim"), "/campaign"),
+        ] {
+            words.extend([option, from, to].map(str::to_owned));
+        }
+        words.extend(["--remount-ro", "/"].map(str::to_owned));
+        words.extend(list(&container["command"]).iter().map(text));
+        words.extend(list(&container["args"]).iter().map(text));
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).stdin(Stdio::null());
+        command
+    }
+}
