@@ -6,8 +6,7 @@
 #   id=$(sbatch --parsable --array=1-16 slurm-exact.sh)
 #   sbatch --dependency="afterany:$id" slurm-exact.sh
 #
-# A task that was killed continues when it is submitted again, on a node of the same kind:
-# sbatch --array=3 slurm-exact.sh
+# A task that was killed continues when it is submitted again: sbatch --array=3 slurm-exact.sh
 set -eu
 
 campaign=${CAMPAIGN:-campaign.toml}

@@ -137,7 +137,7 @@ impl RunWriter {
     /// # Errors
     /// [`StoreError::System`], such as a full disk; it can be opened again.
     pub fn go_on(&self, info: &RunInfo) -> Result<(), StoreError> {
-        replace_json(&self.dir.join(RUN), info)?;
+        self.head(info)?;
         for name in [CHECKSUMS, SUMMARY, REPORT, RESERVE] {
             let path = self.dir.join(name);
             match fs::remove_file(&path) {
@@ -148,6 +148,14 @@ impl RunWriter {
             }
         }
         reserve(&self.dir.join(RESERVE))
+    }
+
+    /// Replaces the header of the run.
+    ///
+    /// # Errors
+    /// [`StoreError::System`], such as a full disk.
+    pub fn head(&self, info: &RunInfo) -> Result<(), StoreError> {
+        replace_json(&self.dir.join(RUN), info)
     }
 
     /// Returns a file of raw data that [`RunWriter::raw`] kept.

@@ -165,6 +165,11 @@ impl Made {
     }
 }
 
+fn no_control(turn: Turn, reason: &str) -> String {
+    let iteration = turn.iteration;
+    format!("the A/A control has no result in iteration {iteration}: {reason}")
+}
+
 /// Turns that are left, and the pace so far.
 struct RemainingTurns {
     turns: VecDeque<Turn>,
@@ -325,6 +330,12 @@ impl Running<'_> {
             let is_control_of_none =
                 matches!(measures, Measures::Control(of) if has_dropped_out(of));
             if is_control_of_none || self.is_enough(turn, left) {
+                // a shard without the test case itself does not report why it dropped out
+                if let (Measures::Control(of), true) = (measures, self.plan.is_shard())
+                    && let Some(failure) = self.dropped.get(of)
+                {
+                    run.warn(no_control(turn, &failure.why))?;
+                }
                 continue;
             }
             let cases = measures.cases();
@@ -451,10 +462,7 @@ impl Running<'_> {
         match &self.agenda.measures[turn.case] {
             Measures::Cases(_) => self.report(turn, iterations, Some(&error), run)?,
             // it belongs to no test case that could record the reason
-            _ => run.warn(format!(
-                "the A/A control has no result in iteration {}: {error}",
-                turn.iteration
-            ))?,
+            _ => run.warn(no_control(turn, &error.to_string()))?,
         }
         self.dropped.extend(dropped);
         Ok(false)

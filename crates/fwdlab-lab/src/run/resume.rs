@@ -6,10 +6,12 @@
 //! measures nothing. Start with [`reopen`]; each procedure's own file reads what it has stored.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
 use fwdlab_measure::campaign::Turn;
+use fwdlab_model::campaign::Counting;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::result::{CUT_OFF, FIREWALLS, Gap, RunInfo, RunState, Validity};
 use fwdlab_model::test_case::{Iteration, NoResult};
@@ -80,6 +82,14 @@ pub fn reopen(dir: &Path) -> Result<CutOff, LabError> {
     })
 }
 
+/// Returns the error of a run that cannot be resumed because something differs.
+pub(super) fn differs(id: &str, what: &str, was: &dyn Display, is: &dyn Display) -> LabError {
+    LabError::Preflight(format!(
+        "cannot resume {id}: {what} was {was} and is {is} now, so the remaining results would not be comparable with the earlier ones. \
+         Restore it, or start the campaign again"
+    ))
+}
+
 impl CutOff {
     /// Returns the head of the run, as it was.
     pub fn info(&self) -> &RunInfo {
@@ -98,12 +108,8 @@ impl CutOff {
     /// Checks that plan and machine are the same as at the beginning of the run.
     fn fits(&self, plan: &Plan, now: &RunInfo) -> Result<(), LabError> {
         let info = &self.stored.info;
-        let wrong = |action: &str, was: &dyn std::fmt::Display, is: &dyn std::fmt::Display| {
-            Err(LabError::Preflight(format!(
-                "cannot resume {}: {action} was {was} and is {is} now, so the remaining results would not be comparable with the earlier \
-                 ones. Restore it, or start the campaign again",
-                info.id
-            )))
+        let wrong = |action: &str, was: &dyn Display, is: &dyn Display| {
+            Err(differs(&info.id, action, was, is))
         };
         if info.format != now.format {
             return wrong("the format of runs", &info.format, &now.format);
@@ -116,8 +122,11 @@ impl CutOff {
             );
         }
         let (facts, others) = (&info.facts, &now.facts);
-        // a host that does not answer now has no facts, and there will be no bed
-        let is_known = facts.is_known() && others.is_known();
+        // a host that does not answer now has no facts, and there will be no bed; counts of
+        // instructions depend on the emulator and the images, which are compared when they are known
+        let is_known = facts.is_known()
+            && others.is_known()
+            && plan.campaign().procedure.counting() != Counting::Instructions;
         if is_known && facts.kernel != others.kernel {
             return wrong("the kernel", &facts.kernel, &others.kernel);
         }

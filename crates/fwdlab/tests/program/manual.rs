@@ -198,6 +198,7 @@ fn run(lab: &Lab, example: &Example) -> bool {
 const NOT_RUN: &[(&str, &str)] = &[
     ("fwdlab quick", "takes a minute on a test bed"),
     ("fwdlab bisect", "boots kernels of an archive"),
+    ("fwdlab gate", "boots kernels"),
     ("fwdlab run examples/", "takes minutes on a test bed"),
     ("fwdlab run --resume", "needs a run that was interrupted"),
     ("fwdlab top", "needs a terminal"),

@@ -21,7 +21,7 @@ use fwdlab_model::event::EventKind;
 use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::file::FileError;
 use fwdlab_model::instructions::{BootRecord, BurstRecord};
-use fwdlab_model::result::{Noise, Validity};
+use fwdlab_model::result::{Noise, RunInfo, Validity};
 use fwdlab_model::stacks::Stacks;
 use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 
@@ -33,7 +33,7 @@ use crate::host::{Host, Limit, Remote};
 use crate::run::campaign::Running;
 use crate::run::conduct::{Made, Method, Work};
 use crate::run::plan::{Agenda, Plan, agenda};
-use crate::run::{BootProfile, Control, Measured, Run, timestamp};
+use crate::run::{BootProfile, Control, Measured, Run, resume, timestamp};
 use crate::tester::bursts;
 use crate::vm::image::cache::Cache;
 use crate::vm::image::error::ImageError;
@@ -283,11 +283,13 @@ impl Method for Bursts {
         measured: &mut Measured,
     ) -> Result<(), LabError> {
         if let Ok(version) = qemu::version() {
-            let placement = &mut run.info.facts.placement;
-            placement.insert(EMULATOR.into(), version);
+            let RunInfo { id, facts, .. } = &mut run.info;
+            set_fact(id, &mut facts.placement, EMULATOR.into(), version)?;
         }
         let scratch = self.scratch.insert(Scratch::new()?);
         let found = images(running, scratch, run)?;
+        // a resumed run compares them, after a kill, too
+        run.writer.head(&run.info)?;
         for (case, of) in running.plan.campaign().cases.iter().enumerate() {
             if let Some(Err(reason)) = found.get(of.image.as_deref().unwrap_or_default()) {
                 running.dropped.insert(case, Failure::from(reason.as_str()));
@@ -620,8 +622,8 @@ fn images(
                     initramfs: scratch.keep(&files.initramfs)?,
                     ..files
                 };
-                let placement = &mut run.info.facts.placement;
-                placement.insert(format!("{IMAGE}{name}"), words);
+                let RunInfo { id, facts, .. } = &mut run.info;
+                set_fact(id, &mut facts.placement, format!("{IMAGE}{name}"), words)?;
                 Ok(files)
             }
             Err(error) => Err(error.to_string()),
@@ -632,6 +634,22 @@ fn images(
         images.insert(name, files);
     }
     Ok(images)
+}
+
+/// Records a fact that affects what is counted. In a resumed run it must be the same as before.
+fn set_fact(
+    id: &str,
+    facts: &mut BTreeMap<String, String>,
+    name: String,
+    words: String,
+) -> Result<(), LabError> {
+    match facts.get(&name).filter(|was| **was != words) {
+        Some(was) => Err(resume::differs(id, &name, was, &words)),
+        None => {
+            facts.insert(name, words);
+            Ok(())
+        }
+    }
 }
 
 /// Results of a boot.
@@ -788,6 +806,20 @@ fn boot(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Another machine may resume a run if it has the same emulator and images.
+    #[test]
+    fn facts_of_a_resumed_run_are_those_of_its_beginning() {
+        let mut facts = BTreeMap::new();
+        let mut set = |words: &str| set_fact("run-1", &mut facts, EMULATOR.into(), words.into());
+        set("7.2").unwrap();
+        set("7.2").unwrap();
+        let error = set("8.0").unwrap_err().to_string();
+        assert!(
+            error.contains("cannot resume run-1: emulator was 7.2 and is 8.0"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn memory_that_is_there() {
