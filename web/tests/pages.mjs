@@ -36,7 +36,8 @@ for (const [colorScheme, width] of [["light", 1280], ["dark", 400]]) {
   const page = await open({ colorScheme, viewport: { width, height: 800 } });
   for (const path of [...pages, report]) {
     await page.goto(path === report ? report : at + path);
-    await page.waitForFunction(() => document.querySelector("main h1") && !document.querySelector("[aria-busy]"));
+    await page.locator("main h1").first().waitFor();
+    await page.waitForFunction(() => !document.querySelector("[aria-busy]"));
     assert.equal(await page.locator(".error").count(), 0, `${path}: ${await page.locator("main").innerText()}`);
     // charts of the report are pictures that the server draws
     await page.evaluate(() => Promise.all([...document.images].map((image) => ((image.loading = "eager"), image.decode()))));
@@ -85,7 +86,8 @@ assert.equal(await page.locator("main img").count(), 0);
 await page.goto(`${at}/runs/${stored[0]}`);
 await page.getByText("<img src=x onerror=alert(1)>").waitFor();
 await page.goto(`${at}/runs/${ndr[0]}`);
-await page.locator("main img.chart").first().waitFor();
+// the content of the report
+await page.getByRole("heading", { name: "Glossary" }).waitFor();
 
 // two browsers follow a run; the server is killed meanwhile, and neither misses an event
 if (live !== "-") {

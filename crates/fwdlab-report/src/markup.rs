@@ -35,6 +35,15 @@ impl Markup {
         }
     }
 
+    /// Returns the text between the tags, without the style sheet.
+    pub fn words(&self) -> String {
+        let parts = self.text.split('<').filter_map(|part| part.split_once('>'));
+        let words = parts
+            .filter(|(tag, _)| *tag != "style")
+            .map(|(_, words)| words);
+        words.collect::<Vec<_>>().join(" ")
+    }
+
     /// Writes an element that contains only text.
     pub fn leaf(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
         self.within(tag, attributes, |m| m.text(text));

@@ -257,13 +257,17 @@ fn the_activity_of_the_dut_in_many_cases_is_folded() {
         let page = page(&run);
         let parsed = Html::parse_document(&page);
         assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
-        let folded = select(&parsed, "section > details");
+        let sections = select(&parsed, "section").into_iter();
+        let mut activity = sections.filter(|one| text(*one).starts_with("Load of the DUT"));
+        let activity = activity.next().unwrap();
+        let below = |words: &str| -> Vec<_> {
+            let selector = Selector::parse(words).unwrap();
+            activity.select(&selector).collect()
+        };
+        let folded = below("details");
         assert_eq!(folded.len(), open.map_or(0, |_| cases), "{cases}");
-        assert_eq!(
-            select(&parsed, "section > details[open]").len(),
-            open.unwrap_or(0)
-        );
-        let opened = select(&parsed, "section > details:first-of-type[open]").len();
+        assert_eq!(below("details[open]").len(), open.unwrap_or(0));
+        let opened = below("details:first-of-type[open]").len();
         assert_eq!(opened, open.unwrap_or(0), "not the first is open");
         for (number, case) in folded.into_iter().enumerate() {
             let all = text(case);

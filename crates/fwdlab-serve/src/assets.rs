@@ -26,6 +26,7 @@ pub async fn file(Path(name): Path<String>) -> Result<Response, Refusal> {
             "text/css; charset=utf-8",
             include_str!("../assets/app.css"),
         )),
+        "report.css" => Ok(typed("text/css; charset=utf-8", fwdlab_report::html::STYLE)),
         _ => Err(Refusal::missing("no such file")),
     }
 }

@@ -25,7 +25,7 @@ pub fn all(shared: Arc<Shared>) -> Router {
     let read = Router::new()
         .route("/api/runs", get(api::runs::list))
         .route("/api/runs/{id}", get(api::run::show))
-        .route("/api/runs/{id}/charts/{name}", get(api::run::chart))
+        .route("/api/runs/{id}/report", get(api::run::fragment))
         .route("/api/runs/{id}/flame", get(api::flame::stacks))
         .route("/api/runs/{id}/latency", get(api::latency::percentiles))
         .route("/runs/{id}/report", get(api::run::report))

@@ -4,17 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fwdlab_report::chart::Chart;
 use fwdlab_store::{Roots, StoredRun};
 
 use crate::error::ServeError;
 use crate::{listen, places, routes, tls, token};
 
-/// Creates the report of a run: one page. `None` if there is no result yet.
+/// Creates the report of a run: one page, or its content. `None` if there is no result yet.
 pub type Page = fn(&StoredRun) -> Option<String>;
-
-/// Creates the charts of a run's report.
-pub type Charts = fn(&StoredRun) -> Vec<Chart>;
 
 /// Configuration of the server.
 pub struct Config {
@@ -29,8 +25,8 @@ pub struct Config {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Creates reports.
     pub report: Page,
-    /// Creates their charts, which the page of a run shows, too.
-    pub charts: Charts,
+    /// Creates their content, which the dashboard's page of a run shows.
+    pub fragment: Page,
     /// The allowance for comparisons: a difference that rebuilds of one run cannot prove, as the
     /// logarithm of a ratio.
     pub allowance: f64,
@@ -45,7 +41,7 @@ pub(crate) struct Shared {
     /// True if only reachable from this machine.
     pub local: bool,
     pub report: Page,
-    pub charts: Charts,
+    pub fragment: Page,
     pub allowance: f64,
     /// Limits the clients that follow a run.
     pub following: Arc<tokio::sync::Semaphore>,
@@ -88,7 +84,7 @@ impl Server {
             session: token::new_token()?,
             local,
             report: config.report,
-            charts: config.charts,
+            fragment: config.fragment,
             allowance: config.allowance,
             following: Arc::new(tokio::sync::Semaphore::new(FOLLOWERS)),
         });

@@ -10,7 +10,6 @@ use std::process::Command;
 
 use fwdlab_model::event::{Event, EventKind, Request};
 use fwdlab_model::result::RunInfo;
-use fwdlab_report::run::Run;
 use fwdlab_serve::{Config, Page, Server};
 use fwdlab_store::{Requests, RunWriter};
 use tempfile::TempDir;
@@ -31,17 +30,7 @@ fn served_with(runs: &Path, report: Page) -> SocketAddr {
         token: TOKEN.into(),
         certificate: None,
         report,
-        charts: |run| {
-            let of = |summary| {
-                let run = Run {
-                    trials: &run.trials,
-                    rebuilds: &run.rebuilds,
-                    ..Run::new(&run.info, summary)
-                };
-                fwdlab_report::charts::all(&[run])
-            };
-            run.summary.as_ref().map_or_else(Vec::new, of)
-        },
+        fragment: |run| Some(format!("content of {}", run.info.id)),
         allowance: 0.0,
     })
     .unwrap();
@@ -282,10 +271,9 @@ fn runs_are_listed_and_shown_without_private_data() {
     assert_eq!(code(&get(to, "/api/trend")), 200);
     assert_eq!(code(&get(to, "/api/compare")), 400);
     assert!(get(to, &format!("/runs/{ID}/report")).contains("sandbox"));
-    assert_eq!(
-        code(&get(to, &format!("/api/runs/{ID}/charts/none.svg"))),
-        404
-    );
+    let content = get(to, &format!("/api/runs/{ID}/report"));
+    assert!(content.contains(&format!("content of {ID}")), "{content}");
+    assert!(get(to, "/assets/report.css").contains(":host"));
     let app = get(to, "/runs");
     assert!(
         app.contains("default-src 'none'") && app.contains("/assets/app.js"),
@@ -344,7 +332,7 @@ fn elsewhere_takes_tls() {
         token: TOKEN.into(),
         certificate: None,
         report: |_| None,
-        charts: |_| Vec::new(),
+        fragment: |_| None,
         allowance: 0.0,
     })
     .unwrap();

@@ -1,14 +1,10 @@
-// One run: its figures, the fate of its frames, the load of its DUT, its events; live while it is in progress.
-import { changed, go, useAddress } from "../address";
-import { get, steer, token, type Run as Data, type TestCase, type Trial } from "../api";
+// One run: its report; what it does while it is in progress; its trials and events.
+import { get, steer, text, token, type Run as Data, type Trial } from "../api";
 import { Axes, Dot, HUES } from "../charts/axes";
-import { Cases } from "../charts/cases";
-import { Loads } from "../charts/heat";
-import { Waterfall } from "../charts/waterfall";
-import { frames, moment, percent, pps, span, ticks, time, withUnit } from "../format";
+import { frames, percent, pps, span, ticks, time } from "../format";
 import { type Live, useLive } from "../live";
-import { Choice, Link, Scroll, State, Tags, Waiting, useAsked } from "../parts";
-import { useState } from "preact/hooks";
+import { Link, Scroll, State, Tags, Waiting, useAsked } from "../parts";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 const SHOWN = 100;
 
@@ -18,7 +14,6 @@ export function Run(props: { id: string }) {
   const asked = useAsked(`run ${props.id} ${live.ended}`, (signal) => get<Data>(`/api/runs/${encodeURIComponent(props.id)}`, signal));
   return (
     <div data-events={live.events}>
-      <h1>{props.id}</h1>
       {!live.ended && <Going run={props.id} live={live} />}
       {asked.value ? <Stored data={asked.value} live={live} /> : <Waiting asked={asked} />}
     </div>
@@ -67,70 +62,19 @@ function Going(props: { run: string; live: Live }) {
 }
 
 function Stored(props: { data: Data; live: Live }) {
-  const { info, summary, trials, problems, flames, latencies, labels, charts } = props.data;
-  const url = useAddress();
-  const cases = summary?.test_cases ?? [];
-  const wanted = url.searchParams.get("case") ?? "";
-  const names = cases.map((one) => one.test_case);
-  const one = cases.find((c) => c.test_case === wanted) ?? cases[0];
-  const figures = [...new Set(cases.flatMap((c) => c.figures.map((f) => f.name)))];
-  const wantedFigure = url.searchParams.get("figure") ?? "";
-  const figure = figures.includes(wantedFigure) ? wantedFigure : figures[0];
-  const show = (words: Record<string, string>) => go(changed(url, words), true);
+  const { info, summary, trials, problems, flames, latencies, labels } = props.data;
   return (
     <>
-      <p><State state={info.state} /> {info.kind}, {moment(info.started_at)} to {moment(info.finished_at)} UTC, fwdlab {info.tool_version}, seed {info.seed}
-        {" · "}<a href={`/runs/${encodeURIComponent(info.id)}/report`}>Report, one page</a>
-        {" · "}<Link to={`/compare?run=${encodeURIComponent(info.id)}`}>Compare</Link></p>
+      <p class="quiet"><State state={info.state} />{!summary && <> <code>{info.id}</code></>}
+        {" · "}<a href={`/runs/${encodeURIComponent(info.id)}/report`}>As one file</a>
+        {" · "}<Link to={`/compare?run=${encodeURIComponent(info.id)}`}>Compare</Link>
+        {flames.map((f) => <span key={`${f.case} ${f.boot} ${f.of}`}>{" · "}
+          <Link to={`/flame?run=${encodeURIComponent(info.id)}&case=${encodeURIComponent(f.case)}&boot=${f.boot}&of=${f.of}`}>Flame graph of {f.case}: {f.of}{f.boot ? `, boot ${f.boot}` : ""}</Link></span>)}</p>
       {(labels.tags.length > 0 || labels.note) && <p class="note"><Tags tags={labels.tags} /> {labels.note}</p>}
-      {info.error && <p class="error" role="alert">{info.error}</p>}
       {problems.map((problem) => <p class="error" key={problem}>{problem}</p>)}
-      {summary?.noise?.too_noisy && <p class="doubt"><strong>Doubt:</strong> {summary.noise.verdict}</p>}
-      {summary?.warnings?.map((warning) => <p class="doubt" key={warning}>{warning}</p>)}
-      {figure && (
-        <section aria-labelledby="figures">
-          <h2 id="figures">Figures</h2>
-          {figures.length > 1 && <p><Choice label="Figure" value={figure} values={figures} on={(v) => show({ figure: v })} /></p>}
-          <Cases cases={cases} figure={figure} />
-          <p class="quiet">Bars are medians, dots the values of iterations, lines the 95 % interval of the mean.</p>
-          <Scroll label="Figures by test case">
-            <table>
-              <thead><tr><th scope="col">Test case</th>{figures.map((f) => <th scope="col" class="n" key={f}>{f}</th>)}<th scope="col">Doubt</th></tr></thead>
-              <tbody>{cases.map((c) => (
-                <tr key={c.test_case}>
-                  <th scope="row">{c.test_case}</th>
-                  {figures.map((f) => {
-                    const found = c.figures.find((x) => x.name === f);
-                    return <td class="n" key={f}>{found ? withUnit(found.median, found.unit) : "-"}{found?.interval_half_width !== undefined && <span class="quiet"> ± {withUnit(found.interval_half_width, found.unit)}</span>}</td>;
-                  })}
-                  <td>{c.doubt ?? ""}</td>
-                </tr>
-              ))}</tbody>
-            </table>
-          </Scroll>
-        </section>
-      )}
-      {charts.length > 0 && (
-        <section aria-labelledby="charts">
-          <h2 id="charts">Charts of the report</h2>
-          {charts.map((chart) => (
-            <Scroll key={chart.name} label={chart.name}>
-              <img class="chart drawn" loading="lazy" alt={chart.spoken} src={`/api/runs/${encodeURIComponent(info.id)}/charts/${encodeURIComponent(chart.name)}.svg`} />
-            </Scroll>
-          ))}
-        </section>
-      )}
-      {one && (
-        <section aria-labelledby="case">
-          <h2 id="case">Test case</h2>
-          <p><Choice label="Test case" value={one.test_case} values={names} on={(v) => show({ case: v, trial: "" })} /></p>
-          <Case one={one} trials={trials.filter((t) => t.test_case === one.test_case)} />
-          <Latencies run={info.id} of={latencies.filter((l) => l.test_case === one.test_case)} />
-          {flames.filter((f) => f.case === one.test_case).map((f) => (
-            <p key={`${f.boot} ${f.of}`}><Link to={`/flame?run=${encodeURIComponent(info.id)}&case=${encodeURIComponent(f.case)}&boot=${f.boot}&of=${f.of}`}>Flame graph: {f.of}{f.boot ? `, boot ${f.boot}` : ""}</Link></p>
-          ))}
-        </section>
-      )}
+      {summary ? <Report run={info.id} version={info.finished_at ?? ""} /> : <h1>{info.error ?? "No result yet"}</h1>}
+      <Latencies run={info.id} of={latencies} />
+      <Trials trials={trials} />
       <section aria-labelledby="events">
         <h2 id="events">Events</h2>
         {props.live.said.length === 0 ? <p class="quiet">Only trials.</p> : (
@@ -141,44 +85,63 @@ function Stored(props: { data: Data; live: Live }) {
           </Scroll>
         )}
       </section>
-      <details>
+      {!summary && <details>
         <summary>Settings and facts</summary>
         <pre tabIndex={0}>{JSON.stringify({ command_line: info.command_line, parameters: info.parameters, facts: info.facts }, null, 2)}</pre>
-      </details>
+      </details>}
     </>
   );
 }
 
-function Case(props: { one: TestCase; trials: Trial[] }) {
-  const [all, showAll] = useState(false);
-  const shown = all ? props.trials : props.trials.slice(0, SHOWN);
+/** The content of the report, with its own style in a tree of its own. */
+function Report(props: { run: string; version: string }) {
+  const host = useRef<HTMLDivElement>(null);
+  const asked = useAsked(`report ${props.run} ${props.version}`, (signal) => text(`/api/runs/${encodeURIComponent(props.run)}/report`, signal));
+  useEffect(() => {
+    if (!host.current || asked.value === undefined) return;
+    const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
+    root.innerHTML = `<link rel="stylesheet" href="/assets/report.css">${asked.value}`;
+    document.title = `${root.querySelector("h1")?.textContent ?? props.run} - fwdlab`;
+  }, [asked.value]);
+  // the browser looks for the target of a link only in the page itself
+  const jump = (event: MouseEvent) => {
+    const link = (event.composedPath()[0] as Element).closest?.("a[href^='#']");
+    const target = link && host.current?.shadowRoot?.getElementById(link.getAttribute("href")!.slice(1));
+    if (!target) return;
+    event.preventDefault();
+    for (let above = target.closest("details"); above; above = above.parentElement?.closest("details") ?? null) above.open = true;
+    target.scrollIntoView();
+  };
   return (
     <>
-      {props.one.doubt && <p class="doubt">{props.one.doubt}</p>}
-      {props.one.findings?.map((f) => <p class="finding" key={f.cause}><strong>Finding:</strong> {f.sentence.replace(/\.?$/, ".")} Check: {f.setting}</p>)}
-      {props.trials.length > 0 && <><h3>Where the frames went</h3><Waterfall trials={props.trials} /></>}
-      <h3>Load of the DUT</h3>
-      <Loads one={props.one} />
-      {props.trials.length > 0 && (
-        <details>
-          <summary>{props.trials.length} trials</summary>
-          <Scroll label="Trials">
-            <table>
-              <thead><tr><th scope="col" class="n">Trial</th><th scope="col" class="n">Iteration</th><th scope="col" class="n">Offered</th><th scope="col" class="n">Forwarded</th><th scope="col" class="n">Loss</th><th scope="col" class="n">Lost frames</th><th scope="col">Valid</th></tr></thead>
-              <tbody>{shown.map((t) => (
-                <tr key={t.trial} class={t.validity.reasons?.length ? "invalid" : ""}>
-                  <td class="n">{t.trial}</td><td class="n">{t.iteration}</td><td class="n">{pps(t.offered_load_pps)}</td>
-                  <td class="n">{pps(t.forwarding_rate_pps ?? t.forwarding_rate_ungated_pps ?? t.frames_received / t.duration_s)}</td>
-                  <td class="n">{t.frame_loss_ratio === null ? "-" : percent(t.frame_loss_ratio)}</td><td class="n">{frames(t.frames_lost)}</td>
-                  <td>{t.validity.reasons?.length ? t.validity.reasons.join("; ") : "yes"}</td>
-                </tr>
-              ))}</tbody>
-            </table>
-          </Scroll>
-          {shown.length < props.trials.length && <button type="button" onClick={() => showAll(true)}>Show all {props.trials.length}</button>}
-        </details>
-      )}
+      {asked.value === undefined && <Waiting asked={asked} />}
+      <div ref={host} onClick={jump} />
     </>
+  );
+}
+
+function Trials(props: { trials: Trial[] }) {
+  const [all, showAll] = useState(false);
+  const shown = all ? props.trials : props.trials.slice(0, SHOWN);
+  if (!props.trials.length) return null;
+  return (
+    <details>
+      <summary>{props.trials.length} trials</summary>
+      <Scroll label="Trials">
+        <table>
+          <thead><tr><th scope="col" class="n">Trial</th><th scope="col">Test case</th><th scope="col" class="n">Iteration</th><th scope="col" class="n">Offered</th><th scope="col" class="n">Forwarded</th><th scope="col" class="n">Loss</th><th scope="col" class="n">Lost frames</th><th scope="col">Valid</th></tr></thead>
+          <tbody>{shown.map((t) => (
+            <tr key={t.trial} class={t.validity.reasons?.length ? "invalid" : ""}>
+              <td class="n">{t.trial}</td><td>{t.test_case}</td><td class="n">{t.iteration}</td><td class="n">{pps(t.offered_load_pps)}</td>
+              <td class="n">{pps(t.forwarding_rate_pps ?? t.forwarding_rate_ungated_pps ?? t.frames_received / t.duration_s)}</td>
+              <td class="n">{t.frame_loss_ratio === null ? "-" : percent(t.frame_loss_ratio)}</td><td class="n">{frames(t.frames_lost)}</td>
+              <td>{t.validity.reasons?.length ? t.validity.reasons.join("; ") : "yes"}</td>
+            </tr>
+          ))}</tbody>
+        </table>
+      </Scroll>
+      {shown.length < props.trials.length && <button type="button" onClick={() => showAll(true)}>Show all {props.trials.length}</button>}
+    </details>
   );
 }
 

@@ -8,7 +8,8 @@ use crate::glossary;
 use crate::markup::{Attributes, Markup};
 use crate::table::{Align, Column, Mark, Table, capital};
 
-const STYLE: &str = include_str!("style.css");
+/// The style of all pages.
+pub const STYLE: &str = include_str!("style.css");
 /// Tables with more columns have a smaller font.
 const MANY_COLUMNS: usize = 10;
 

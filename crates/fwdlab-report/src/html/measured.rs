@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::result::{RunInfo, Summary};
 
-use super::elements::{note, section};
+use super::elements::{folded, note, section};
 use super::{ShownFacts, bed};
 use crate::markup::Markup;
 use crate::number::{bytes, time};
@@ -71,35 +71,38 @@ pub(super) fn measurement_table(
             ),
         ]);
 
-        m.within("div", &[("class", "columns")], |m| {
-            for (title, rows) in [
-                ("Parameters", parameters),
-                ("Host", host),
-                ("Placement", plain(&facts.placement)),
-                ("Sysctls set", plain(&facts.sysctls)),
-                ("Offloads", plain(&facts.offloads)),
-                (
-                    "CPU vulnerabilities and mitigations",
-                    plain(&facts.mitigations),
-                ),
-            ] {
-                if rows.is_empty() {
-                    continue;
-                }
-                m.within("div", &[("class", "group")], |m| {
-                    m.leaf("h3", &[], title);
-                    m.within("table", &[("class", "pairs")], |m| {
-                        m.within("tbody", &[], |m| {
-                            for (name, value) in &rows {
-                                m.within("tr", &[], |m| {
-                                    m.leaf("th", &[("scope", "row")], name);
-                                    m.leaf("td", &[], value);
-                                });
-                            }
+        let head = |m: &mut Markup| m.text("Parameters and facts of the host");
+        folded(m, false, head, |m| {
+            m.within("div", &[("class", "columns")], |m| {
+                for (title, rows) in [
+                    ("Parameters", parameters),
+                    ("Host", host),
+                    ("Placement", plain(&facts.placement)),
+                    ("Sysctls set", plain(&facts.sysctls)),
+                    ("Offloads", plain(&facts.offloads)),
+                    (
+                        "CPU vulnerabilities and mitigations",
+                        plain(&facts.mitigations),
+                    ),
+                ] {
+                    if rows.is_empty() {
+                        continue;
+                    }
+                    m.within("div", &[("class", "group")], |m| {
+                        m.leaf("h3", &[], title);
+                        m.within("table", &[("class", "pairs")], |m| {
+                            m.within("tbody", &[], |m| {
+                                for (name, value) in &rows {
+                                    m.within("tr", &[], |m| {
+                                        m.leaf("th", &[("scope", "row")], name);
+                                        m.leaf("td", &[], value);
+                                    });
+                                }
+                            });
                         });
                     });
-                });
-            }
+                }
+            });
         });
     });
 }

@@ -19,6 +19,7 @@ use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::test_case::TestCase;
 use fwdlab_stats::ministat::Model;
 
+pub use self::elements::STYLE;
 use self::elements::{
     SMALL, case_place, document, folded, framed, keys, listed, note, notes, section, table,
     unbroken,
@@ -58,9 +59,6 @@ use crate::words;
 
 pub use comparison::comparison;
 pub use multi_run::pages;
-
-/// Longer lists of trials are folded.
-const MANY_TRIALS: usize = 300;
 /// Largest number of ministat blocks on a page.
 const BLOCKS: usize = 12;
 /// With more test cases, their results are folded.
@@ -72,9 +70,20 @@ const FEW_CASES: usize = 3;
 /// Renders the report of a run as one self-contained page, with all of its trials and rebuilds.
 pub fn page(run: &Run<'_>, shown: ShownFacts) -> String {
     document(&format!("fwdlab {}", run.info.id), |m| {
-        body(m, run, shown, true);
-        glossary_list(m);
+        content(m, run, shown)
     })
+}
+
+/// Renders the same content for a page of another program, with [`STYLE`] in a shadow tree.
+pub fn fragment(run: &Run<'_>, shown: ShownFacts) -> String {
+    let mut m = Markup::default();
+    content(&mut m, run, shown);
+    m.finish()
+}
+
+fn content(m: &mut Markup, run: &Run<'_>, shown: ShownFacts) {
+    body(m, run, shown, true);
+    glossary_list(m);
 }
 
 /// Writes the page of a run, except the glossary. On a page of several runs, `pages` adds what
@@ -591,23 +600,34 @@ fn every_trial(
                 true => table(m, &procedures::trials(trials)),
                 false => table(m, &trials::trials(trials)),
             };
-            match trials.len() > MANY_TRIALS {
-                true => folded(m, false, |m| m.text(&plural(trials.len(), "trial")), shown),
-                false => shown(m),
-            }
+            folded(m, false, |m| m.text(&plural(trials.len(), "trial")), shown);
         });
     }
 }
 
+/// Writes the terms that the page uses.
 fn glossary_list(m: &mut Markup) {
+    let words = m.words().to_lowercase();
+    let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let is_used = |(term, _): &&(&str, &str)| {
+        let term = term.to_lowercase();
+        words.match_indices(&term).any(|(at, own)| {
+            let (before, after) = (&words[..at], &words[at + own.len()..]);
+            !is_letter(before.chars().next_back()) && !is_letter(after.chars().next())
+        })
+    };
+    let used: Vec<_> = TERMS.iter().filter(is_used).collect();
     section(m, "Glossary", |m| {
-        m.within("dl", &[], |m| {
-            for (term, meaning) in TERMS {
-                m.within("div", &[], |m| {
-                    m.leaf("dt", &[], term);
-                    m.leaf("dd", &[], meaning);
-                });
-            }
+        let head = |m: &mut Markup| m.text(&plural(used.len(), "term"));
+        folded(m, false, head, |m| {
+            m.within("dl", &[], |m| {
+                for (term, meaning) in &used {
+                    m.within("div", &[], |m| {
+                        m.leaf("dt", &[], term);
+                        m.leaf("dd", &[], meaning);
+                    });
+                }
+            });
         });
     });
 }

@@ -6,13 +6,12 @@ use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use fwdlab_model::result::TrialRecord;
-use fwdlab_report::chart::{Chart, svg};
 use serde::Serialize;
 use serde_json::json;
 
 use super::{directory, flame, json, run_blocking};
 use crate::error::Refusal;
-use crate::server::Shared;
+use crate::server::{Page, Shared};
 
 /// A report contains its style, and no script.
 const REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
@@ -23,22 +22,6 @@ struct Latency<'a> {
     test_case: &'a str,
     trial: u32,
     offered_load_pps: f64,
-}
-
-/// A chart of the report, and its description.
-#[derive(Serialize)]
-struct Named {
-    name: String,
-    spoken: String,
-}
-
-impl Named {
-    fn new(chart: &Chart) -> Named {
-        Named {
-            name: chart.name.clone(),
-            spoken: chart.screen_reader_text(),
-        }
-    }
 }
 
 /// Handles a request for the run.
@@ -76,7 +59,6 @@ pub async fn show(
             "trials": trials,
             "flames": flame::list_flames(&run),
             "latencies": latencies,
-            "charts": (shared.charts)(&run).iter().map(Named::new).collect::<Vec<_>>(),
         }))
     })
     .await
@@ -89,37 +71,24 @@ pub fn shorten(trial: &mut TrialRecord) {
     trial.counters = fwdlab_model::loss::Counters::default();
 }
 
-/// Handles a request for one of the report's charts, as drawn in the report.
-pub async fn chart(
-    State(shared): State<Arc<Shared>>,
-    Path((id, name)): Path<(String, String)>,
-) -> Result<Response, Refusal> {
-    run_blocking(move || {
-        let run = fwdlab_store::load(&directory(&shared, &id)?)?;
-        let charts = (shared.charts)(&run);
-        let requested = name.strip_suffix(".svg");
-        let found = charts
-            .iter()
-            .find(|chart| Some(chart.name.as_str()) == requested);
-        let chart =
-            found.ok_or_else(|| Refusal::missing("the report of this run has no such chart"))?;
-        let headers = [
-            (CONTENT_TYPE, "image/svg+xml"),
-            (CONTENT_SECURITY_POLICY, REPORT),
-        ];
-        Ok((headers, svg::draw(chart)).into_response())
-    })
-    .await
+/// Handles a request for the report.
+pub async fn report(state: State<Arc<Shared>>, id: Path<String>) -> Result<Response, Refusal> {
+    rendered(state, id, |shared| shared.report).await
 }
 
-/// Handles a request for the report.
-pub async fn report(
+/// Handles a request for the content of the report, which the page of the run contains.
+pub async fn fragment(state: State<Arc<Shared>>, id: Path<String>) -> Result<Response, Refusal> {
+    rendered(state, id, |shared| shared.fragment).await
+}
+
+async fn rendered(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
+    render: fn(&Shared) -> Page,
 ) -> Result<Response, Refusal> {
     run_blocking(move || {
         let run = fwdlab_store::load(&directory(&shared, &id)?)?;
-        let page = (shared.report)(&run)
+        let page = render(&shared)(&run)
             .ok_or_else(|| Refusal::missing("this run has no result yet, and so no report"))?;
         let headers = [
             (CONTENT_TYPE, "text/html; charset=utf-8"),

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fwdlab_model::result::RunInfo;
-use fwdlab_report::chart::Chart;
 use fwdlab_report::html::ShownFacts;
 use fwdlab_report::run::Run;
 use fwdlab_serve::{Config, Server, new_token, token_of_file};
@@ -69,7 +68,7 @@ impl Serve {
             token: token.clone(),
             certificate: self.cert.zip(self.key),
             report: page,
-            charts,
+            fragment,
             allowance: fwdlab_measure::paired::ALLOWANCE,
         })
         .map_err(wrong)?;
@@ -79,8 +78,7 @@ impl Serve {
                 "url": url, "token": token, "runs": runs.all(),
             }))?,
             false => output::result(&format!(
-                "runs      {}\nlook      {url}\nsteer     {url}#token={token}",
-                runs
+                "runs      {runs}\nlook      {url}\nsteer     {url}#token={token}"
             )),
         }
         server.run()?;
@@ -90,6 +88,15 @@ impl Serve {
 
 /// Returns the page of a stored run, if it has a result.
 fn page(run: &StoredRun) -> Option<String> {
+    rendered(run, fwdlab_report::html::page)
+}
+
+/// Returns the content of that page.
+fn fragment(run: &StoredRun) -> Option<String> {
+    rendered(run, fwdlab_report::html::fragment)
+}
+
+fn rendered(run: &StoredRun, render: fn(&Run<'_>, ShownFacts) -> String) -> Option<String> {
     let info = RunInfo {
         state: run.state,
         ..run.info.clone()
@@ -99,11 +106,5 @@ fn page(run: &StoredRun) -> Option<String> {
         info: &info,
         ..shown(run, &profiles)?
     };
-    Some(fwdlab_report::html::page(&shown, ShownFacts::Brief))
-}
-
-/// Returns the charts of a stored run's report, if it has a result.
-fn charts(run: &StoredRun) -> Vec<Chart> {
-    let shown = shown(run, &[]);
-    shown.map_or_else(Vec::new, |run| fwdlab_report::charts::all(&[run]))
+    Some(render(&shown, ShownFacts::Brief))
 }
