@@ -465,7 +465,7 @@ impl Plan {
     }
 
     /// Returns the site of the test beds.
-    pub(super) fn site(&self) -> &Site {
+    pub fn site(&self) -> &Site {
         &self.host.site
     }
 
