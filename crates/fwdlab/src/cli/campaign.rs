@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use fwdlab_lab::LabError;
 use fwdlab_lab::control::Control;
 use fwdlab_lab::dut::Configuration;
@@ -73,6 +74,10 @@ pub struct Run {
     /// fwdlab runs merge joins them
     #[arg(long, value_name = "N/OF", conflicts_with_all = ["resume", "retry"])]
     shard: Option<Shard>,
+    /// Number of guests at a time that count instructions, if memory permits [default: two for each CPU, as far as they fit
+    /// into memory]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    jobs: Option<usize>,
     /// Wait until the test bed is free, after runs that wait already, instead of failing
     #[arg(long)]
     wait: bool,
@@ -156,6 +161,9 @@ impl Run {
             Some(cut) => self.again(cut)?,
             None => self.plan(global)?,
         };
+        if let Some(jobs) = self.jobs {
+            plan.set_jobs(jobs).map_err(Usage)?;
+        }
         // check now: a missing reference run would otherwise show up only after days
         let references = references(plan.campaign(), global)?;
         plan.set_references(names(&references));
