@@ -7,6 +7,7 @@
 //! another kind of site is another [`Builder`].
 
 pub mod existing;
+mod lock;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod whole_machine;
@@ -21,6 +22,7 @@ use fwdlab_model::facts::Facts;
 use fwdlab_model::system::System;
 use fwdlab_model::test_bed;
 
+pub use self::lock::{Holder, Queue};
 use crate::bed::Bed;
 use crate::control::Control;
 use crate::error::LabError;
@@ -30,6 +32,9 @@ use crate::placement::Placement;
 use crate::ports::noise::capture_noise;
 use crate::tester::local::Chosen;
 use crate::tester::{self, Rig};
+
+/// Interval of checks while waiting for another process.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Builds beds. The default is this machine: namespaces joined by veth pairs, and the engine in
 /// this process.
@@ -97,6 +102,18 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
     /// From now on, stopping this control ends long operations.
     fn set_control(&self, _: &Control) {}
 
+    /// Takes the locks of everything that only one process at a time may use; `wait` decides
+    /// whether to wait for another process.
+    ///
+    /// # Errors
+    /// Fails if a lock cannot be taken, and with the error of `wait`.
+    fn reserve(&self, _wait: lock::Wait<'_>) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    /// Records the run of this process with its locks.
+    fn used_by(&self, _run: &str) {}
+
     /// Returns true if this machine sends and forwards, in which case its other users are watched.
     fn is_local(&self) -> bool;
 
@@ -150,6 +167,29 @@ impl Site {
     /// See [`Builder::set_control`].
     pub(crate) fn set_control(&self, control: &Control) {
         self.0.set_control(control);
+    }
+
+    /// Waits until no other process measures here, after all that came earlier, and keeps others
+    /// away as long as this site exists. `show` is called a few times per second.
+    ///
+    /// # Errors
+    /// [`LabError::Interrupted`] if it is stopped; fails if a lock cannot be taken.
+    pub fn wait_for_turn(
+        &self,
+        control: &Control,
+        show: &mut dyn FnMut(&Queue),
+    ) -> Result<(), LabError> {
+        self.0.reserve(&mut |queue| {
+            show(queue);
+            control.check()?;
+            std::thread::sleep(LOOK);
+            Ok(())
+        })
+    }
+
+    /// See [`Builder::used_by`].
+    pub(crate) fn used_by(&self, run: &str) {
+        self.0.used_by(run);
     }
 
     /// See [`Builder::is_local`].

@@ -71,7 +71,7 @@ impl Lock {
 }
 
 /// Creates a socket with this abstract name.
-fn bound(name: &str) -> Result<OwnedFd, Errno> {
+pub(crate) fn bound(name: &str) -> Result<OwnedFd, Errno> {
     let socket = socket_with(
         AddressFamily::UNIX,
         SocketType::DGRAM,

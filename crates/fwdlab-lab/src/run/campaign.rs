@@ -49,7 +49,7 @@ pub fn start<'a>(
 ) -> Result<(Run<'a>, Measured), LabError> {
     let (agenda, info) = prepared(plan, runs, control)?;
     let inputs = plan.inputs()?;
-    let run = Run::create(info, plan.host.site.is_local(), runs, control, listener)?;
+    let run = Run::create(info, &plan.host.site, runs, control, listener)?;
     for (name, bytes) in inputs {
         run.writer.input(&name, &bytes)?;
     }
@@ -69,8 +69,7 @@ pub fn go_on<'a>(
     listener: &'a mut dyn FnMut(&Event),
 ) -> Result<(Run<'a>, Measured), LabError> {
     let (agenda, info) = prepared(plan, runs, control)?;
-    let is_here = plan.host.site.is_local();
-    let (run, before, measured) = resume::go_on(cut, info, plan, is_here, control, listener)?;
+    let (run, before, measured) = resume::go_on(cut, info, plan, control, listener)?;
     carried_out(plan, &agenda, run, (before, measured), control)
 }
 

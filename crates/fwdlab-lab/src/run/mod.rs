@@ -238,25 +238,26 @@ impl<'a> Run<'a> {
     /// Creates its directory.
     fn create(
         info: RunInfo,
-        is_here: bool,
+        site: &Site,
         runs: &Path,
         control: &Control,
         listener: &'a mut dyn FnMut(&Event),
     ) -> Result<Run<'a>, LabError> {
         let writer = RunWriter::create(runs, &info)
             .map_err(|error| LabError::Preflight(error.to_string()))?;
-        Ok(Run::new(info, writer, is_here, control, listener))
+        Ok(Run::new(info, writer, site, control, listener))
     }
 
     /// Creates a run without any event in this process.
     fn new(
         info: RunInfo,
         writer: RunWriter,
-        is_here: bool,
+        site: &Site,
         control: &Control,
         listener: &'a mut dyn FnMut(&Event),
     ) -> Run<'a> {
         control.follow_requests(Requests::open(writer.path()));
+        site.used_by(&info.id);
         Run {
             control: control.clone(),
             info,
@@ -264,7 +265,7 @@ impl<'a> Run<'a> {
             notes: BTreeMap::new(),
             has_bed: false,
             kinds: BTreeSet::new(),
-            is_here,
+            is_here: site.is_local(),
             began: Instant::now(),
             before: Duration::ZERO,
             listener,

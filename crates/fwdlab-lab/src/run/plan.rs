@@ -57,6 +57,8 @@ pub struct Plan {
     pub(super) values: BTreeMap<String, serde_json::Value>,
     /// The part of the campaign that is measured, if not all of it.
     pub(super) shard: Option<Shard>,
+    /// Number of guests at a time; `None`: as many as fit.
+    pub(super) jobs: Option<usize>,
 }
 
 /// The parameter that contains the shard.
@@ -215,6 +217,7 @@ impl Plan {
             campaign,
             values: BTreeMap::new(),
             shard: None,
+            jobs: None,
         };
         plan.check()?;
         Ok(plan)
@@ -239,6 +242,21 @@ impl Plan {
             ));
         }
         self.shard = Some(shard);
+        Ok(())
+    }
+
+    /// Runs this many guests at a time, in this process only: results do not depend on it.
+    ///
+    /// # Errors
+    /// Fails if it has no guests, or if their memory is not available.
+    pub fn set_jobs(&mut self, jobs: usize) -> Result<(), String> {
+        if self.campaign.procedure.counting() != Counting::Instructions {
+            return Err(format!(
+                "--jobs {jobs}: only guests run at a time, and only campaigns that count instructions (procedure exact) have guests"
+            ));
+        }
+        bursts::check_memory(jobs).map_err(|reason| format!("--jobs {jobs}: {reason}"))?;
+        self.jobs = Some(jobs);
         Ok(())
     }
 
@@ -335,6 +353,7 @@ impl Plan {
             host: self.host.clone(),
             values: BTreeMap::new(),
             shard: None,
+            jobs: None,
         };
         plan.check()?;
         Ok(Some(plan))
@@ -465,7 +484,7 @@ impl Plan {
     }
 
     /// Returns the site of the test beds.
-    pub(super) fn site(&self) -> &Site {
+    pub fn site(&self) -> &Site {
         &self.host.site
     }
 

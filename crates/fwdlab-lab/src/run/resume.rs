@@ -231,7 +231,6 @@ pub(super) fn go_on<'a>(
     cut: CutOff,
     now: RunInfo,
     plan: &Plan,
-    is_here: bool,
     control: &Control,
     listener: &'a mut dyn FnMut(&Event),
 ) -> Result<(Run<'a>, EarlierResults, Measured), LabError> {
@@ -280,7 +279,7 @@ pub(super) fn go_on<'a>(
     let since = Duration::from_secs_f64(since.max(last_heard));
     let run = Run {
         before: since,
-        ..Run::new(info, writer, is_here, control, listener)
+        ..Run::new(info, writer, &plan.host.site, control, listener)
     };
     Ok((run, before, measured))
 }

@@ -111,6 +111,20 @@ fn plan_on(site: Site, text: &str, folder: &Path) -> plan::Plan {
     plan::Plan::new(campaign, folder, host, &nothing).unwrap()
 }
 
+/// The number of guests at a time belongs to the process, not to the campaign.
+#[test]
+fn jobs_limit_the_guests_of_this_process_only() {
+    let folder = folder();
+    let text = "campaign = 'c'\n[matrix]\nimage = 'debian:x'\n[procedure]\nid = 'exact'\n";
+    let mut plan = plan_on(Site::default(), text, folder.path());
+    let before = plan.values();
+    plan.set_jobs(1).unwrap();
+    assert_eq!(plan.values(), before);
+    let agenda = plan::agenda(&plan).unwrap();
+    let method = method::of(&plan.campaign().procedure).method(&plan, &agenda);
+    assert!(method.has_room(0) && !method.has_room(1));
+}
+
 /// Building and restoring a bed over SSH takes most of the time of a short campaign.
 #[test]
 fn beds_of_hosts_over_ssh_are_in_the_estimate() {

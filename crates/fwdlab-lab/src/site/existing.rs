@@ -9,7 +9,6 @@
 pub(crate) mod ports;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,9 +19,9 @@ use fwdlab_model::campaign::Kind;
 use fwdlab_model::facts::Facts;
 use fwdlab_model::file::FileError;
 use fwdlab_model::test_bed::{Ends, Mac, Place, PortKind, System, TestBed};
-use rustix::fs::{FlockOperation, flock};
 
 use self::ports::{Link, PortCommands};
+use super::lock::{Locks, Wait, bed_lock};
 use super::{Builder, Site, Wanted};
 use crate::bed::switch::{Agent, BedSwitch, SwitchAccess};
 use crate::bed::{Bed, Claim, Parts, Second, TesterPorts, Testers};
@@ -32,7 +31,7 @@ use crate::dut::vpp::cli::Cli;
 use crate::dut::{BlackBox, Dut, FreeBsd, Linux, Vpp};
 use crate::error::LabError;
 use crate::host::reboot::reboot_and_wait;
-use crate::host::registry::{self, Registry};
+use crate::host::registry::Registry;
 use crate::host::ssh::Target;
 use crate::host::undo::{Address, Undo};
 use crate::host::wire::{self, Network, Noise};
@@ -79,8 +78,9 @@ impl Site {
 }
 
 impl ExistingHosts {
-    /// The same with a virtual machine of ours as the DUT.
-    pub(super) fn with_machine(mut self, machine: Target) -> ExistingHosts {
+    /// The same with a virtual machine of ours as the DUT, with the locks of its site.
+    pub(super) fn with_machine(mut self, machine: Target, locks: Arc<Locks>) -> ExistingHosts {
+        self.locks = locks;
         self.dut = Some(Address::Agent(machine.to_string()));
         self.machine = Some(machine);
         self
@@ -108,6 +108,7 @@ impl ExistingHosts {
             machine: None,
             program: program.to_owned(),
             reached: Mutex::new(None),
+            locks: Arc::default(),
             control: Mutex::default(),
             bed,
         })
@@ -272,6 +273,8 @@ pub(super) struct ExistingHosts {
     machine: Option<Target>,
     program: PathBuf,
     reached: Mutex<Option<Arc<Hosts>>>,
+    /// Keep others from measuring on this test bed and on its DUT.
+    locks: Arc<Locks>,
     /// Ends long operations.
     control: Mutex<Control>,
 }
@@ -285,8 +288,6 @@ struct Hosts {
     /// The tester's ports if they are memif ports: connected once, because some peers do not
     /// survive a second connection.
     memif: Option<Arc<Ends<MemifPort>>>,
-    /// Keeps others from measuring on this test bed and on its DUT.
-    lock: Arc<Vec<Lock>>,
 }
 
 /// A host of the tester.
@@ -302,18 +303,6 @@ impl Station {
     fn is_reachable(&self, limit: Limit<'_>) -> bool {
         let agent = self.agent.as_ref();
         agent.is_none_or(|agent| agent.is_reachable(limit))
-    }
-}
-
-/// Ensures that one process at a time uses a test bed: a lock that ends with the process, however
-/// it ends.
-#[derive(Debug)]
-struct Lock(File);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // unlock explicitly: a child that was just forked holds the file, too
-        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -348,10 +337,7 @@ impl ExistingHosts {
     fn reach(&self, known: Option<&Hosts>) -> Result<Arc<Hosts>, LabError> {
         let control = self.control();
         let is_stopped = || control.is_stopped();
-        let lock = match known {
-            Some(known) => known.lock.clone(),
-            None => Arc::new(self.lock()?),
-        };
+        self.reserve(&mut |queue| Err(queue.refusal()))?;
         let mut testers = Vec::new();
         for (number, address) in self.testers.iter().enumerate() {
             let known = known.map(|known| &known.testers[number]);
@@ -391,7 +377,6 @@ impl ExistingHosts {
             testers,
             dut,
             memif,
-            lock,
         }))
     }
 
@@ -410,24 +395,6 @@ impl ExistingHosts {
     fn control(&self) -> Control {
         let control = self.control.lock();
         control.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Locks the test bed, and the machine that is its DUT: all of its settings are recorded and
-    /// restored, and with two beds at once the second would record the settings of the first.
-    fn lock(&self) -> Result<Vec<Lock>, LabError> {
-        Registry::open()?;
-        let name = &self.bed.name;
-        let mut all = vec![lock(
-            &format!("bed-{name}"),
-            &format!("the test bed {name}"),
-        )?];
-        if let Some(dut @ (Address::ThisMachine | Address::Ssh(_))) = &self.dut
-            && self.machine.is_none()
-        {
-            let file = format!("dut-{dut}").replace(|c: char| !c.is_alphanumeric(), "-");
-            all.push(lock(&file, &format!("the DUT of {name}, {dut}"))?);
-        }
-        Ok(all)
     }
 
     /// Returns the host of the DUT.
@@ -846,6 +813,23 @@ impl Builder for ExistingHosts {
         *handled = control.clone();
     }
 
+    /// Locks the test bed, and the machine that is its DUT: all of its settings are recorded and
+    /// restored, and with two beds at once the second would record the settings of the first.
+    fn reserve(&self, wait: Wait<'_>) -> Result<(), LabError> {
+        let mut all = vec![bed_lock(&self.bed.name)];
+        if let Some(dut @ (Address::ThisMachine | Address::Ssh(_))) = &self.dut
+            && self.machine.is_none()
+        {
+            let file = format!("dut-{dut}").replace(|c: char| !c.is_alphanumeric(), "-");
+            all.push((file, format!("the DUT of {}, {dut}", self.bed.name)));
+        }
+        self.locks.take(&all, wait)
+    }
+
+    fn used_by(&self, run: &str) {
+        self.locks.used_by(run);
+    }
+
     fn is_local(&self) -> bool {
         let mut all = self.testers.iter().chain(&self.dut);
         !all.any(|address| matches!(address, Address::Ssh(_)))
@@ -976,28 +960,6 @@ fn connected(ports: &Ends<MemifPort>) -> Result<Ends<Link>, LabError> {
 fn blind(links: &Ends<Link>) -> Vec<String> {
     let taps = [&links.a, &links.b].into_iter().filter(|link| link.is_tap);
     taps.map(|link| link.name.clone()).collect()
-}
-
-/// Locks a file of the registry; the lock ends with the process, however it ends. `what`: for the
-/// error if another process has the lock.
-fn lock(name: &str, what: &str) -> Result<Lock, LabError> {
-    let path = registry::directory().join(format!("{name}.lock"));
-    let failed = |e: std::io::Error| LabError::system(format!("lock {}", path.display()), e);
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .open(&path)
-        .map_err(failed)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Lock(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(LabError::Preflight(format!(
-            "another fwdlab measures on {what}. Wait for it, or end it (who: fuser {})",
-            path.display()
-        ))),
-        Err(e) => Err(failed(e.into())),
-    }
 }
 
 fn within(time: Duration, is_stopped: &dyn Fn() -> bool) -> Limit<'_> {

@@ -23,6 +23,7 @@ use fwdlab_model::facts::Facts;
 use fwdlab_model::test_bed::{Devices, Ends, System, TestBed, WholeMachine};
 
 use super::existing::ExistingHosts;
+use super::lock::{Locks, Wait, bed_lock};
 use super::{Builder, Site, Wanted};
 use crate::bed::Bed;
 use crate::control::Control;
@@ -63,6 +64,7 @@ impl Site {
             disk,
             program: program.to_owned(),
             up: Mutex::default(),
+            locks: Arc::default(),
             control: Mutex::default(),
         }))
     }
@@ -74,6 +76,7 @@ struct MachineSite {
     disk: Disk,
     program: PathBuf,
     up: Mutex<Option<Arc<Up>>>,
+    locks: Arc<Locks>,
     control: Mutex<Control>,
 }
 
@@ -108,6 +111,7 @@ impl MachineSite {
     fn start(&self) -> Result<Up, LabError> {
         let control = self.control();
         let is_stopped = || control.is_stopped();
+        self.reserve(&mut |queue| Err(queue.refusal()))?;
         let registry = Registry::open()?;
         registry.sweep(false)?;
         let registration = registry.register(0, false)?;
@@ -139,7 +143,7 @@ impl MachineSite {
         let bed = self.as_existing(&namespace, &ports)?;
         let standing = ExistingHosts::new(bed, &self.program)
             .map_err(|error| LabError::Preflight(error.to_string()))?;
-        let standing = standing.with_machine(inside.target);
+        let standing = standing.with_machine(inside.target, self.locks.clone());
         standing.set_control(&control);
         Ok(Up {
             standing,
@@ -274,6 +278,14 @@ impl Builder for MachineSite {
         if let Some(up) = &*self.up.lock().unwrap_or_else(PoisonError::into_inner) {
             up.standing.set_control(control);
         }
+    }
+
+    fn reserve(&self, wait: Wait<'_>) -> Result<(), LabError> {
+        self.locks.take(&[bed_lock(&self.bed.name)], wait)
+    }
+
+    fn used_by(&self, run: &str) {
+        self.locks.used_by(run);
     }
 
     fn is_local(&self) -> bool {

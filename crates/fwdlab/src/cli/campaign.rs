@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use fwdlab_lab::LabError;
+use fwdlab_lab::control::Control;
 use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::networks::Networks;
 use fwdlab_lab::placement::Placement;
@@ -72,6 +74,13 @@ pub struct Run {
     /// fwdlab runs merge joins them
     #[arg(long, value_name = "N/OF", conflicts_with_all = ["resume", "retry"])]
     shard: Option<Shard>,
+    /// Number of guests at a time that count instructions, if memory permits [default: two for each CPU, as far as they fit
+    /// into memory]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    jobs: Option<usize>,
+    /// Wait until the test bed is free, after runs that wait already, instead of failing
+    #[arg(long)]
+    wait: bool,
     /// Run configurations of the DUT as processes of the host, with write access to all of its files [default: isolated from
     /// the host; only /tmp is shared for writing]
     #[arg(long)]
@@ -131,7 +140,7 @@ impl Run {
         if self.behind_a_screen {
             run_screen::leave_terminal()?;
         } else if !self.plain && run_screen::wants_screen(global) {
-            return run_screen::run(global, self.symbols);
+            return run_screen::run(global, self.symbols, self.wait);
         }
         let global = &Global {
             behind_a_screen: self.behind_a_screen,
@@ -152,6 +161,9 @@ impl Run {
             Some(cut) => self.again(cut)?,
             None => self.plan(global)?,
         };
+        if let Some(jobs) = self.jobs {
+            plan.set_jobs(jobs).map_err(Usage)?;
+        }
         // check now: a missing reference run would otherwise show up only after days
         let references = references(plan.campaign(), global)?;
         plan.set_references(names(&references));
@@ -169,9 +181,14 @@ impl Run {
         run::carry_out(
             global,
             0,
-            |runs, control, listener| match cut {
-                Some(cut) => go_on(&plan, runs, cut, control, listener),
-                None => start(&plan, runs, control, listener),
+            |runs, control, listener| {
+                if self.wait {
+                    wait_for_bed(&plan, control, !global.quiet)?;
+                }
+                match cut {
+                    Some(cut) => go_on(&plan, runs, cut, control, listener),
+                    None => start(&plan, runs, control, listener),
+                }
             },
             |made| {
                 // a shard may lack what its test cases are compared with
@@ -266,6 +283,26 @@ impl Run {
         }
         Ok(plan)
     }
+}
+
+/// Waits until the test bed is free. Shows the place in the queue whenever it changes.
+fn wait_for_bed(plan: &plan::Plan, control: &Control, is_shown: bool) -> Result<(), LabError> {
+    let mut shown = None;
+    plan.site().wait_for_turn(control, &mut |queue| {
+        if is_shown && shown.as_ref() != Some(queue) {
+            let holder = queue
+                .holder
+                .as_ref()
+                .map(|holder| format!(", used by {holder}"));
+            output::note(&format!(
+                "waiting   position {} in the queue for {}{}",
+                queue.ahead + 1,
+                queue.of,
+                holder.unwrap_or_default()
+            ));
+            shown = Some(queue.clone());
+        }
+    })
 }
 
 /// Name of the parameter that records which run is retried.

@@ -51,14 +51,19 @@ pub fn command_line() -> Vec<String> {
         .collect()
 }
 
-/// Starts the measurement in another process and shows it.
-pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
+/// Starts the measurement in another process and shows it; if it `waits` for its test bed, prints its messages
+/// until the run begins.
+pub fn run(global: &Global, symbols: Option<Symbols>, waits: bool) -> anyhow::Result<Code> {
     let memory = |name| memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
     let (out, err) = (memory("answer")?, memory("errors")?);
     let mut child = start_process(&out, &err)?;
     let started = Instant::now();
     let signals = Signals::install_handlers()?;
+    let mut messages = Messages { err, printed: 0 };
     let id = loop {
+        if waits {
+            messages.print()?;
+        }
         let status = child.try_wait()?;
         if let Some(status) = status {
             break Err(status);
@@ -71,7 +76,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
     };
     let id = match id {
         Ok(id) => id,
-        Err(status) => return answer(global, first_line(&out)?.as_deref(), &err, status),
+        Err(status) => return answer(global, first_line(&out)?.as_deref(), &mut messages, status),
     };
     let dir = fwdlab_store::resolve(&global.runs_roots()?, &id)?;
     let theme = Theme::choose(symbols);
@@ -108,7 +113,7 @@ pub fn run(global: &Global, symbols: Option<Symbols>) -> anyhow::Result<Code> {
         }
     }
     let status = child.wait()?;
-    answer(global, Some(&id), &err, status)
+    answer(global, Some(&id), &mut messages, status)
 }
 
 /// Starts the other process with the arguments of this one.
@@ -139,22 +144,37 @@ fn first_line(of: &File) -> anyhow::Result<Option<String>> {
 fn answer(
     global: &Global,
     id: Option<&str>,
-    err: &File,
+    messages: &mut Messages,
     status: ExitStatus,
 ) -> anyhow::Result<Code> {
-    let mut printed = Vec::new();
-    let len = err.metadata()?.len().min(SAID_BYTES);
-    printed.resize(len as usize, 0);
-    err.read_exact_at(&mut printed, 0)?;
-    let printed = String::from_utf8_lossy(&printed);
     if let Some(id) = id {
         let dir = fwdlab_store::resolve(&global.runs_roots()?, id)?;
         show(&dir)?;
     }
-    if !printed.trim().is_empty() {
-        output::note(printed.trim_end());
-    }
+    messages.print()?;
     Code::for_status(status).with_context(|| format!("the process that measures ended by {status}"))
+}
+
+/// Messages of the other process.
+struct Messages {
+    err: File,
+    /// Number of bytes that were printed.
+    printed: u64,
+}
+
+impl Messages {
+    /// Prints new messages.
+    fn print(&mut self) -> anyhow::Result<()> {
+        let len = self.err.metadata()?.len().min(SAID_BYTES);
+        let mut new = vec![0; len.saturating_sub(self.printed) as usize];
+        self.err.read_exact_at(&mut new, self.printed)?;
+        self.printed = len;
+        let new = String::from_utf8_lossy(&new);
+        if !new.trim().is_empty() {
+            output::note(new.trim_end());
+        }
+        Ok(())
+    }
 }
 
 /// Prints the result of a run, if there is one.

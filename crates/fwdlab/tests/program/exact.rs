@@ -81,6 +81,9 @@ fn usage_errors_are_reported() {
     let table = "run sim.toml --shard 1/2 => 2: rates of several machines cannot be joined
         run exact.toml --shard 3/2 => 2: `3/2` is not a shard
         plan exact.toml --shard 2/9 => 2: only 2 boots
+        run sim.toml --jobs 2 => 2: only campaigns that count instructions
+        run exact.toml --jobs 0 => 2: 0 is not in 1..
+        run exact.toml --jobs 9999999 => 2: Use at most --jobs
         run --resume @1 --shard 1/2 => 2: cannot be used with
         runs merge @1 => 2: is no shard
         runs merge none => 2: none

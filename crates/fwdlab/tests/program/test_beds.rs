@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use crate::support::{
     Lab, NOT_REACHED, count, json_lines, list, read_json, reports_stall, skipped, tool, try_tool,
 };
+use crate::tty::Tty;
 
 /// Two namespaces, joined by two links, and a test bed of them.
 pub struct Rack {
@@ -141,6 +142,52 @@ fn changes_of_a_killed_run_are_undone_at_the_next_start() {
     run.signal(Signal::KILL);
     run.wait(Duration::from_secs(30));
     rack.lab.run("doctor rack").code(0);
+    rack.assert_state(&before);
+}
+
+/// Runs with `--wait` measure one after the other on a bed; those that are killed or stopped while
+/// they wait or measure block no one, and a waiting run is not stored yet.
+#[test]
+fn runs_wait_for_their_bed_in_a_queue() {
+    let Some(rack) = rack("queue") else { return };
+    let before = rack.state();
+    let text = fs::read_to_string(rack.lab.path().join("campaigns/c.toml")).unwrap();
+    let long = text.replace("iterations = 1", "iterations = 99");
+    rack.lab.write("campaigns/long.toml", &long);
+    let mut holder = rack.lab.start("run campaigns/long.toml");
+    holder.wait_until("a change", |_| rack.state() != before);
+    let holds = rack.lab.only_run();
+    let holds = holds.file_name().unwrap().to_string_lossy().into_owned();
+    let waits = |position: usize| {
+        let mut run = rack
+            .lab
+            .start("run campaigns/c.toml --wait --only configuration:plain");
+        let words =
+            format!("waiting   position {position} in the queue for the test bed rack-queue");
+        run.wait_until("its position", |this| this.err().contains(&words));
+        run
+    };
+    let (first, mut second, third) = (waits(1), waits(2), waits(3));
+    rack.lab.only_run();
+    let by = format!("used by run {holds}, process {}, since ", holder.pid());
+    assert!(second.err().contains(&by), "{}", second.err());
+    let other = rack.lab.run("quick --bed rack --size 64");
+    other.reports(&["another fwdlab measures on the test bed rack-queue", &holds]);
+    let line = "run campaigns/c.toml --wait";
+    let mut on_screen = Tty::start(&rack.lab, line, (200, 30), &[]);
+    on_screen.wait_for_text("waiting   position 4");
+    third.signal(Signal::INT);
+    assert_eq!(third.wait(Duration::from_secs(30)).code, 130);
+    on_screen.signal(Signal::INT);
+    assert_eq!(on_screen.end(), 130);
+    first.signal(Signal::KILL);
+    first.wait(Duration::from_secs(30));
+    second.wait_until("the first place", |this| this.err().contains("position 1"));
+    holder.signal(Signal::KILL);
+    holder.wait(Duration::from_secs(30));
+    let ended = second.wait(Duration::from_secs(60));
+    // on a busy host figures may be doubtful, but nothing else
+    assert!(matches!(ended.code, 0 | 5 | 7), "{ended:?}");
     rack.assert_state(&before);
 }
 

@@ -60,9 +60,10 @@ impl Source for Images {
         Ok(Ok(candidate.name.clone()))
     }
 
-    /// As many as are booted in parallel: together they take the time of one.
+    /// As many as are booted in parallel: together they take the time of one. Not more than four,
+    /// because each of them may be a download, and most are not needed.
     fn parallelism(&self) -> usize {
-        side_by_side()
+        side_by_side().min(4)
     }
 }
 

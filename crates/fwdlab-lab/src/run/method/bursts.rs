@@ -52,9 +52,6 @@ const BOOT: Duration = Duration::from_secs(8);
 /// Memory of a guest: a tenth for its file system, and room for large tables.
 const MEMORY_MIB: u32 = 1024;
 
-/// With more CPUs than this, the others are left for other programs.
-const MOST_SIDE_BY_SIDE: usize = 4;
-
 /// Programs that every guest has in addition to the usual ones.
 const PROGRAMS: [&str; 2] = ["nft", "ethtool"];
 
@@ -141,12 +138,13 @@ impl CountingMethod for campaign::Exact {
     }
 
     /// Returns one boot, and its share of the time if boots run in parallel.
-    fn estimate(&self, _: &Plan, _: &[usize]) -> Result<(u32, Duration), LabError> {
-        Ok((1, BOOT / side_by_side() as u32))
+    fn estimate(&self, plan: &Plan, _: &[usize]) -> Result<(u32, Duration), LabError> {
+        let most = plan.jobs.unwrap_or(usize::MAX);
+        Ok((1, BOOT / side_by_side().min(most) as u32))
     }
 
-    fn method<'a>(&'a self, _: &'a Plan, _: &'a Agenda) -> Box<dyn Method + 'a> {
-        Box::new(Bursts::new(self))
+    fn method<'a>(&'a self, plan: &'a Plan, _: &'a Agenda) -> Box<dyn Method + 'a> {
+        Box::new(Bursts::new(self, plan.jobs))
     }
 
     /// Counts have no noise.
@@ -175,8 +173,7 @@ fn profiles_before(run: &Run<'_>, measured: &mut Measured) {
 
 /// Returns how many machines run in the time of one.
 pub(in crate::run) fn side_by_side() -> usize {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    cpus.min(MOST_SIDE_BY_SIDE)
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Returns how many machines run at a time if memory permits: twice the number of CPUs, so that no
@@ -184,15 +181,51 @@ pub(in crate::run) fn side_by_side() -> usize {
 /// next to other programs. Their clocks are their instructions, so that they do not disturb each
 /// other.
 fn at_a_time() -> usize {
-    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let machines = available_kib(&memory).map_or(1, |kib| kib / 1024 / u64::from(MEMORY_MIB));
+    let machines = available_mib().unwrap_or(0) / u64::from(MEMORY_MIB);
     (2 * side_by_side()).min(machines.max(1) as usize)
 }
 
-/// Parses `MemAvailable:   21310464 kB`.
-fn available_kib(meminfo: &str) -> Option<u64> {
-    let mut lines = meminfo.lines();
-    let rest = lines.find_map(|line| line.strip_prefix("MemAvailable:"))?;
+/// Fails with the reason if so many machines do not fit into memory.
+pub(in crate::run) fn check_memory(machines: usize) -> Result<(), String> {
+    let needed = (machines as u64).saturating_mul(MEMORY_MIB.into());
+    match available_mib() {
+        Some(available) if available < needed => Err(format!(
+            "that many guests need {needed} MiB of memory, and {available} MiB are available. Use at most --jobs {}",
+            (available / u64::from(MEMORY_MIB)).max(1)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the memory that is available on this machine, and to this process by the limits of its
+/// cgroups.
+fn available_mib() -> Option<u64> {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limit = cgroup_available(Path::new("/sys/fs/cgroup"), &own).map(|bytes| bytes >> 20);
+    let machine = number_after(&memory, "MemAvailable:").map(|kib| kib / 1024);
+    machine.into_iter().chain(limit).min()
+}
+
+/// Returns the number of bytes that the cgroups of a process (`/proc/self/cgroup`), below this
+/// directory, permit in addition (cgroup-v2.rst, "Memory Interface Files"); `None`: no limit.
+fn cgroup_available(root: &Path, own: &str) -> Option<u64> {
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let of = |group: &Path| {
+        let read = |name| std::fs::read_to_string(root.join(group).join(name)).ok();
+        let number = |name| read(name)?.trim().parse::<u64>().ok();
+        let limit = number("memory.max")?;
+        // the kernel drops cached files first
+        let cached = number_after(&read("memory.stat")?, "inactive_file")?;
+        Some((limit + cached).saturating_sub(number("memory.current")?))
+    };
+    Path::new(own).ancestors().filter_map(of).min()
+}
+
+/// Returns the number in a line such as `MemAvailable:   21310464 kB`.
+fn number_after(text: &str, key: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let rest = lines.find_map(|line| line.strip_prefix(key))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
@@ -237,7 +270,7 @@ struct Bursts {
 
 impl Bursts {
     /// Creates the method for a new run.
-    fn new(p: &campaign::Exact) -> Bursts {
+    fn new(p: &campaign::Exact, jobs: Option<usize>) -> Bursts {
         Bursts {
             p: p.clone(),
             scratch: None,
@@ -245,7 +278,7 @@ impl Bursts {
             plugin: None,
             generators: BTreeSet::new(),
             guests: Vec::new(),
-            most: at_a_time(),
+            most: jobs.unwrap_or_else(at_a_time),
             is_over: Arc::default(),
         }
     }
@@ -487,7 +520,7 @@ pub(in crate::run) fn count_instructions(
     };
     let agenda = agenda(plan)?;
     let mut running = Running::new(plan, &agenda, control);
-    match running.conduct(&mut Bursts::new(p), run, measured) {
+    match running.conduct(&mut Bursts::new(p, plan.jobs), run, measured) {
         Err(error @ LabError::Store(_)) => return Err(error),
         Err(error) => run.warn(format!("no instructions were counted: {error}"))?,
         Ok(()) => {}
@@ -824,8 +857,37 @@ mod tests {
     #[test]
     fn memory_that_is_there() {
         let text = "MemTotal:       24000000 kB\nMemAvailable:   21310464 kB\n";
-        assert_eq!(available_kib(text), Some(21_310_464));
-        assert_eq!(available_kib("MemTotal: 1 kB\n"), None);
+        assert_eq!(number_after(text, "MemAvailable:"), Some(21_310_464));
+        assert_eq!(number_after("MemTotal: 1 kB\n", "MemAvailable:"), None);
         assert!(at_a_time() >= 1);
+        let reason = check_memory(1 << 40).unwrap_err();
+        assert!(reason.contains("Use at most --jobs "), "{reason}");
+        check_memory(0).unwrap();
+    }
+
+    /// The smallest limit of all groups around the process counts, without cached files.
+    #[test]
+    fn cgroups_limit_memory() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |group: &str, max: &str, current: u64| {
+            let group = root.path().join(group);
+            std::fs::create_dir_all(&group).unwrap();
+            let files = [
+                ("memory.max", max.to_owned()),
+                ("memory.current", current.to_string()),
+                ("memory.stat", "anon 9\ninactive_file 10\n".to_owned()),
+            ];
+            for (name, text) in files {
+                std::fs::write(group.join(name), text).unwrap();
+            }
+        };
+        let available = || cgroup_available(root.path(), "1:name=x:/z\n0::/job/step\n");
+        assert_eq!(available(), None);
+        write("job/step", "max\n", 500);
+        assert_eq!(available(), None);
+        write("job", "1000\n", 600);
+        assert_eq!(available(), Some(410));
+        write("job/step", "300\n", 500);
+        assert_eq!(available(), Some(0));
     }
 }

@@ -650,7 +650,7 @@ fn overlapping(
     let mut listener = asking(runs.path(), when, &mut events);
     let control = Control::default();
     let (agenda, info) = campaign::prepared(&plan, runs.path(), &control).unwrap();
-    let mut run = Run::create(info, false, runs.path(), &control, &mut listener).unwrap();
+    let mut run = Run::create(info, &plan.host.site, runs.path(), &control, &mut listener).unwrap();
     let mut running = Running::new(&plan, &agenda, &control);
     let mut measured = Measured::default();
     running.conduct(method, &mut run, &mut measured).unwrap();

@@ -513,6 +513,8 @@ fn errors_in_a_bed_are_reported_before_any_change() {
     });
     assert!(matches!(error, LabError::Interrupted), "{error}");
     rack.assert_state(&before);
+    // a site keeps its bed while it exists
+    drop(site);
 
     let dut = rack.dut();
     dut.query("ip", &["link", "set", "db", "mtu", "1400"])
@@ -607,20 +609,22 @@ fn only_one_test_bed_at_a_time_uses_a_machine_as_its_dut() {
             "bed = '{name}-{id}'\n[generator]\nhost = 'local'\nports = {{ a = 'a', b = 'b' }}\n\
              [dut]\nhost = '{dut}'\nports = {{ a = 'c', b = 'd' }}\n"
         );
-        ExistingHosts::new(parsed(&text), Path::new("/nowhere")).unwrap()
+        let site = ExistingHosts::new(parsed(&text), Path::new("/nowhere")).unwrap();
+        site.reserve(&mut |queue| Err(queue.refusal()))
+            .map(|()| site)
     };
     let machine = format!("ssh://router-{id}");
-    let first = site("one", &machine).lock().unwrap();
-    let error = site("two", &machine).lock().unwrap_err().to_string();
+    let first = site("one", &machine).unwrap();
+    let error = site("two", &machine).unwrap_err().to_string();
     assert!(
         error.contains("another fwdlab measures on the DUT of two-"),
         "{error}"
     );
     // a namespace has settings of its own
     let namespace = format!("netns:router-{id}");
-    let _both = ["three", "four"].map(|name| site(name, &namespace).lock().unwrap());
+    let _both = ["three", "four"].map(|name| site(name, &namespace).unwrap());
     drop(first);
-    site("two", &machine).lock().unwrap();
+    site("two", &machine).unwrap();
 }
 
 #[test]
@@ -709,6 +713,7 @@ mod slow {
         };
         let bed = parsed(&rack.file("ssh://tester", "ssh://dut"));
         let standing = Arc::new(ExistingHosts {
+            locks: Arc::default(),
             testers: vec![Address::Ssh(tester.target())],
             seats: vec![0, 0],
             dut: Some(Address::Ssh(dut.target())),
@@ -779,8 +784,8 @@ mod slow {
                 testers: testers.collect(),
                 dut: Some(Arc::new(spread.rack.dut())),
                 memif: None,
-                lock: Arc::new(standing.lock().unwrap()),
             };
+            standing.reserve(&mut |queue| Err(queue.refusal())).unwrap();
             *standing.reached.lock().unwrap() = Some(Arc::new(hosts));
             let standing = Arc::new(standing);
             (Site(standing.clone()), standing)
