@@ -259,6 +259,9 @@ pub(crate) fn sync_tree(dir: &Path) -> Result<(), StoreError> {
 }
 
 /// Takes the lock of a run, and creates it if there is none; it is held while the file is open.
+///
+/// # Errors
+/// [`StoreError::StillRunning`] if a process holds it; [`StoreError::System`].
 pub(crate) fn take_lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join(LOCK);
     let file = OpenOptions::new()
@@ -268,10 +271,13 @@ pub(crate) fn take_lock(dir: &Path) -> Result<File, StoreError> {
         .custom_flags(NO_LINK)
         .open(&path)
         .map_err(StoreError::system("create", &path))?;
-    file.try_lock()
-        .map_err(io::Error::from)
-        .map_err(StoreError::system("lock", &path))?;
-    Ok(file)
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::StillRunning {
+            path: dir.to_owned(),
+        }),
+        Err(TryLockError::Error(error)) => Err(StoreError::system("lock", &path)(error)),
+    }
 }
 
 /// Returns whether a process holds the lock of the run in `dir`: tries a shared lock, so that

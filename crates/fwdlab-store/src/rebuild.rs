@@ -22,7 +22,7 @@ pub fn rebuild(run: &StoredRun, summary: &Summary, report_html: &str) -> Result<
         reason: cause,
     };
     // held until the end, so that nobody continues the run meanwhile
-    let _lock = take_lock(dir).map_err(|_| StoreError::StillRunning { path: dir.clone() })?;
+    let _lock = take_lock(dir)?;
     if !run.is_protected {
         return Err(damaged(
             "it was written before there were checksums, so damage cannot be detected".into(),

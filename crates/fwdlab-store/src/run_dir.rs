@@ -19,8 +19,8 @@ use serde::Serialize;
 use crate::error::StoreError;
 use crate::files::{
     CHECKSUMS, EVENTS, HOOKS, INPUTS, Journal, LATENCY, NEW_PREFIX, RAW, REPORT, RESERVE, RUN,
-    SUMMARY, TELEMETRY, TRIALS, file_name_of, is_locked, is_relative_inside, json, remove_tree,
-    replace, replace_json, sync_tree, take_lock,
+    SUMMARY, TELEMETRY, TRIALS, file_name_of, is_relative_inside, json, remove_tree, replace,
+    replace_json, sync_tree, take_lock,
 };
 use crate::read::{StoredRun, head, load};
 use crate::{hdr, regular, seal};
@@ -99,12 +99,7 @@ impl RunWriter {
         // a copy without hidden files has no lock, and a directory that is not a run must not get
         // one
         head(dir)?;
-        let lock = take_lock(dir).map_err(|error| match is_locked(dir) {
-            Ok(true) => StoreError::StillRunning {
-                path: dir.to_owned(),
-            },
-            _ => error,
-        })?;
+        let lock = take_lock(dir)?;
         let events = Journal::reopen(dir, EVENTS)?;
         let trials = Journal::reopen(dir, TRIALS)?;
         let reopened = |name| match dir.join(name).exists() {

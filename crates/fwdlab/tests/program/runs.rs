@@ -4,7 +4,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::{Lab, directories, ended, list, number, python_with, refused, skipped, tool};
+use crate::support::{
+    Lab, directories, ended, list, number, python_with, refused, root, skipped, tool,
+};
 
 /// Returns position and id of every listed run, without the header.
 fn lines(listed: &str) -> Vec<(&str, &str)> {
@@ -96,7 +98,6 @@ fn every_kind_of_run_is_listed_with_its_figure() {
     assert_ne!(of("trial").1, first);
 }
 
-/// The second directory may be one that cannot be written.
 #[test]
 fn runs_of_other_directories_are_read() {
     let lab = Lab::new();
@@ -121,6 +122,28 @@ fn runs_of_other_directories_are_read() {
         .says(&["2 runs: 2 intact"]);
     lab.run(&format!("report @1 @2 --format csv -o both/ {both}"))
         .code(0);
+    // nothing is written to a read-only one, and what would be is refused
+    let archive = lab.path().join("archive");
+    let archive = archive.to_str().unwrap();
+    if root() {
+        // in the mount namespace of this test
+        tool(&["mount", "--bind", archive, archive]);
+        tool(&["mount", "-o", "remount,bind,ro", archive]);
+        lab.run(&format!("runs ls {both}")).code(0);
+        lab.run(&format!("runs table {both}")).code(0);
+        lab.run(&format!("runs show {archived} {both}")).code(0);
+        lab.run(&format!("compare @1 @2 {both}")).code(0);
+        lab.run(&format!("runs verify {both}")).code(0);
+        let read_only = "Read-only file system (os error 30). Store runs in a writable directory, with --runs DIR";
+        for line in ["runs tag @2 old", "runs rm @2", "runs rebuild @2"] {
+            lab.run(&format!("{line} {both}"))
+                .code(3)
+                .says(&[read_only]);
+        }
+        let line = "trial --engine sim --load 1kpps --for 1s --runs archive --runs own";
+        lab.run(line).code(3).says(&["cannot create", read_only]);
+        tool(&["umount", archive]);
+    }
     // new runs, and what is removed by a rule, are in the first
     trial("own --runs archive", "3e6");
     assert_eq!(list(&lab.json("runs ls --runs archive")).len(), 1);
