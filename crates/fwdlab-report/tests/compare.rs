@@ -640,6 +640,21 @@ fn counts_are_compared_by_their_own_uncertainty() {
         ("head", "7.2", &[4018.0], 1.0),
     ]);
     assert_eq!(only(&apart).interval, Some([1.0, 19.0]));
+    // a test that was chosen is made
+    let chosen = Options {
+        test: TestChoice::Welch,
+        ..Options::new("instructions-per-frame")
+    };
+    let sources = [("base", 4000.0), ("head", 4010.0)].map(|(name, value)| {
+        let counted = Series {
+            metric: "instructions-per-frame".into(),
+            half_width: Some(2.0),
+            ..series(&[], &[value, value + 1.0, value + 2.0])
+        };
+        source(name, vec![counted])
+    });
+    let welch = only(&compare(&sources, &chosen).unwrap());
+    assert_eq!(welch.test, "welch");
     // another emulator may count the same differently
     let other = counted(&[
         ("base", "7.2", &[4000.0], 2.0),

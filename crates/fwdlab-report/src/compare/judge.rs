@@ -308,7 +308,8 @@ fn compared(
             ..unknown(baseline, other)
         });
     }
-    if let Some(compared) = counts(baseline, other, options) {
+    let is_free = options.test == TestChoice::Auto && !options.paired;
+    if let Some(compared) = counts(baseline, other, options).filter(|_| is_free) {
         return Ok(compared);
     }
     let shared = shared_rebuilds(baseline.series, other.series);
