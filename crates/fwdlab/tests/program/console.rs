@@ -174,10 +174,14 @@ fn traffic_is_watched_from_the_prompt_and_back() {
         let cell = line.split_whitespace().nth(2)?;
         cell.replace(',', "").parse::<u64>().ok()
     };
-    tty.wait_for("100 frames", |text| counted(text) > Some(100));
-    // c resets the counters, which then continue
+    const FRAMES: u64 = 300;
+    tty.wait_for("300 frames", |text| counted(text) > Some(FRAMES));
+    // c resets the counters, which then continue: from here on they lack what was sent before
     tty.keys("c");
-    tty.wait_for("few frames", |text| counted(text) < Some(100));
+    tty.wait_for("other counters than the kernel's", |text| {
+        let sent = wire.counter("pa", "tx", "packets");
+        counted(text).is_some_and(|shown| shown + FRAMES < sent)
+    });
     for key in ["q", "\x1b", "\x03"] {
         tty.keys(key);
         at_prompt(&mut tty, "fwdlab>");

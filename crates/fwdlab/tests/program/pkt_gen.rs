@@ -64,6 +64,9 @@ fn lab_script(log: &Path) -> Vec<f64> {
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
+/// Number of lines that the script skips, at the beginning and at the end.
+const SKIPPED: u64 = 15 + 10;
+
 /// A sender and a receiver as in bench-lab-2nodes.config, for a shorter time and with more lines
 /// per second.
 #[test]
@@ -122,9 +125,14 @@ fn a_labs_script_and_our_importer_read_its_logs() {
             (0.0..=RATE * 0.02 + 1.0).contains(&left_out),
             "intervals leave out {left_out}"
         );
+        let lines = log.counts.lines;
+        if lines <= SKIPPED {
+            return skipped(&format!(
+                "this host is so busy that the {side} printed {lines} lines"
+            ));
+        }
         let rates = lab_script(&file);
-        // the script skips 25 lines, and a busy host prints fewer
-        assert!(!rates.is_empty(), "{}", log.counts.lines);
+        assert!(!rates.is_empty(), "{lines}");
         let last = log.counts.lines - 10;
         let picked: Vec<f64> = log
             .picked
