@@ -6,9 +6,11 @@
 //! the guest's kernel, so medians are used, never means. Start with [`next`] and [`judge`].
 
 use fwdlab_model::campaign;
-use fwdlab_model::instructions::{BootRecord, BurstRecord, Difference, Exact, FunctionShare, Way};
+use fwdlab_model::instructions::{
+    BootRecord, BurstRecord, Difference, Exact, FunctionShare, Way, changes,
+};
 use fwdlab_model::outcome::{Compliance, Found, Outcome};
-use fwdlab_model::stacks::{self, Profile, Stacks};
+use fwdlab_model::stacks::Stacks;
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::Stream;
 use fwdlab_model::variant::Variant;
@@ -178,7 +180,7 @@ pub fn shares(through: &Stacks, past: &Stacks, frames: u32) -> Vec<FunctionShare
     /// Functions with fewer instructions per frame than this are not listed separately.
     const LEAST: f64 = 0.05;
     let per = |stacks: &Stacks| stacks.per(frames.into());
-    let mut shares = differences(&per(past), &per(through), LEAST);
+    let mut shares = changes(&per(past), &per(through), LEAST);
     shares.sort_by(|a, b| b.per_frame.total_cmp(&a.per_frame));
     shares
 }
@@ -347,20 +349,9 @@ fn functions(reference: &Exact, this: &Exact) -> Vec<FunctionShare> {
     if reference.functions.is_empty() || this.functions.is_empty() {
         return Vec::new();
     }
-    let mut shares = differences(&reference.profile(), &this.profile(), LEAST);
+    let mut shares = changes(&reference.profile(), &this.profile(), LEAST);
     shares.truncate(MOST);
     shares
-}
-
-/// Returns by how much functions differ, if it is at least this much.
-fn differences(before: &Profile, after: &Profile, least: f64) -> Vec<FunctionShare> {
-    let rows = stacks::difference(before, after).into_iter();
-    rows.filter(|row| row.difference().abs() >= least)
-        .map(|row| FunctionShare {
-            per_frame: row.difference(),
-            function: row.function,
-        })
-        .collect()
 }
 
 /// Compares test cases with the reference. That is a configuration, with the same traffic on the same

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::result::Validity;
-use crate::stacks::Profile;
+use crate::stacks::{self, Profile};
 use crate::trial::Stream;
 
 /// One boot of a virtual machine, with the measurements made on it: a line of `trials.jsonl`.
@@ -115,6 +115,18 @@ impl Exact {
             .map(|f| (f.function.clone(), f.per_frame))
             .collect()
     }
+}
+
+/// Returns by how much functions differ between two profiles, if it is at least this much; the
+/// largest difference first.
+pub fn changes(before: &Profile, after: &Profile, least: f64) -> Vec<FunctionShare> {
+    let rows = stacks::difference(before, after).into_iter();
+    rows.filter(|row| row.difference().abs() >= least)
+        .map(|row| FunctionShare {
+            per_frame: row.difference(),
+            function: row.function,
+        })
+        .collect()
 }
 
 /// Instructions of one function, excluding its callees.

@@ -5,7 +5,7 @@
 //! Start with [`headline`] and [`differences`].
 
 use fwdlab_model::comparison::{Comparison, Verdict};
-use fwdlab_model::instructions::{Difference, Exact, FunctionShare};
+use fwdlab_model::instructions::{Difference, Exact, FunctionShare, changes};
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::Summary;
 use fwdlab_model::stacks::{self, Profile};
@@ -264,17 +264,10 @@ pub(crate) fn listed(functions: &[FunctionShare], most: usize) -> String {
 /// Returns the functions that take more or less in one profile than in another, the largest
 /// difference first; none if there is only one profile.
 pub(crate) fn changed(before: &Profile, after: &Profile) -> Vec<FunctionShare> {
-    if before.is_empty() || after.is_empty() {
-        return Vec::new();
+    match before.is_empty() || after.is_empty() {
+        true => Vec::new(),
+        false => changes(before, after, LEAST),
     }
-    let rows = stacks::difference(before, after).into_iter();
-    let changed = rows.filter(|row| row.difference().abs() >= LEAST);
-    changed
-        .map(|row| FunctionShare {
-            per_frame: row.difference(),
-            function: row.function,
-        })
-        .collect()
 }
 
 /// Ratios of time to instructions above this, or below its inverse, are reported. Smaller ones are

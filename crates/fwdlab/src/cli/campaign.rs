@@ -578,8 +578,12 @@ pub(super) fn references(
             let way = ["not-slower-than", "run"];
             campaign.wrong_threshold(n, &way, format!("`{name}`: {reason}"))
         };
-        let run = match Path::new(name).is_file() {
-            true => fwdlab_store::load_document(Path::new(name)),
+        // next to the campaign, as its other files
+        let folder = Path::new(&*campaign.origin.file).parent();
+        let file = folder.unwrap_or(Path::new("")).join(name);
+        let is_file = file.is_file();
+        let run = match is_file {
+            true => fwdlab_store::load_document(&file),
             false => {
                 resolve(&global.runs_roots()?, name).and_then(|path| fwdlab_store::load(&path))
             }
@@ -589,7 +593,11 @@ pub(super) fn references(
             return Err(wrong(&"this run has no result").into());
         }
         Ok(Some(Source {
-            name: run.info.id.clone(),
+            // no directory of runs has the id of a file
+            name: match is_file {
+                true => name.clone(),
+                false => run.info.id.clone(),
+            },
             series: run.series(),
         }))
     });

@@ -149,6 +149,10 @@ fn a_gate_keeps_breaks_and_cannot_tell() {
     let slower = document(&like("capacity=0.95e6,noise=0.01", "20", id, "3%"), 6);
     assert_eq!(list(&slower["thresholds"][0]["failed"]).len(), 1);
     lab.run("runs show @1").prints(&["FAILED by 64 B"]);
+    // a file next to the campaign, which a resumed run finds again
+    lab.write("base.json", &lab.run(&format!("runs show {id} --json")).out);
+    let same = document(&like("capacity=1e6,noise=0.01", "20", "base.json", "3%"), 0);
+    assert_eq!(same["info"]["parameters"]["threshold_runs"][0], "base.json");
     like("capacity=1e6,noise=0.3", "3", id, "1%").code(5);
     like("capacity=1e6", "5", "nobody", "3%")
         .code(2)

@@ -185,7 +185,7 @@ fn at_a_time() -> usize {
     (2 * side_by_side()).min(machines.max(1) as usize)
 }
 
-/// Fails with the reason if so many machines do not fit into memory.
+/// Fails if the memory for this number of machines is not available.
 pub(in crate::run) fn check_memory(machines: usize) -> Result<(), String> {
     let needed = (machines as u64).saturating_mul(MEMORY_MIB.into());
     match available_mib() {
