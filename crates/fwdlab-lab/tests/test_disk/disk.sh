@@ -42,7 +42,13 @@ mount -t tmpfs tmpfs /tmp
 for module in virtio_pci virtio_blk virtio_net ata_piix sd_mod e1000 vfat nls_cp437 nls_ascii pvpanic-mmio button evdev i6300esb; do
     modprobe -q "$module"
 done
-mount -t vfat -o sync /dev/vda1 /boot 2>/dev/null || mount -t vfat -o sync /dev/sda1 /boot
+# the kernel may find the partition only after modprobe has ended
+for _ in $(seq 100); do
+    for partition in /dev/vda1 /dev/sda1; do
+        mount -t vfat -o sync $partition /boot 2>/dev/null && break 2
+    done
+    sleep 0.1
+done
 ip link set lo up
 ip addr add 10.0.2.15/24 dev eth0
 ip link set eth0 up
