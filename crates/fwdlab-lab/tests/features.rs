@@ -29,7 +29,7 @@ use fwdlab_lab::tester::{Frames, remote};
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::{Image, ImageKind};
 use fwdlab_lab::vm::initramfs::{self, Recipe};
-use fwdlab_lab::vm::machine::{Boot, Machine};
+use fwdlab_lab::vm::machine::{Boot, Machine, Start};
 use fwdlab_lab::vm::plugin;
 use fwdlab_model::campaign::Generator;
 use fwdlab_model::family::PREFIX;
@@ -313,6 +313,7 @@ mod in_guests {
                 memory_mib: 1024,
                 plugin: Some(plugin::argument(&plugin, &folder, &symbols)),
                 folder: folder.clone(),
+                start: Start::Cold,
             };
             let machine = Arc::new(Machine::boot(&boot, &|| false)?);
             Ok::<_, fwdlab_lab::LabError>(Guest {

@@ -197,7 +197,7 @@ pub fn iteration(boot: &BootRecord) -> Iteration {
     }
 }
 
-/// Returns the iterations of a test case, each of which is a boot.
+/// Returns the iterations of a test case, each of which is a guest.
 pub fn iterations(boots: &[BootRecord], test_case: &str) -> Vec<Iteration> {
     let own = boots.iter().filter(|boot| boot.test_case == test_case);
     own.filter(|boot| !boot.control).map(iteration).collect()
@@ -474,6 +474,7 @@ mod tests {
             image: "debian:linux-image-6.1.0-56-cloud-amd64".into(),
             kernel: "6.1.0-56-cloud-amd64".into(),
             ticks_per_instruction: 1.0,
+            shared: false,
             boot_s: 3.0,
             stream: Stream::new(
                 fwdlab_model::trial::IpVersion::Ipv4,

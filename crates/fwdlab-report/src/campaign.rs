@@ -411,7 +411,7 @@ fn order_words(info: &RunInfo) -> String {
     }
     if of("procedure") == "exact" {
         return format!(
-            "exact, {} of every test case, each a boot; seed {}",
+            "exact, {} of every test case, each a guest; seed {}",
             plural(of("iterations").parse().unwrap_or(0), "iteration"),
             info.seed
         );

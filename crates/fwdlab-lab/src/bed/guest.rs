@@ -19,10 +19,10 @@ use fwdlab_engine::{PathSpec, PortSpec};
 
 use super::veth::{Built, DUT_PORTS};
 use super::{Bed, BedBase, Networks, TesterPorts, Testers};
-use crate::dut::{Dut, Linux};
+use crate::dut::Linux;
 use crate::error::LabError;
 use crate::host::undo::Undo;
-use crate::host::{Host, netns};
+use crate::host::{Host, Remote, netns};
 use crate::networks::mac;
 use crate::tester::bursts::{GENERATOR, PAST};
 use crate::vm::machine::{ACCELERATOR, Machine};
@@ -40,49 +40,30 @@ impl Bed {
     /// # Errors
     /// The guest's kernel has no veth, or lacks something else; the machine was lost.
     pub fn in_guest(machine: &Arc<Machine>) -> Result<Bed, LabError> {
+        build(&machine.host())?;
+        let bed = Bed::built_in_guest(machine)?;
+        bed.dut(0).prepare()?;
+        Ok(bed)
+    }
+
+    /// Returns the bed of a machine that continues from a state in which it had one.
+    ///
+    /// # Errors
+    /// There is no room for a file.
+    pub fn built_in_guest(machine: &Arc<Machine>) -> Result<Bed, LabError> {
         let host = machine.host();
         let networks = Networks::EMBEDDED;
-        let Networks { input, output, .. } = &networks;
-        let [eth0, eth1] = DUT_PORTS;
-        let [out, back] = PAST;
-        let (to, from) = (mac(input.tester_mac), mac(input.dut_mac));
-        let mut batch = format!("netns add {GENERATOR}\nnetns add {DUT}\n");
-        for (ours, side, theirs) in [("tx0", input, eth0), ("rx0", output, eth1)] {
-            batch += &format!(
-                "link add {ours} address {} netns {GENERATOR} type veth peer name {theirs} address {} netns {DUT}\n",
-                mac(side.tester_mac),
-                mac(side.dut_mac)
-            );
-        }
-        batch += &format!(
-            "link add {out} address {to} netns {GENERATOR} type veth peer name {back} address {from} netns {GENERATOR}\n"
-        );
-        host.feed("ip", &["-batch", "-"], &batch)?;
         let generator = Arc::new(host.within(GENERATOR));
-        for which in ["all", "default"] {
-            let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
-            // a kernel without IPv6 has nothing to disable
-            let _ = generator.write(&file, b"1");
-        }
-        let up = |port: &&str| format!("link set {port} up\n");
-        let batch: String = ["tx0", "rx0", out, back].iter().map(up).collect();
-        generator.feed("ip", &["-batch", "-"], &batch)?;
         let dut = Arc::new(host.within(DUT));
-        let batch: String = ["lo", eth0, eth1].iter().map(up).collect();
-        dut.feed("ip", &["-batch", "-"], &batch)?;
-        // a NAPI instance at the input, which processes frames from the other end's XDP
-        dut.query("ethtool", &["-K", eth0, "gro", "on"])?;
         let changes = Arc::new(Undo::new(machine.scratch("undo")?));
         let linux = Linux::new(dut.clone(), dut, DUT_PORTS, networks, changes.clone())
             .with_patience(PATIENCE);
-        let set = linux.prepare()?.into_iter();
-        let sysctls = set.map(|(name, value)| (format!("dut:{name}"), value));
         let port = |interface: &str| PortSpec {
             netns: netns::file(GENERATOR),
             interface: interface.into(),
         };
         Ok(Bed {
-            sysctls: sysctls.collect(),
+            sysctls: BTreeMap::new(),
             duts: vec![Arc::new(linux)],
             networks,
             paths: vec![PathSpec {
@@ -109,4 +90,39 @@ impl Bed {
             _claims: Vec::new(),
         })
     }
+}
+
+/// Builds both namespaces with their ports.
+fn build(host: &Remote) -> Result<(), LabError> {
+    let Networks { input, output, .. } = &Networks::EMBEDDED;
+    let [eth0, eth1] = DUT_PORTS;
+    let [out, back] = PAST;
+    let (to, from) = (mac(input.tester_mac), mac(input.dut_mac));
+    let mut batch = format!("netns add {GENERATOR}\nnetns add {DUT}\n");
+    for (ours, side, theirs) in [("tx0", input, eth0), ("rx0", output, eth1)] {
+        batch += &format!(
+            "link add {ours} address {} netns {GENERATOR} type veth peer name {theirs} address {} netns {DUT}\n",
+            mac(side.tester_mac),
+            mac(side.dut_mac)
+        );
+    }
+    batch += &format!(
+        "link add {out} address {to} netns {GENERATOR} type veth peer name {back} address {from} netns {GENERATOR}\n"
+    );
+    host.feed("ip", &["-batch", "-"], &batch)?;
+    let generator = host.within(GENERATOR);
+    for which in ["all", "default"] {
+        let file = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
+        // a kernel without IPv6 has nothing to disable
+        let _ = generator.write(&file, b"1");
+    }
+    let up = |port: &&str| format!("link set {port} up\n");
+    let batch: String = ["tx0", "rx0", out, back].iter().map(up).collect();
+    generator.feed("ip", &["-batch", "-"], &batch)?;
+    let dut = host.within(DUT);
+    let batch: String = ["lo", eth0, eth1].iter().map(up).collect();
+    dut.feed("ip", &["-batch", "-"], &batch)?;
+    // a NAPI instance at the input, which processes frames from the other end's XDP
+    dut.query("ethtool", &["-K", eth0, "gro", "on"])?;
+    Ok(())
 }

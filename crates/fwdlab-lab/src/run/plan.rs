@@ -746,15 +746,28 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
         campaign.order,
         plan.seed(),
     );
-    let own = match plan.shard {
+    let subject = |turn: Turn| {
+        let (case, is_control) = measures[turn.case].subject();
+        (campaign.cases[case].image.as_ref(), case, is_control)
+    };
+    let mut own = match plan.shard {
         Some(shard) => shard.part(&all, |turn| {
-            let (case, is_control) = measures[turn.case].subject();
+            let (image, case, is_control) = subject(turn);
             // a control next to its reference: alone it would be a shard without a result
-            let image = campaign.cases[case].image.as_ref();
             (image, case, turn.iteration, is_control)
         }),
         None => (0..all.len()).collect(),
     };
+    if campaign.procedure.counting() == Counting::Instructions
+        && campaign.order == Order::Interleaved
+    {
+        // counts do not drift: guests of an image follow each other and share a boot. A control has
+        // one for itself, and takes longest
+        own.sort_by_key(|&at| {
+            let (image, _, is_control) = subject(all[at]);
+            (all[at].iteration, image, !is_control)
+        });
+    }
     let turns: Vec<Turn> = own.iter().map(|&at| all[at]).collect();
     let fewest = campaign
         .until

@@ -2,17 +2,21 @@
 //! nothing else.
 //!
 //! The emulator works everywhere, and its clock counts the executed instructions. Errors of a
-//! machine that does not boot, or ends too early, contain the last lines of its console. Whole
-//! machines, with a disk, are [`super::computer`]s. Start with [`Machine::boot`].
+//! machine that does not boot, or ends too early, contain the last lines of its console. Any number
+//! of machines can continue from the saved state of one, and share its memory until they write to
+//! it. Whole machines, with a disk, are [`super::computer`]s. Start with [`Machine::boot`].
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::qemu::{self, Accelerator, CONSOLE, MachineFiles, QEMU, Qemu, escaped};
+use rustix::fs::statvfs;
+
+use super::monitor::QmpCommand;
+use super::qemu::{self, Accelerator, CONSOLE, LOOK, MachineFiles, QEMU, Qemu, escaped};
 use crate::error::LabError;
 use crate::host::wire::CHANNEL;
 use crate::host::wire::connection::Connection;
@@ -22,6 +26,14 @@ use crate::host::{self, Failure, Host, Limit, Local, Remote};
 /// A guest that has not answered within this time does not boot: on a busy machine it takes some 10
 /// s.
 const BOOT: Duration = Duration::from_secs(120);
+
+/// Files of a saved state in its directory.
+const MEMORY: &str = "memory";
+const DEVICES: &str = "devices";
+
+/// The environment variable with the path of the file with the state of the devices: a path may
+/// have characters that mean something to the shell that QEMU starts.
+const DEVICES_FILE: &str = "FWDLAB_DEVICES";
 
 /// What executes the guest's instructions.
 pub const ACCELERATOR: Accelerator = Accelerator::Counting;
@@ -68,6 +80,29 @@ pub struct Boot {
     /// The directory of the machine's files while it runs; its console log, `console.log`, stays
     /// there.
     pub folder: PathBuf,
+    /// How it begins.
+    pub start: Start,
+}
+
+/// How a machine begins.
+#[derive(Debug, Clone)]
+pub enum Start {
+    /// From power on.
+    Cold,
+    /// From power on, so that its state can be saved: its memory is a file in its directory.
+    ToSave,
+    /// From this state.
+    Saved(Arc<SavedState>),
+}
+
+/// The state of a machine, in a directory. Dropping it removes the directory.
+#[derive(Debug)]
+pub struct SavedState(PathBuf);
+
+impl Drop for SavedState {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// A running machine. Dropping it ends it.
@@ -88,6 +123,9 @@ impl Machine {
     /// There is no QEMU; the guest does not boot; the boot was stopped.
     pub fn boot(boot: &Boot, is_stopped: &dyn Fn() -> bool) -> Result<Machine, LabError> {
         let remains = MachineFiles::new(&boot.folder)?;
+        if let Start::ToSave = boot.start {
+            check_room(boot)?;
+        }
         let _ = fs::remove_file(boot.folder.join("agent"));
         let limit = Limit {
             time: BOOT,
@@ -96,6 +134,21 @@ impl Machine {
         let hear = Box::new(|_: &str, _: &_| {});
         let qemu = Qemu::start(&boot.name, &remains, command(boot), hear, limit)?;
         let stream = qemu.connect("agent", limit)?;
+        if let Start::Saved(_) = boot.start {
+            // connected, so that the guest's end of the channel stays open
+            let uri = format!("exec:cat \"${DEVICES_FILE}\"");
+            migrate(
+                &qemu,
+                &remains,
+                QmpCommand::MigrateIncoming { uri: &uri },
+                limit,
+            )
+            .map_err(|reason| {
+                qemu.not_up(&format!(
+                    "it does not continue from its saved state: {reason}"
+                ))
+            })?;
+        }
         let agent = Arc::new(Connection::new(stream, Box::new(remains.clone())));
         let hello = agent.hello(limit).map_err(|failure| match failure {
             Failure::Stopped => LabError::Interrupted,
@@ -115,6 +168,34 @@ impl Machine {
             folder: boot.folder.clone(),
             remains,
         })
+    }
+
+    /// Saves the state of a machine that was started for it, and ends the machine.
+    ///
+    /// # Errors
+    /// QEMU cannot, or there is no room.
+    pub fn save(mut self, is_stopped: &dyn Fn() -> bool) -> Result<SavedState, LabError> {
+        let state = SavedState(self.folder.clone());
+        let limit = Limit {
+            time: BOOT,
+            is_stopped,
+        };
+        let uri = format!("exec:cat >\"${DEVICES_FILE}\"");
+        migrate(
+            &self.qemu,
+            &self.remains,
+            QmpCommand::Migrate { uri: &uri },
+            limit,
+        )
+        .map_err(|reason| {
+            LabError::Preflight(format!(
+                "the state of {} cannot be saved: {reason}",
+                self.name
+            ))
+        })?;
+        // it has stopped, and would not answer
+        self.agent = Arc::new(Connection::ended());
+        Ok(state)
     }
 
     /// Returns the machine as a host.
@@ -167,9 +248,72 @@ fn command_line(mitigations: bool) -> String {
     [&[against], COMMAND_LINE].concat().join(" ")
 }
 
+/// Checks that the disk has room for all of the memory: if the machine filled the disk, other machines
+/// would fail.
+fn check_room(boot: &Boot) -> Result<(), LabError> {
+    let free = statvfs(&boot.folder).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize) >> 20;
+    match free < boot.memory_mib.into() {
+        true => Err(LabError::Preflight(format!(
+            "its state needs {} MiB in {}, where {free} MiB are free. Free more, or set TMPDIR to another folder",
+            boot.memory_mib,
+            boot.folder.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Moves the state of devices between a machine and a file, and waits for it.
+fn migrate(
+    qemu: &Qemu,
+    remains: &MachineFiles,
+    direction: QmpCommand<'_>,
+    limit: Limit<'_>,
+) -> Result<(), String> {
+    let started = Instant::now();
+    let query = |command| qemu.query(command).map_err(|e| e.to_string());
+    query(QmpCommand::WithoutSharedMemory)?;
+    query(direction)?;
+    loop {
+        let state = match remains.end() {
+            Some(end) => return Err(format!("{end}{}", remains.last_words())),
+            None => query(QmpCommand::Migration)?,
+        };
+        match state["status"].as_str() {
+            Some("completed") => return Ok(()),
+            Some("failed" | "cancelled") => {
+                let reason = state["error-desc"].as_str().unwrap_or("without a reason");
+                return Err(format!("{reason}{}", remains.last_words()));
+            }
+            _ if (limit.is_stopped)() => return Err("stopped".into()),
+            _ if started.elapsed() > limit.time => return Err("it takes too long".into()),
+            _ => std::thread::sleep(LOOK),
+        }
+    }
+}
+
 fn command(boot: &Boot) -> Command {
     let mut command = qemu::command(ACCELERATOR, boot.cpus, boot.memory_mib);
     let path = |name: &str| escaped(&boot.folder.join(name));
+    let state = match &boot.start {
+        Start::Cold => None,
+        Start::ToSave => Some((&boot.folder, "on")),
+        Start::Saved(state) => {
+            // first with the memory, then with the rest
+            command.args(["-incoming", "defer"]);
+            Some((&state.0, "off"))
+        }
+    };
+    if let Some((folder, share)) = state {
+        let memory = escaped(&folder.join(MEMORY));
+        command
+            .env(DEVICES_FILE, folder.join(DEVICES))
+            .args(["-machine", "memory-backend=memory"])
+            .arg("-object")
+            .arg(format!(
+                "memory-backend-file,id=memory,size={}M,mem-path={memory},share={share}",
+                boot.memory_mib
+            ));
+    }
     command
         .arg("-no-reboot")
         .arg("-kernel")

@@ -28,6 +28,20 @@ pub(super) enum QmpCommand<'a> {
     Reset,
     PowerDown,
     Nmi,
+    /// Leaves memory that is in a shared file out of a saved state.
+    WithoutSharedMemory,
+    /// Stops the machine, and writes the state of its devices.
+    Migrate {
+        /// Where to: `exec:COMMAND`.
+        uri: &'a str,
+    },
+    /// Reads the state of the devices of a machine that was started for it, and continues.
+    MigrateIncoming {
+        /// Where from.
+        uri: &'a str,
+    },
+    /// How far that is.
+    Migration,
     /// A line for the human monitor, which answers with a text.
     Human(&'a str),
     Quit,
@@ -41,13 +55,24 @@ impl QmpCommand<'_> {
             QmpCommand::Reset => "system_reset",
             QmpCommand::PowerDown => "system_powerdown",
             QmpCommand::Nmi => "inject-nmi",
+            QmpCommand::WithoutSharedMemory => "migrate-set-capabilities",
+            QmpCommand::Migrate { .. } => "migrate",
+            QmpCommand::MigrateIncoming { .. } => "migrate-incoming",
+            QmpCommand::Migration => "query-migrate",
             QmpCommand::Human(_) => "human-monitor-command",
             QmpCommand::Quit => "quit",
         };
         let mut requested = json!({ "execute": command });
-        if let QmpCommand::Human(line) = self {
-            requested["arguments"] = json!({ "command-line": line });
-        }
+        requested["arguments"] = match self {
+            QmpCommand::Human(line) => json!({ "command-line": line }),
+            QmpCommand::Migrate { uri } | QmpCommand::MigrateIncoming { uri } => {
+                json!({ "uri": uri })
+            }
+            QmpCommand::WithoutSharedMemory => {
+                json!({ "capabilities": [{ "capability": "x-ignore-shared", "state": true }] })
+            }
+            _ => return format!("{requested}\n"),
+        };
         format!("{requested}\n")
     }
 }

@@ -178,6 +178,8 @@ mod in_guests {
         assert!(!before.contains_key(CHAIN), "{before:?}");
         for boot in document["boots"].as_array().unwrap() {
             assert!((number(&boot["ticks_per_instruction"]) - 1.0).abs() < 0.01);
+            // the control, which boots by itself, equals the reference, which does not
+            assert_ne!(boot["shared"], boot["control"], "{boot}");
             assert_eq!(boot["validity"]["reasons"].as_array().unwrap().len(), 0);
         }
 

@@ -60,6 +60,7 @@ fn boot(number: u32, turn: usize, iteration: u32) -> BootRecord {
         image: "image".into(),
         kernel: "6.1".into(),
         ticks_per_instruction: 1.0,
+        shared: false,
         boot_s: 1.0,
         stream: case.stream.clone(),
         frames: 100,

@@ -1,14 +1,15 @@
-//! Campaigns by instructions: every iteration of a test case is a boot of its image, in which
+//! Campaigns by instructions: every iteration of a test case is a guest with its image, in which
 //! bursts are sent until their median is known.
 //!
-//! Nothing is timed, so several guests run at a time. The reference is booted once more in every
-//! iteration, as A/A control. Start with [`Bursts`].
+//! The test cases of an image boot once in every iteration, and each continues from the saved state
+//! of that boot. The reference is booted once more, as A/A control. Nothing is timed, so several
+//! guests run at a time. Start with [`Bursts`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,7 @@ use crate::vm::image::cache::Cache;
 use crate::vm::image::error::ImageError;
 use crate::vm::image::{Image, ImageKind, inside};
 use crate::vm::initramfs::{self, Recipe};
-use crate::vm::machine::{ACCELERATOR, Boot, Machine};
+use crate::vm::machine::{ACCELERATOR, Boot, Machine, SavedState, Start};
 use crate::vm::scratch::Scratch;
 use crate::vm::{self, machine, qemu};
 
@@ -248,7 +249,13 @@ struct BootRequest {
     configurations: Vec<Configuration>,
     /// Counts by call path.
     plugin: Option<PathBuf>,
+    /// The boot that it shares with the other test cases of its image and iteration, if any.
+    shared: Option<Arc<SharedBoot>>,
 }
+
+/// A boot from whose state the test cases of an image continue, each in a guest of its own: made by
+/// the first of them. The reason if its state could not be saved, so that they boot themselves.
+type SharedBoot = OnceLock<Result<Arc<SavedState>, String>>;
 
 /// A guest that has been started: it ends with its results.
 type StartedGuest = JoinHandle<Result<Booted, LabError>>;
@@ -263,6 +270,8 @@ struct Bursts {
     /// Senders of the bursts, in words.
     generators: BTreeSet<String>,
     guests: Vec<(BootRequest, StartedGuest)>,
+    /// By image and iteration, with the number of test cases that will continue from it.
+    shared: BTreeMap<(String, u32), (usize, Arc<SharedBoot>)>,
     most: usize,
     /// Tells running guests to end: no one waits for them any more.
     is_over: Arc<AtomicBool>,
@@ -278,6 +287,7 @@ impl Bursts {
             plugin: None,
             generators: BTreeSet::new(),
             guests: Vec::new(),
+            shared: BTreeMap::new(),
             most: jobs.unwrap_or_else(at_a_time),
             is_over: Arc::default(),
         }
@@ -349,12 +359,14 @@ impl Method for Bursts {
         work: &Work,
         running: &mut Running<'_>,
         run: &mut Run<'_>,
-        _: &mut Measured,
+        measured: &mut Measured,
     ) -> Result<Option<Made>, LabError> {
         let (plan, turn) = (running.plan, work.turn);
         let (at, control) = running.agenda.measures[turn.case].subject();
         let case = &plan.campaign().cases[at];
         let image = case.image.clone().unwrap_or_default();
+        // the control boots itself, so that it shows how far two boots are apart
+        let shared = (!control).then(|| self.shared_boot(turn, &image, running, measured));
         let (Some(files), Some(scratch)) = (self.images.get(&image), &self.scratch) else {
             let reason = running.dropped.get(&at).map(|failure| failure.why.clone());
             let reason = LabError::Preflight(reason.unwrap_or_default());
@@ -372,6 +384,7 @@ impl Method for Bursts {
                 .collect(),
             // boots of a test case are alike, and the control shows that a profile changes nothing
             plugin: (self.plugin.clone()).filter(|_| turn.iteration == 1 && !control),
+            shared: shared.clone().flatten(),
         };
         let number = running.agenda.number(turn);
         let folder = scratch.folder(number);
@@ -449,6 +462,33 @@ impl Method for Bursts {
 }
 
 impl Bursts {
+    /// Returns the boot from which a turn and others of its image and iteration continue; `None`: there
+    /// are no others.
+    fn shared_boot(
+        &mut self,
+        turn: Turn,
+        image: &str,
+        running: &Running<'_>,
+        measured: &Measured,
+    ) -> Option<Arc<SharedBoot>> {
+        let key = (image.to_owned(), turn.iteration);
+        let (left, boot) = self.shared.remove(&key).or_else(|| {
+            let (agenda, cases) = (running.agenda, &running.plan.campaign().cases);
+            let is_of_it = |other: &&Turn| {
+                let (case, is_control) = agenda.measures[other.case].subject();
+                let of = cases[case].image.as_deref().unwrap_or_default();
+                (other.iteration, of, is_control) == (turn.iteration, image, false)
+                    && self.before(**other, running, measured).is_none()
+            };
+            let left = agenda.turns.iter().filter(is_of_it).count();
+            (left > 1).then(|| (left, Arc::default()))
+        })?;
+        if left > 1 {
+            self.shared.insert(key, (left - 1, boot.clone()));
+        }
+        Some(boot)
+    }
+
     /// Stores the results of a boot.
     fn keep(
         &mut self,
@@ -463,8 +503,15 @@ impl Bursts {
             profile,
             generator,
             in_force,
+            not_saved,
         } = booted;
         self.generators.insert(generator);
+        if let Some(reason) = not_saved {
+            run.warn(format!(
+                "every test case of {} boots by itself: {reason}",
+                requested.image
+            ))?;
+        }
         for (name, says) in in_force {
             run.keep_in_force(&name, || Ok(says))?;
         }
@@ -696,6 +743,8 @@ struct Booted {
     generator: String,
     /// Configurations by name, and which parts of them were in force.
     in_force: Vec<(String, BTreeMap<String, String>)>,
+    /// The reason why a boot that test cases should share could not be saved.
+    not_saved: Option<String>,
 }
 
 /// Makes the emulator count by call path.
@@ -753,21 +802,26 @@ fn boot(
         .plugin
         .as_ref()
         .map(|plugin| Profiler::new(plugin, &folder));
-    let machine = Arc::new(Machine::boot(
-        &Boot {
-            name: requested.image.clone(),
-            kernel: requested.files.kernel.clone(),
-            initramfs: requested.files.initramfs.clone(),
-            mitigations: requested.files.mitigations,
-            cpus: 1,
-            memory_mib: MEMORY_MIB,
-            plugin: profile.as_ref().map(Profiler::argument),
-            folder,
-        },
-        is_stopped,
-    )?);
+    let mut not_saved = None;
+    let shared = requested.shared.as_ref().and_then(|shared| {
+        let made = shared.get_or_init(|| {
+            let made = save(
+                &requested.boot(folder.with_extension("saved"), None, Start::ToSave),
+                is_stopped,
+            );
+            made.map_err(|error| not_saved.insert(error.to_string()).clone())
+        });
+        made.clone().ok()
+    });
+    let plugin = profile.as_ref().map(Profiler::argument);
+    let start = shared.map_or(Start::Cold, Start::Saved);
+    let guest = requested.boot(folder, plugin, start);
+    let machine = Arc::new(Machine::boot(&guest, is_stopped)?);
     let boot_s = started.elapsed().as_secs_f64();
-    let bed = Bed::in_guest(&machine)?;
+    let bed = match guest.start {
+        Start::Saved(_) => Bed::built_in_guest(&machine)?,
+        Start::Cold | Start::ToSave => Bed::in_guest(&machine)?,
+    };
     for configuration in &requested.configurations {
         bed.dut(0).apply(configuration, control)?;
     }
@@ -817,6 +871,7 @@ fn boot(
         test_case: requested.test_case.clone(),
         iteration: requested.turn.iteration,
         control: requested.control,
+        shared: matches!(guest.start, Start::Saved(_)),
         image: requested.image.clone(),
         kernel: machine.kernel().to_owned(),
         ticks_per_instruction,
@@ -833,7 +888,32 @@ fn boot(
         profile: profiled,
         generator: bursts.generator().to_owned(),
         in_force,
+        not_saved,
     })
+}
+
+impl BootRequest {
+    fn boot(&self, folder: PathBuf, plugin: Option<OsString>, start: Start) -> Boot {
+        Boot {
+            name: self.image.clone(),
+            kernel: self.files.kernel.clone(),
+            initramfs: self.files.initramfs.clone(),
+            mitigations: self.files.mitigations,
+            cpus: 1,
+            memory_mib: MEMORY_MIB,
+            plugin,
+            folder,
+            start,
+        }
+    }
+}
+
+/// Boots a machine with a test bed, and saves its state.
+fn save(boot: &Boot, is_stopped: &dyn Fn() -> bool) -> Result<Arc<SavedState>, LabError> {
+    let machine = Arc::new(Machine::boot(boot, is_stopped)?);
+    drop(Bed::in_guest(&machine)?);
+    let machine = Arc::into_inner(machine).expect("its bed is gone");
+    machine.save(is_stopped).map(Arc::new)
 }
 
 #[cfg(test)]
