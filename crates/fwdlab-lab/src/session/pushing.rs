@@ -37,12 +37,15 @@ impl Pusher {
         let thread = thread::Builder::new().name("push".into());
         let work = move || {
             for order in work {
-                let mut due = Instant::now();
+                let mut due: Option<Instant> = None;
                 for frame in &order.frames {
-                    thread::sleep(due.saturating_duration_since(Instant::now()));
+                    if let Some(due) = due {
+                        thread::sleep(due.saturating_duration_since(Instant::now()));
+                    }
                     // a link that is down accepts none, which its counters show
                     let _ = port.send(frame);
-                    due += order.gap;
+                    // counted from the time at which the first has left: on a busy host it leaves late
+                    due = Some(due.unwrap_or_else(Instant::now) + order.gap);
                 }
             }
         };

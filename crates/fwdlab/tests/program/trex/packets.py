@@ -107,10 +107,12 @@ found["wanted"] = filters
 packets = fetched(ids.pop(""))
 found["byte for byte"] = [p["binary"] for p in packets] == sent
 found["times"] = before <= packets[0]["ts"] <= packets[-1]["ts"] <= after
-found["gaps"] = packets[-1]["ts"] - packets[0]["ts"] >= 0.0041
 found["said"] = [packets[0][key] for key in ("origin", "port", "index", "wirelen")]
 packets = fetched(going)
-found["going"] = [p["binary"] for p in packets if p["origin"] == "TX"] == sent
+going = [p for p in packets if p["origin"] == "TX"]
+found["going"] = [p["binary"] for p in going] == sent
+# where they arrive, a busy kernel hands over several at once
+found["gaps"] = going[-1]["ts"] - going[0]["ts"] >= 0.00419
 packets = fetched(small)
 found["the last"] = [p["binary"] for p in packets] == sent[-5:]
 vlan = ids.pop("vlan 7")
