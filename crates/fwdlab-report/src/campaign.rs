@@ -43,7 +43,11 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
         .iter()
         .find_map(|case| Some((case, case.figures.first()?)));
     let Some((case, figure)) = first else {
-        return format!("No test case of {} has a result", cases.len());
+        let mut reasons = cases.iter().flat_map(TestCase::failures);
+        let reason = reasons
+            .next()
+            .map_or(String::new(), |(_, why)| format!(": {why}"));
+        return format!("No test case of {} has a result{reason}", cases.len());
     };
     let more = match cases.len() {
         1 => String::new(),

@@ -178,6 +178,19 @@ pub fn difference(value_percent: f64, interval_percent: Option<[f64; 2]>) -> Str
     }
 }
 
+/// Formats the smallest difference that would show, in percent without the unit: rounded up, because
+/// a smaller one would not.
+pub(crate) fn detectable(percent: f64) -> String {
+    let nearest = difference(percent, None);
+    let places = nearest
+        .split_once('.')
+        .map_or(0, |(_, places)| places.len());
+    let unit = 10f64.powi(places as i32);
+    // what is exact in decimals is not rounded
+    let up = (percent * unit * (1.0 - 1e-12)).ceil() / unit;
+    format!("{up:.places$}")
+}
+
 /// Formats a tick label of a difference in percent: a sign, and the digits of `step`: `-40`,
 /// `+0.5`.
 pub(crate) fn difference_tick(value_percent: f64, step: f64) -> String {
@@ -195,10 +208,7 @@ pub(crate) fn difference_tick(value_percent: f64, step: f64) -> String {
 pub(crate) fn would_have_shown(detectable_percent: f64, by_ratios: bool) -> String {
     /// Up to this difference, in percent, both directions are the same to two digits.
     const SAME_BOTH_WAYS: f64 = 20.0;
-    let shown = |percent| {
-        let text = difference(percent, None);
-        format!("{} %", text.trim_start_matches('+'))
-    };
+    let shown = |percent| format!("{} %", detectable(percent));
     match () {
         () if by_ratios && detectable_percent > SAME_BOTH_WAYS => {
             let drop = 100.0 * detectable_percent / (100.0 + detectable_percent);
@@ -481,6 +491,19 @@ mod tests {
     }
 
     #[test]
+    fn what_would_show_is_rounded_up() {
+        for (percent, text) in [
+            (0.25, "0.25"),
+            (0.251, "0.26"),
+            (2.11, "2.2"),
+            (2.1, "2.1"),
+            (161.21, "161.3"),
+        ] {
+            assert_eq!(detectable(percent), text);
+        }
+    }
+
+    #[test]
     fn a_drop_that_would_have_shown_ends_at_100_percent() {
         for (percent, by_ratios, text) in [
             (2.1, true, "a difference of 2.1 % or more would have shown"),
@@ -492,7 +515,7 @@ mod tests {
             (
                 161.2,
                 true,
-                "a drop of 61.7 % or a rise of 161.2 % would have shown",
+                "a drop of 61.8 % or a rise of 161.2 % would have shown",
             ),
             (161.2, false, "not even a drop to zero would have shown"),
         ] {

@@ -12,7 +12,7 @@ use super::judge::{COUNTS, name_of};
 use super::limit::in_short;
 use super::{ACCEPT_INCONCLUSIVE, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE};
 use crate::exact::{FUNCTIONS, listed};
-use crate::number::{Prefix, counted, decimals, difference, interval, p_value};
+use crate::number::{Prefix, counted, decimals, detectable, difference, interval, p_value};
 use crate::screen::{harmless, paragraph, width};
 use crate::table::{Cell as Text, Column, Mark, Table, shorten, wrap};
 
@@ -281,11 +281,13 @@ pub(crate) fn difference_cell(compared: &Compared) -> [String; 2] {
         return ["cannot tell".into(), String::new()];
     }
     if !compared.is_proven() {
-        let detectable = compared.detectable_percent;
-        let would = detectable.map(|p| match p < 100.0 || compared.pairs.is_some() {
-            true => format!("{} % would show", share(p)),
-            false => "no drop would show".into(),
-        });
+        let would =
+            compared
+                .detectable_percent
+                .map(|p| match p < 100.0 || compared.pairs.is_some() {
+                    true => format!("{} % would show", detectable(p)),
+                    false => "no drop would show".into(),
+                });
         return [format!("~{shown}"), would.unwrap_or_default()];
     }
     let value = match compared.difference_percent {

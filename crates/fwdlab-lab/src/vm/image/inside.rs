@@ -147,24 +147,25 @@ fn kernel_file(ssh: &Ssh, release: &str) -> Result<(String, Vec<u8>), String> {
         format!("/lib/modules/{release}/vmlinuz"),
     ];
     let without = KERNELS_WITHOUT_RELEASE.iter().map(|&path| path.to_owned());
+    let mut others = Vec::new();
     for path in with_release.into_iter().chain(without) {
         match ssh.read(&path) {
             Ok(file) => {
                 if matches!(header(&file), Header::Kernel { release: found } if found == release) {
                     return Ok((path, file));
                 }
+                others.push(format!("{path}: another kernel"));
             }
-            // missing or not readable
             Err(HostError {
-                failure: Failure::File(_),
+                failure: Failure::File(reason),
                 ..
-            }) => {}
+            }) => others.push(format!("{path}: {reason}")),
             Err(error) => return Err(error.to_string()),
         }
     }
     Err(format!(
-        "it runs Linux {release}, and has no such kernel as /boot/vmlinuz-{release}, /lib/modules/{release}/vmlinuz, {}",
-        KERNELS_WITHOUT_RELEASE.join(", ")
+        "it runs Linux {release}, which none of its files is: {}",
+        others.join("; ")
     ))
 }
 
