@@ -125,6 +125,46 @@ fn jobs_limit_the_guests_of_this_process_only() {
     assert!(method.has_room(0) && !method.has_room(1));
 }
 
+/// Guests of an image follow each other in each iteration, because they share a boot; the control,
+/// which has one for itself, is the first.
+#[test]
+fn guests_of_an_image_follow_each_other() {
+    let folder = folder();
+    let order = |order: &str| {
+        let text = format!(
+            "campaign = 'c'\norder = '{order}'\niterations = 3\n[configuration]\na = 'nft -f nat.nft'\nb = 'nft -f nat.nft'\n\
+             [matrix]\nimage = ['debian:x', 'debian:y']\nconfiguration = ['plain', 'a', 'b']\n[procedure]\nid = 'exact'\n"
+        );
+        let plan = plan_on(Site::default(), &text, folder.path());
+        let agenda = plan::agenda(&plan).unwrap();
+        let images = agenda.turns.iter().map(|turn| {
+            let (case, is_control) = agenda.measures[turn.case].subject();
+            let image = plan.campaign().cases[case].image.clone().unwrap();
+            (turn.iteration, image, is_control)
+        });
+        images.collect::<Vec<_>>()
+    };
+    let turns = order("interleaved");
+    let mut grouped = turns.clone();
+    grouped.dedup();
+    // the control, the rest of its image, the other image
+    assert_eq!(grouped.len(), 3 * 3, "{turns:?}");
+    assert!(
+        grouped
+            .iter()
+            .step_by(3)
+            .all(|(_, _, is_control)| *is_control)
+    );
+    assert!(grouped.is_sorted_by_key(|(iteration, ..)| *iteration));
+    // as typed
+    assert!(
+        order("grouped")
+            .iter()
+            .take(3)
+            .all(|turn| *turn == (turn.0, "debian:x".into(), false))
+    );
+}
+
 /// Building and restoring a bed over SSH takes most of the time of a short campaign.
 #[test]
 fn beds_of_hosts_over_ssh_are_in_the_estimate() {

@@ -14,6 +14,7 @@ use super::image::cache::Cache;
 use super::image::error::ImageError;
 use super::image::{Image, ImageKind};
 use super::initramfs::{Recipe, build};
+use super::machine::{Boot, Machine, Start};
 use crate::host::{Command, Host, Limit, Local};
 
 /// Each succeeds in a guest that has all modules and programs of a router.
@@ -35,6 +36,28 @@ const STEPS: &[&str] = &[
     "ip -6 route add 2001:db8::/32 dev v0 && ip route add 198.18.0.0/16 dev v0",
     "fwdlab -c true",
 ];
+
+/// The disk is not filled: other machines would fail.
+#[test]
+fn a_state_that_has_no_room_is_not_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let boot = Boot {
+        name: "kernel".into(),
+        kernel: "none".into(),
+        initramfs: "none".into(),
+        mitigations: false,
+        cpus: 1,
+        memory_mib: u32::MAX,
+        plugin: None,
+        folder: folder.path().join("1"),
+        start: Start::ToSave,
+    };
+    let error = Machine::boot(&boot, &|| false).unwrap_err().to_string();
+    assert!(
+        error.contains("needs 4294967295 MiB in") && error.contains("TMPDIR"),
+        "{error}"
+    );
+}
 
 /// A cache that is kept between test runs, separate from the user's.
 fn cache() -> Cache {
