@@ -3,11 +3,13 @@
 //! Both have the same columns, described in `docs/reference/runs.md`. Nothing is averaged or judged.
 //! Start with [`of_series`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use fwdlab_model::result::RunState;
 use fwdlab_model::series::Series;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::table::csv_line;
 
@@ -26,18 +28,21 @@ pub struct RunColumns<'a> {
     pub tags: Vec<&'a str>,
 }
 
-/// A row: a value of a figure; or a figure without any value, so that it does not disappear.
-#[derive(Debug, Clone, Serialize)]
-pub struct Row<'a> {
+/// The columns before those of a value, the same in all rows of a figure.
+#[derive(Serialize)]
+struct Before<'a> {
     #[serde(flatten)]
     common: &'a RunColumns<'a>,
     test_case: &'a str,
     metric: &'a str,
     /// Empty for bare numbers.
     unit: &'a str,
-    /// The place of the value among those of the figure, in order of measurement, from 1.
-    n: Option<usize>,
-    value: Option<f64>,
+}
+
+/// The columns after those of a value, which are its place among the values of the figure, in order
+/// of measurement, from 1, and the value.
+#[derive(Serialize)]
+struct After<'a> {
     /// Measurements of the figure that were invalid or had no result.
     left_out: u32,
     /// Values of the figure that were limited by the generator.
@@ -63,35 +68,80 @@ const COLUMNS: [&str; 13] = [
     "labels",
 ];
 
-/// Returns the rows of a run from its series.
-pub fn of_series<'a>(
-    common: &'a RunColumns<'a>,
-    all: &'a [Series],
-) -> impl Iterator<Item = Row<'a>> + use<'a> {
-    all.iter().flat_map(move |series| {
+/// Returns the rows of a run from its series: a row for every value, and one for a figure without
+/// any, so that it does not disappear. `safe` escapes text before it is printed.
+pub fn of_series(
+    common: &RunColumns<'_>,
+    all: &[Series],
+    format: Format,
+    safe: impl Fn(&str) -> Cow<'_, str>,
+) -> String {
+    let mut text = String::new();
+    for series in all {
         let labels = series.labels.iter().filter(|(key, _)| *key != "run");
-        let labels: BTreeMap<_, _> = labels.map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        let values = series.values.iter().enumerate();
-        let values = values.map(|(at, value)| (Some(at + 1), Some(*value)));
-        let none = series.values.is_empty().then_some((None, None));
-        values.chain(none).map(move |(n, value)| Row {
+        let before = Before {
             common,
             test_case: &series.test_case,
             metric: &series.metric,
             unit: &series.unit,
-            n,
-            value,
+        };
+        let after = After {
             left_out: series.left_out,
             generator_limited: series.generator_limited,
-            labels: labels.clone(),
-        })
-    })
+            labels: labels.map(|(k, v)| (k.as_str(), v.as_str())).collect(),
+        };
+        // a million rows: what they share is converted once for all values
+        let (before, after) = (format.begin(&before), format.end(&after));
+        let (before, after) = (safe(&before), safe(&after));
+        let mut row = |n: Option<usize>, value: Option<f64>| {
+            let [n, value] = [json(&n), json(&value)];
+            text.push_str(&before);
+            text.push_str(&match format {
+                Format::Jsonl => format!(r#","n":{n},"value":{value},"#),
+                Format::Csv => format!(",{n},{value},").replace("null", ""),
+            });
+            text.push_str(&after);
+        };
+        for (n, value) in (1..).zip(&series.values) {
+            row(Some(n), Some(*value));
+        }
+        if series.values.is_empty() {
+            row(None, None);
+        }
+    }
+    text
 }
 
-/// Returns rows as JSON lines.
-pub fn jsonl<'a>(rows: impl Iterator<Item = Row<'a>>) -> String {
-    let line = |row| serde_json::to_string(&row).expect("texts and numbers") + "\n";
-    rows.map(line).collect()
+/// The formats of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A JSON object per line.
+    Jsonl,
+    /// CSV; tags and labels are JSON.
+    Csv,
+}
+
+impl Format {
+    /// Returns the text of a row up to the value.
+    fn begin(self, columns: &Before<'_>) -> String {
+        let (text, end) = match self {
+            Format::Jsonl => (json(columns), "}"),
+            Format::Csv => (cells(&COLUMNS[..8], columns), "\r\n"),
+        };
+        text.strip_suffix(end).unwrap_or(&text).to_owned()
+    }
+
+    /// Returns the text of a row from the value on.
+    fn end(self, columns: &After<'_>) -> String {
+        match self {
+            Format::Jsonl => json(columns)[1..].to_owned() + "\n",
+            Format::Csv => cells(&COLUMNS[10..], columns),
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("texts and numbers")
 }
 
 /// Returns the line of CSV with the names of the columns.
@@ -99,18 +149,16 @@ pub fn csv_head() -> String {
     csv_line(COLUMNS.into_iter())
 }
 
-/// Returns rows as CSV. Tags and labels are JSON.
-pub fn csv<'a>(rows: impl Iterator<Item = Row<'a>>) -> String {
-    let line = |row: Row<'a>| {
-        let row = serde_json::to_value(&row).expect("texts and numbers");
-        let cells = COLUMNS.map(|column| match &row[column] {
-            serde_json::Value::Null => String::new(),
-            serde_json::Value::String(text) => text.clone(),
-            other => other.to_string(),
-        });
-        csv_line(cells.iter().map(String::as_str))
-    };
-    rows.map(line).collect()
+/// Returns a line of CSV with these columns.
+fn cells(names: &[&str], columns: &impl Serialize) -> String {
+    let columns = serde_json::to_value(columns).expect("texts and numbers");
+    let cells = names.iter().map(|column| match &columns[*column] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    });
+    let cells: Vec<String> = cells.collect();
+    csv_line(cells.iter().map(String::as_str))
 }
 
 #[cfg(test)]
@@ -141,17 +189,17 @@ mod tests {
             ..whole.clone()
         };
         let all = [whole, empty];
-        let rows = of_series(&common, &all);
+        let rows = |format| of_series(&common, &all, format, |text| text.into());
         match as_csv {
-            true => csv_head() + &csv(rows),
-            false => jsonl(rows),
+            true => csv_head() + &rows(Format::Csv),
+            false => rows(Format::Jsonl),
         }
     }
 
     #[test]
     fn a_row_is_a_value_and_a_figure_without_values_has_one() {
         let lines = text(false);
-        let lines: Vec<serde_json::Value> = lines
+        let lines: Vec<Value> = lines
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();

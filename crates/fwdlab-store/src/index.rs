@@ -60,13 +60,27 @@ pub struct RunEntry {
 /// # Errors
 /// [`StoreError::System`] if a directory itself cannot be read.
 pub fn list(roots: impl Into<Roots>) -> Result<Vec<RunEntry>, StoreError> {
-    let all = names_in(&roots.into())?.into_iter();
-    let mut entries: Vec<_> = all.map(|(root, id)| entry(&root, id)).collect();
+    listed(&roots.into(), true)
+}
+
+/// Returns the same without the results, for which not even their files are read.
+///
+/// # Errors
+/// As [`list`].
+pub fn list_heads(roots: impl Into<Roots>) -> Result<Vec<RunEntry>, StoreError> {
+    listed(&roots.into(), false)
+}
+
+fn listed(roots: &Roots, with_results: bool) -> Result<Vec<RunEntry>, StoreError> {
+    let all = names_in(roots)?.into_iter();
+    let mut entries: Vec<_> = all
+        .map(|(root, id)| entry(&root, id, with_results))
+        .collect();
     entries.sort_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
     Ok(entries)
 }
 
-fn entry(root: &Path, id: String) -> RunEntry {
+fn entry(root: &Path, id: String, with_result: bool) -> RunEntry {
     let path = root.join(&id);
     let mut entry = RunEntry {
         id,
@@ -92,7 +106,9 @@ fn entry(root: &Path, id: String) -> RunEntry {
         }) => {
             entry.problems.extend(problems);
             let problems = &mut entry.problems;
-            entry.summary = summary(&entry.path, &info, state, is_protected, problems);
+            if with_result {
+                entry.summary = summary(&entry.path, &info, state, is_protected, problems);
+            }
             entry.started_at = info
                 .started_at
                 .parse()

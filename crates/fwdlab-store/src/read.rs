@@ -248,6 +248,65 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
     Ok(run)
 }
 
+/// Reads what [`StoredRun::series`] needs of a run. If its result is intact and current, the run has
+/// only its first trial, and its result has only figures, because the journals and the evidence for
+/// each iteration are most of a run. Damage of what is not read is not among its problems.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_values(dir: &Path) -> Result<StoredRun, StoreError> {
+    match from_result(dir)? {
+        Some(run) => Ok(run),
+        None => load(dir),
+    }
+}
+
+/// Returns a run from its result and its first record, if its series need no others.
+fn from_result(dir: &Path) -> Result<Option<StoredRun>, StoreError> {
+    let head = head(dir)?;
+    let has_ended = head.is_protected && head.info.state != RunState::Running;
+    let Ok(bytes) = regular::read_io(&dir.join(SUMMARY)) else {
+        return Ok(None);
+    };
+    if !has_ended || !head.problems.is_empty() || seal::check(&bytes) != Seal::Intact {
+        return Ok(None);
+    }
+    let Some(summary) = upgrade::figures(&bytes) else {
+        return Ok(None);
+    };
+    let Some(trials) = first_trial(&dir.join(TRIALS), &summary.procedure) else {
+        return Ok(None);
+    };
+    Ok(Some(StoredRun {
+        path: dir.to_owned(),
+        info: head.info,
+        state: head.state,
+        summary: Some(summary),
+        trials,
+        rebuilds: Vec::new(),
+        boots: Vec::new(),
+        imported: Vec::new(),
+        problems: Vec::new(),
+        cut_off: Vec::new(),
+        is_protected: true,
+    }))
+}
+
+/// Returns the first trial of a journal; `None` if that is damaged or another record.
+fn first_trial(path: &Path, procedure: &str) -> Option<Vec<TrialRecord>> {
+    if procedure == "exact" {
+        return Some(Vec::new());
+    }
+    let mut line = Vec::new();
+    let mut file = BufReader::new(regular::open(path).ok()?.take(LINE_CAP_BYTES));
+    file.read_until(b'\n', &mut line).ok()?;
+    let line = line.strip_suffix(b"\n")?;
+    match (seal::check(line), parse_record(line).ok()?) {
+        (Seal::Intact, Record::Trial(trial)) => Some(vec![*trial]),
+        _ => None,
+    }
+}
+
 /// Returns the checksums of a finished run, by path.
 pub(crate) fn listed(
     dir: &Path,

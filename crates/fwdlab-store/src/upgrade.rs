@@ -8,12 +8,13 @@
 
 use fwdlab_model::campaign::{Case, Kind, PLAIN};
 use fwdlab_model::comparison::Comparison;
+use fwdlab_model::import::NETBENCHES;
 use fwdlab_model::loss::Ledger;
 use fwdlab_model::outcome::{
     Better, Compliance, FORWARDING_RATE, Found, Maxfwd, Outcome, Paired, PairedPoint, Unit,
 };
 use fwdlab_model::procedure::{Answer, Asked, Purpose, Queries, Question};
-use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
+use fwdlab_model::result::{Noise, RunInfo, Summary, TrialRecord};
 use fwdlab_model::search::SearchOutcome;
 use fwdlab_model::test_case::{CaseFigure, Iteration, NoResult, TestCase};
 use fwdlab_model::trial::{IpVersion, Stream};
@@ -90,6 +91,69 @@ pub(crate) fn summary(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summar
     };
     kinds(&mut summary);
     Ok(summary)
+}
+
+/// Parses the figures of a current summary, with iterations that have no outcomes: they are most of
+/// it. `None` if its series need more: these, or other records, or a conversion.
+pub(crate) fn figures(bytes: &[u8]) -> Option<Summary> {
+    #[derive(Deserialize)]
+    struct Figures {
+        format: u32,
+        run: String,
+        procedure: String,
+        noise: Noise,
+        test_cases: Vec<OfCase>,
+    }
+    #[derive(Deserialize)]
+    struct OfCase {
+        test_case: String,
+        #[serde(flatten)]
+        case: Case,
+        figures: Vec<CaseFigure>,
+        outcomes: Vec<Outcome>,
+        iterations: Vec<OfIteration>,
+    }
+    #[derive(Deserialize)]
+    struct OfIteration {
+        iteration: u32,
+        failure: Option<String>,
+    }
+    let found: Figures = serde_json::from_slice(bytes).ok()?;
+    // windows have values besides their figures, rebuilds and records of an archive are values
+    let is_current = (ONE_LIST..=RUN_FORMAT).contains(&found.format);
+    if !is_current || ["maxfwd", "paired", NETBENCHES].contains(&&found.procedure[..]) {
+        return None;
+    }
+    let iteration = |one: OfIteration| Iteration {
+        iteration: one.iteration,
+        failure: one.failure,
+        ..Iteration::default()
+    };
+    let case = |one: OfCase| TestCase {
+        test_case: one.test_case,
+        case: one.case,
+        figures: one.figures,
+        outcomes: one.outcomes,
+        iterations: one.iterations.into_iter().map(iteration).collect(),
+        findings: Vec::new(),
+        doubt: None,
+        work: None,
+        stopped: None,
+    };
+    let mut summary = Summary {
+        format: found.format,
+        run: found.run,
+        procedure: found.procedure,
+        test_cases: found.test_cases.into_iter().map(case).collect(),
+        control: None,
+        imported: Vec::new(),
+        noise: found.noise,
+        warnings: Vec::new(),
+        thresholds: Vec::new(),
+        imix_estimate_l2_bps: None,
+    };
+    kinds(&mut summary);
+    Some(summary)
 }
 
 /// Sets kinds that until 0.2.0 were only contained in texts.

@@ -11,7 +11,7 @@ use fwdlab_model::series::{
     FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, Series,
 };
 use fwdlab_model::trial::IpVersion;
-use fwdlab_store::{RunWriter, StoredRun, load};
+use fwdlab_store::{RunWriter, StoredRun, load, load_values};
 use serde_json::json;
 
 use super::samples::{finished, info, rebuild, stream, summary, trial};
@@ -329,4 +329,64 @@ fn a_test_case_without_figures_is_separate() {
     };
     assert!(is_it(&series) && series.values.is_empty() && series.metric.is_empty());
     assert_eq!(series.left_out, 2);
+}
+
+/// Without journals, series are the same, and what cannot do without them has them.
+#[test]
+fn values_come_from_the_result_if_it_is_whole() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join(ID);
+    let new = |procedure: &str| {
+        let _ = std::fs::remove_dir_all(&path);
+        let mut summary = summary(ID);
+        procedure.clone_into(&mut summary.procedure);
+        if procedure == "mrr" {
+            let case = &mut summary.test_cases[0];
+            case.iterations[1].failure = Some("nothing came back".into());
+            for case in &mut summary.test_cases {
+                case.outcomes.clear();
+                case.iterations.iter_mut().for_each(|i| i.outcomes.clear());
+            }
+        }
+        let mut run = RunWriter::create(root.path(), &info(ID, "2026-11-21T09:00:00Z")).unwrap();
+        (1..=3).for_each(|number| run.trial(&trial(number)).unwrap());
+        if procedure == "paired" {
+            (1..=3).for_each(|number| run.trial(&rebuild(number)).unwrap());
+        }
+        (run, summary)
+    };
+    let finish = |(run, summary): (RunWriter, _)| {
+        let info = finished(&info(ID, "2026-11-21T09:00:00Z"));
+        run.finish(&info, Some(&summary), None).unwrap();
+    };
+    let same = || {
+        let (all, values) = (load(&path).unwrap(), load_values(&path).unwrap());
+        assert_eq!(values.series(), all.series());
+        assert_eq!(values.without_figures(), all.without_figures());
+        assert_eq!(values.problems, all.problems);
+        assert_eq!(all.trials.len(), 3);
+        values.trials.len()
+    };
+    for (procedure, read) in [("mrr", 1), ("maxfwd", 3), ("paired", 3)] {
+        finish(new(procedure));
+        assert_eq!(same(), read, "{procedure}");
+    }
+    // in progress, without a result, or with one that has changed
+    let in_progress = new("mrr");
+    assert_eq!(same(), 3);
+    drop(in_progress);
+    finish(new("mrr"));
+    let result = path.join("summary.json");
+    let text = std::fs::read_to_string(&result).unwrap();
+    std::fs::write(&result, text.replacen("810000", "910000", 1)).unwrap();
+    assert_eq!(same(), 3);
+    assert!(load_values(&path).unwrap().problems[0].contains("checksum"));
+    // the journal's first line is checked, and the others are not read
+    finish(new("mrr"));
+    let (trials, from) = (path.join("trials.jsonl"), r#""trial":2"#);
+    let text = std::fs::read_to_string(&trials).unwrap();
+    std::fs::write(&trials, text.replacen(from, r#""trial":7"#, 1)).unwrap();
+    assert_eq!(load_values(&path).unwrap().problems, [""; 0]);
+    std::fs::write(&trials, text.replacen(r#""trial":1"#, from, 1)).unwrap();
+    assert_eq!(load_values(&path).unwrap().problems.len(), 1);
 }

@@ -303,7 +303,7 @@ fn table(
         return Err(Usage(words.into()).into());
     }
     let named = resolve_all(roots, names)?;
-    let mut entries = which.choose(fwdlab_store::list(roots)?);
+    let mut entries = which.choose(fwdlab_store::list_heads(roots)?);
     entries.retain(|(_, entry)| names.is_empty() || named.contains(&entry.path));
     if entries.is_empty() {
         output::note(&format!("none of the runs in {roots} matches"));
@@ -314,7 +314,7 @@ fn table(
     let mut code = Code::Done;
     for (_, entry) in &entries {
         let warn = |reason: &str| output::note(&format!("warning   {}: {reason}", entry.id));
-        let run = match fwdlab_store::load(&entry.path) {
+        let run = match fwdlab_store::load_values(&entry.path) {
             Ok(run) => run,
             Err(error) => {
                 warn(&error.to_string());
@@ -338,14 +338,12 @@ fn table(
         };
         let mut series = run.series();
         series.extend(run.without_figures());
-        let all = rows::of_series(&common, &series);
-        let text = match format {
-            RowFormat::Jsonl => rows::jsonl(all),
-            RowFormat::Csv => rows::csv(all),
+        let format = match format {
+            RowFormat::Jsonl => rows::Format::Jsonl,
+            RowFormat::Csv => rows::Format::Csv,
         };
-        if !text.is_empty() {
-            output::result(&text);
-        }
+        let text = rows::of_series(&common, &series, format, output::harmless);
+        output::bytes(text.as_bytes(), &[]);
     }
     Ok(code)
 }
