@@ -1,8 +1,8 @@
 // The API of the server. Types contain only the fields that pages show; docs/reference/dashboard.md and the JSON schemas have the rest.
 
 export interface Line {
-  id: string; kind: string; name: string; bed: string; state: string | null; started_at: string; finished_at: string | null;
-  test_cases: number; configurations: string[]; sizes: string[]; result: string; problem: string | null; tags: string[]; note: string | null;
+  id: string; kind: string; name: string; bed: string; state: string | null; started_at: string; measured_at: string | null; finished_at: string | null;
+  mark: string | null; result: string; problem: string | null; tags: string[]; note: string | null;
 }
 export interface Figure { name: string; unit: string; better: string; median: number; interval_half_width?: number; variation_percent?: number; values: number[] }
 export interface Finding { cause: string; sentence: string; setting: string; trials: number; of_trials: number }

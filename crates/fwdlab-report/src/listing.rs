@@ -6,8 +6,9 @@
 use fwdlab_model::comparison::Comparison;
 use fwdlab_model::import::ImportedCase;
 use fwdlab_model::outcome::{Outcome, Unit};
-use fwdlab_model::result::Summary;
+use fwdlab_model::result::{RunInfo, Summary};
 
+use crate::headline;
 use crate::number::{bits_per_second, counted, delay, rate, rate_with_interval};
 use crate::shape::Shape;
 use crate::table::{Cell, Table, shorten, table, wrap};
@@ -98,6 +99,11 @@ fn table(entries: &[Entry<'_>], longest: usize) -> Table {
         table.remove("tags");
     }
     table
+}
+
+/// Returns the answer of a run, the first sentence of its report.
+pub fn answer(info: &RunInfo, summary: &Summary) -> String {
+    headline::from_summary(info, summary).answer
 }
 
 /// Returns the result of a run in one line: the first figure of the first test case with its unit,

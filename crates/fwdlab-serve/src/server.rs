@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use fwdlab_store::{Roots, StoredRun};
 
+use crate::api::runs::Lines;
 use crate::error::ServeError;
 use crate::{listen, places, routes, tls, token};
 
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     pub report: Page,
     pub fragment: Page,
     pub allowance: f64,
+    pub lines: Lines,
     /// Limits the clients that follow a run.
     pub following: Arc<tokio::sync::Semaphore>,
 }
@@ -86,6 +88,7 @@ impl Server {
             report: config.report,
             fragment: config.fragment,
             allowance: config.allowance,
+            lines: Lines::default(),
             following: Arc::new(tokio::sync::Semaphore::new(FOLLOWERS)),
         });
         Ok(Server {
@@ -115,6 +118,9 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+        let shared = self.shared.clone();
+        // so that the first request need not wait
+        std::thread::spawn(move || drop(shared.lines.all(&shared.runs)));
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
             listen::serve(listener, self.tls, routes::all(self.shared)).await;

@@ -7,11 +7,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use fwdlab_model::event::{Event, EventKind, Request};
-use fwdlab_model::result::RunInfo;
+use fwdlab_model::result::{RunInfo, RunState};
 use fwdlab_serve::{Config, Page, Server};
-use fwdlab_store::{Requests, RunWriter};
+use fwdlab_store::{Labels, Requests, RunWriter};
 use tempfile::TempDir;
 
 const TOKEN: &str = "0123456789abcdef";
@@ -262,7 +263,13 @@ fn runs_are_listed_and_shown_without_private_data() {
         all.contains(ID) && all.contains("content-type: application/json"),
         "{all}"
     );
+    assert!(all.contains("\"total\":1"), "{all}");
     assert!(!get(to, "/api/runs?q=!state:running").contains(ID));
+    let second = get(to, "/api/runs?page=2");
+    assert!(
+        second.contains("\"total\":1") && !second.contains(ID),
+        "{second}"
+    );
     let one = get(to, &format!("/api/runs/{ID}"));
     assert!(one.contains("rack1") && !one.contains("secret=1"), "{one}");
     assert!(!Following::from(to, "").next().1.contains("secret=1"));
@@ -282,6 +289,36 @@ fn runs_are_listed_and_shown_without_private_data() {
     drop(writer);
 }
 
+/// The line of a run that has ended is kept until the run changes.
+#[test]
+fn a_line_of_the_list_is_never_stale() {
+    let (dir, writer) = live(&[]);
+    let mut info = info(ID);
+    info.state = RunState::Failed;
+    writer.finish(&info, None, None).unwrap();
+    let run = dir.path().join(ID);
+    let earlier = SystemTime::now() - Duration::from_secs(60);
+    std::fs::File::open(&run)
+        .unwrap()
+        .set_modified(earlier)
+        .unwrap();
+    let to = served(dir.path());
+    let all = get(to, "/api/runs");
+    assert!(
+        all.contains("\"state\":\"failed\"") && !all.contains("nightly"),
+        "{all}"
+    );
+    let labels = Labels {
+        tags: ["nightly".to_owned()].into(),
+        note: None,
+    };
+    fwdlab_store::label(&run, &labels).unwrap();
+    let all = get(to, "/api/runs?q=tag:nightly");
+    assert!(all.contains(ID), "{all}");
+    std::fs::remove_dir_all(&run).unwrap();
+    assert!(get(to, "/api/runs").contains("\"total\":0"));
+}
+
 #[test]
 fn a_client_with_an_incomplete_request_is_disconnected() {
     let (dir, writer) = live(&[]);
@@ -295,7 +332,7 @@ fn a_client_with_an_incomplete_request_is_disconnected() {
     assert!(following.next().1.contains("run_started"));
     for stream in [&mut silent, &mut slow] {
         stream
-            .set_read_timeout(Some(std::time::Duration::from_secs(60)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         let mut left = Vec::new();
         stream.read_to_end(&mut left).unwrap();
@@ -315,7 +352,7 @@ fn a_client_that_does_not_read_does_not_block_others() {
     let deaf: Vec<TcpStream> = (0..300).map(|_| ask(to, "GET", &path, "", "")).collect();
     let mut reads = ask(to, "GET", &path, "", "");
     reads
-        .set_read_timeout(Some(std::time::Duration::from_secs(40)))
+        .set_read_timeout(Some(Duration::from_secs(40)))
         .unwrap();
     let mut answer = Vec::new();
     reads.read_to_end(&mut answer).unwrap();

@@ -71,19 +71,31 @@ pub fn list_heads(roots: impl Into<Roots>) -> Result<Vec<RunEntry>, StoreError> 
     listed(&roots.into(), false)
 }
 
+/// Returns the directories of all runs, for [`entry`], in no order.
+///
+/// # Errors
+/// As [`list`].
+pub fn directories(roots: impl Into<Roots>) -> Result<Vec<PathBuf>, StoreError> {
+    let all = names_in(&roots.into())?.into_iter();
+    Ok(all.map(|(root, id)| root.join(id)).collect())
+}
+
+/// Returns the line of one run.
+pub fn entry(directory: &Path) -> RunEntry {
+    read(directory.to_owned(), true)
+}
+
 fn listed(roots: &Roots, with_results: bool) -> Result<Vec<RunEntry>, StoreError> {
-    let all = names_in(roots)?.into_iter();
-    let mut entries: Vec<_> = all
-        .map(|(root, id)| entry(&root, id, with_results))
-        .collect();
+    let all = directories(roots.clone())?.into_iter();
+    let mut entries: Vec<_> = all.map(|path| read(path, with_results)).collect();
     entries.sort_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
     Ok(entries)
 }
 
-fn entry(root: &Path, id: String, with_result: bool) -> RunEntry {
-    let path = root.join(&id);
+fn read(path: PathBuf, with_result: bool) -> RunEntry {
+    let id = path.file_name().unwrap_or_default().to_string_lossy();
     let mut entry = RunEntry {
-        id,
+        id: id.into_owned(),
         info: None,
         state: None,
         started_at: None,

@@ -50,7 +50,7 @@ pub use error::StoreError;
 pub use files::file_name_of;
 pub use follow::{Followed, Follower, is_last};
 pub use id::RunId;
-pub use index::{RunEntry, list, list_heads};
+pub use index::{RunEntry, directories, entry, list, list_heads};
 pub use labels::{Labels, label, labels};
 pub use query::resolve;
 pub use read::{StoredRun, load, load_document, load_values};

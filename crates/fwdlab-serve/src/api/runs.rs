@@ -1,16 +1,32 @@
-//! `/api/runs`: the list of runs, newest first, optionally filtered.
+//! `/api/runs`: a page of the list of runs, newest first, optionally filtered.
+//!
+//! Lines of runs that have ended are kept until their directory changes: with 10,000 runs, reading all
+//! of them takes seconds. Start with [`list`].
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use axum::extract::{Query, State};
 use axum::response::Response;
-use fwdlab_model::result::{RunInfo, RunState};
-use fwdlab_store::RunEntry;
+use fwdlab_model::outcome::Outcome;
+use fwdlab_model::result::{RunInfo, RunState, Summary};
+use fwdlab_report::listing;
+use fwdlab_store::{Roots, RunEntry, StoreError};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{json, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
+
+/// Number of runs on a page.
+const PAGE: usize = 100;
+
+/// Times of directories are this coarse on some file systems: a directory that changed later may change
+/// again without showing it.
+const COARSE: Duration = Duration::from_secs(2);
 
 /// The query.
 #[derive(Debug, Default, Deserialize)]
@@ -18,6 +34,19 @@ pub struct Wanted {
     /// Words and `key:value`, all of which must match; `*` matches any text.
     #[serde(default)]
     q: String,
+    /// Number of the page, from 1.
+    #[serde(default)]
+    page: usize,
+}
+
+/// A page of the list.
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    /// Number of runs that match.
+    total: usize,
+    /// Number of runs on a page.
+    page_size: usize,
+    runs: Vec<&'a Line>,
 }
 
 /// One run of the list.
@@ -28,7 +57,11 @@ pub struct Line {
     name: String,
     bed: String,
     state: Option<RunState>,
+    /// What the result is worth.
+    mark: Option<Mark>,
     started_at: String,
+    /// For imported runs, the date of measurement in their archive.
+    measured_at: Option<Timestamp>,
     finished_at: Option<String>,
     test_cases: usize,
     configurations: Vec<String>,
@@ -39,19 +72,83 @@ pub struct Line {
     note: Option<String>,
 }
 
+/// What a result is worth.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Mark {
+    Good,
+    /// Too noisy, or with a doubt.
+    Doubtful,
+    NoResult,
+    /// A threshold could not be judged.
+    Inconclusive,
+    LimitExceeded,
+}
+
+impl Mark {
+    fn of(summary: &Summary) -> Mark {
+        let limits = &summary.thresholds;
+        let doubts = summary
+            .test_cases
+            .iter()
+            .filter_map(|case| case.doubt.as_ref());
+        let has_result = !summary.imported.is_empty() || !summary.outcomes().all(Outcome::fails);
+        match () {
+            () if limits.iter().any(|limit| !limit.failed.is_empty()) => Mark::LimitExceeded,
+            () if !has_result => Mark::NoResult,
+            () if limits.iter().any(|limit| !limit.passed) => Mark::Inconclusive,
+            () if summary.noise.too_noisy || doubts.count() > 0 => Mark::Doubtful,
+            () => Mark::Good,
+        }
+    }
+}
+
+/// Lines of runs that have ended, with the time at which their directory changed last.
+#[derive(Default)]
+pub struct Lines(Mutex<HashMap<PathBuf, (SystemTime, Arc<Line>)>>);
+
+impl Lines {
+    /// Returns the lines of all runs, the newest measurement first.
+    pub fn all(&self, runs: &Roots) -> Result<Vec<Arc<Line>>, StoreError> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = Vec::new();
+        let mut kept = HashMap::new();
+        for path in fwdlab_store::directories(runs.clone())? {
+            let changed = path.metadata().and_then(|of| of.modified()).ok();
+            let line = match known.remove(&path) {
+                Some((at, line)) if Some(at) == changed => line,
+                _ => Arc::new(line(fwdlab_store::entry(&path))),
+            };
+            all.push(line.clone());
+            let has_ended = matches!(line.state, Some(RunState::Finished | RunState::Failed));
+            if let Some(at) = changed.filter(|at| at.elapsed().is_ok_and(|since| since > COARSE))
+                && has_ended
+            {
+                kept.insert(path, (at, line));
+            }
+        }
+        *known = kept;
+        all.sort_by(|a, b| (b.measured_at, &b.id).cmp(&(a.measured_at, &a.id)));
+        Ok(all)
+    }
+}
+
 /// Handles the request.
 pub async fn list(
     State(shared): State<Arc<Shared>>,
     Query(requested): Query<Wanted>,
 ) -> Result<Response, Refusal> {
     run_blocking(move || {
-        let all = fwdlab_store::list(&shared.runs)?;
-        let lines = all.into_iter().map(line);
         let terms: Vec<&str> = requested.q.split_whitespace().collect();
-        let lines: Vec<Line> = lines
-            .filter(|line| terms.iter().all(|term| keeps(line, term)))
-            .collect();
-        json(&lines)
+        let mut all = shared.lines.all(&shared.runs)?;
+        all.retain(|line| terms.iter().all(|term| keeps(line, term)));
+        let before = requested.page.saturating_sub(1).saturating_mul(PAGE);
+        let runs = all.iter().skip(before).take(PAGE);
+        json(&Listed {
+            total: all.len(),
+            page_size: PAGE,
+            runs: runs.map(Arc::as_ref).collect(),
+        })
     })
     .await
 }
@@ -91,12 +188,18 @@ fn line(entry: RunEntry) -> Line {
         name: name.unwrap_or_default(),
         bed: info.map(bed).unwrap_or_default(),
         state: entry.state,
+        mark: entry.summary.as_ref().map(Mark::of),
+        measured_at: entry.measured_at,
         started_at: info.map(|i| i.started_at.clone()).unwrap_or_default(),
         finished_at: info.and_then(|info| info.finished_at.clone()),
         test_cases: cases.count(),
         configurations,
         sizes,
-        result: (entry.summary.as_ref()).map_or_else(String::new, fwdlab_report::listing::result),
+        result: info
+            .zip(entry.summary.as_ref())
+            .map_or_else(String::new, |(info, summary)| {
+                listing::answer(info, summary)
+            }),
         problem: error.or_else(|| entry.problems.first().cloned()),
         tags: entry.labels.tags.into_iter().collect(),
         note: entry.labels.note,

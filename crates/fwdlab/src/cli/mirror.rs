@@ -59,7 +59,7 @@ impl Mirror {
         let run = match run {
             Some(run) => run,
             None => {
-                let all = server.json("/api/runs")?;
+                let all = server.json("/api/runs")?["runs"].take();
                 let newest = all.get(0).and_then(|run| run["id"].as_str());
                 newest.context("there is no run yet")?.to_owned()
             }
