@@ -146,6 +146,11 @@ impl Agenda {
         at.map_or(0, |at| self.numbers[at])
     }
 
+    /// Returns true if one of its turns measures this test case: another shard may.
+    pub(super) fn has_case(&self, case: usize) -> bool {
+        self.measured().any(|one| one.cases().contains(&case))
+    }
+
     /// Returns what its turns measure: in a shard, not everything.
     pub(super) fn measured(&self) -> impl Iterator<Item = &Measures> {
         self.turns.iter().map(|turn| &self.measures[turn.case])
@@ -226,19 +231,23 @@ impl Plan {
     /// Measures only this part of the campaign.
     ///
     /// # Errors
-    /// Fails if its results would depend on the machine, or if there are fewer turns than shards.
+    /// Fails if there are fewer parts than shards.
     pub fn set_shard(&mut self, shard: Shard) -> Result<(), String> {
-        if self.campaign.procedure.counting() != Counting::Instructions {
+        let agenda = agenda(self).map_err(|error| error.to_string())?;
+        let (parts, unit, note) = match self.campaign.procedure.counting() {
+            Counting::Instructions => (agenda.turns.len(), "boot", ""),
+            Counting::Slices => (agenda.measures.len(), "row of slices", ""),
+            _ if self.is_together() => (1, "turn", ": it measures all test cases together"),
+            _ if self.dut.is_some() => (agenda.measures.len(), "test case", ""),
+            _ => {
+                let note = " besides the first one, which is the reference in every shard";
+                (self.divided(&agenda.measures).len(), "test case", note)
+            }
+        };
+        if parts < shard.count() as usize {
             return Err(format!(
-                "--shard {shard}: rates of several machines cannot be joined into one result; only counts of instructions can (procedure exact). \
-                 Measure the campaign on each machine, and compare the runs: fwdlab compare RUN RUN"
-            ));
-        }
-        let turns = agenda(self).map_err(|error| error.to_string())?.turns.len();
-        if turns < shard.count() as usize {
-            return Err(format!(
-                "--shard {shard}: the campaign has only {}",
-                fwdlab_model::units::counted(turns, "boot")
+                "--shard {shard}: the campaign has only {}{note}",
+                fwdlab_model::units::counted(parts, unit)
             ));
         }
         self.shard = Some(shard);
@@ -258,6 +267,37 @@ impl Plan {
         bursts::check_memory(jobs).map_err(|reason| format!("--jobs {jobs}: {reason}"))?;
         self.jobs = Some(jobs);
         Ok(())
+    }
+
+    /// Returns the turns of the first iteration that are divided among shards whose test cases stay
+    /// whole. What is left is measured in every shard: rates of two machines are not comparable, so
+    /// that each shard of a measured campaign has the first test case as its own reference, with its
+    /// A/A control. Rows of slices have their own.
+    fn divided(&self, measures: &[Measures]) -> Vec<Turn> {
+        let has_reference =
+            self.dut.is_none() && self.campaign.procedure.counting() != Counting::Slices;
+        let all = (0..measures.len()).map(|case| Turn { case, iteration: 1 });
+        all.filter(|turn| !has_reference || measures[turn.case].subject().0 != 0)
+            .collect()
+    }
+
+    /// Returns the positions of the turns that this shard measures.
+    fn part(&self, shard: Shard, all: &[Turn], measures: &[Measures]) -> Vec<usize> {
+        if self.campaign.procedure.counting() == Counting::Instructions {
+            return shard.part(all, |turn| {
+                let (case, is_control) = measures[turn.case].subject();
+                // a control next to its reference: alone it would be a shard without a result
+                let image = self.campaign.cases[case].image.as_ref();
+                (image, case, turn.iteration, is_control)
+            });
+        }
+        let divided = self.divided(measures);
+        let own = shard.part(&divided, |turn| turn.case);
+        let own: Vec<&Turn> = own.into_iter().map(|at| &divided[at]).collect();
+        let has = |turns: &[&Turn], turn: &Turn| turns.iter().any(|one| one.case == turn.case);
+        let divided: Vec<&Turn> = divided.iter().collect();
+        let is_own = |at: &usize| has(&own, &all[*at]) || !has(&divided, &all[*at]);
+        (0..all.len()).filter(is_own).collect()
     }
 
     /// Returns true if it is a part of a campaign.
@@ -747,12 +787,7 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
         plan.seed(),
     );
     let own = match plan.shard {
-        Some(shard) => shard.part(&all, |turn| {
-            let (case, is_control) = measures[turn.case].subject();
-            // a control next to its reference: alone it would be a shard without a result
-            let image = campaign.cases[case].image.as_ref();
-            (image, case, turn.iteration, is_control)
-        }),
+        Some(shard) => plan.part(shard, &all, &measures),
         None => (0..all.len()).collect(),
     };
     let turns: Vec<Turn> = own.iter().map(|&at| all[at]).collect();
