@@ -240,7 +240,7 @@ impl Plan {
             _ if self.is_together() => (1, "turn", ": it measures all test cases together"),
             _ if self.dut.is_some() => (agenda.measures.len(), "test case", ""),
             _ => {
-                let note = " besides the first one, which is the reference in every shard";
+                let note = " besides references, which every shard measures itself";
                 (self.divided(&agenda.measures).len(), "test case", note)
             }
         };
@@ -269,15 +269,31 @@ impl Plan {
         Ok(())
     }
 
+    /// Returns the test case that another one is compared with: the first configuration under the same
+    /// traffic.
+    fn reference_of(&self, case: usize) -> Option<usize> {
+        let all = &self.campaign.cases;
+        let is_reference = |other: &Case| {
+            other.configuration == all[0].configuration
+                && (&other.stream, &other.variant) == (&all[case].stream, &all[case].variant)
+                && other.dut == all[case].dut
+        };
+        let found = all.iter().position(is_reference);
+        found.filter(|reference| *reference != case)
+    }
+
     /// Returns the turns of the first iteration that are divided among shards whose test cases stay
-    /// whole. What is left is measured in every shard: rates of two machines are not comparable, so
-    /// that each shard of a measured campaign has the first test case as its own reference, with its
-    /// A/A control. Rows of slices have their own.
+    /// whole. The others are references: rates of two machines are not comparable, so that each shard
+    /// of a measured campaign measures the references of its own test cases, and the first test case
+    /// with its A/A control. Rows of slices have their own, and a simulated DUT is the same anywhere.
     fn divided(&self, measures: &[Measures]) -> Vec<Turn> {
-        let has_reference =
-            self.dut.is_none() && self.campaign.procedure.counting() != Counting::Slices;
+        let is_alike = self.dut.is_some() || self.campaign.procedure.counting() == Counting::Slices;
+        let is_reference = |case: usize| {
+            let mut others = measures.iter().map(|other| other.subject().0);
+            case == 0 || others.any(|other| self.reference_of(other) == Some(case))
+        };
         let all = (0..measures.len()).map(|case| Turn { case, iteration: 1 });
-        all.filter(|turn| !has_reference || measures[turn.case].subject().0 != 0)
+        all.filter(|turn| is_alike || !is_reference(measures[turn.case].subject().0))
             .collect()
     }
 
@@ -293,11 +309,14 @@ impl Plan {
         }
         let divided = self.divided(measures);
         let own = shard.part(&divided, |turn| turn.case);
-        let own: Vec<&Turn> = own.into_iter().map(|at| &divided[at]).collect();
-        let has = |turns: &[&Turn], turn: &Turn| turns.iter().any(|one| one.case == turn.case);
-        let divided: Vec<&Turn> = divided.iter().collect();
-        let is_own = |at: &usize| has(&own, &all[*at]) || !has(&divided, &all[*at]);
-        (0..all.len()).filter(is_own).collect()
+        let own: Vec<usize> = own.into_iter().map(|at| divided[at].case).collect();
+        let is_own = |turn: &Turn| {
+            let case = measures[turn.case].subject().0;
+            let its = |own: &usize| self.reference_of(measures[*own].subject().0) == Some(case);
+            let is_divided = divided.iter().any(|one| one.case == turn.case);
+            own.contains(&turn.case) || !is_divided && (case == 0 || own.iter().any(its))
+        };
+        (0..all.len()).filter(|at| is_own(&all[*at])).collect()
     }
 
     /// Returns true if it is a part of a campaign.
