@@ -1,7 +1,7 @@
 //! Shards: parts of a campaign that separate processes measure, on any machines. Joined, they are
 //! the whole campaign.
 //!
-//! Only for counts of instructions, which do not depend on the machine. Start with [`Shard::part`].
+//! They are joined if the results do not depend on the machine. Start with [`Shard::part`].
 
 use std::fmt;
 use std::str::FromStr;

@@ -237,9 +237,7 @@ impl Running<'_> {
         let campaign = &self.plan.campaign;
         let mut invalid = None;
         if campaign.procedure.counting() == Counting::Trials {
-            let bad = measured.trials.iter().map(|trial| &trial.validity);
-            let bad = bad.filter(|validity| !validity.is_valid() && !validity.is_cut_off());
-            invalid = procedure_run::invalid(bad.count() as u32, measured.trials.len());
+            invalid = procedure_run::invalid(&measured.trials);
             self.gate = (self.gate.take()).map(|gate| gate.judge_run(&mut measured.trials));
         }
         let trials = &measured.trials;
@@ -259,8 +257,7 @@ impl Running<'_> {
                 let made = std::mem::take(&mut self.made);
                 let cases = campaign.cases.iter().zip(made).enumerate();
                 // another shard measures the others
-                let is_own =
-                    |at: &usize| self.agenda.measured().any(|one| one.cases().contains(at));
+                let is_own = |at: &usize| self.agenda.has_case(*at);
                 let own = cases.filter(|(at, _)| self.plan.shard.is_none() || is_own(at));
                 own.map(|(_, (case, iterations))| self.case(case, iterations, trials))
                     .collect()

@@ -368,10 +368,12 @@ impl Running<'_> {
         let iterations = campaign.iterations;
         let seed = self.plan.seed() + 1;
         let again = sequence(agenda.names.len(), iterations, campaign.order, seed);
-        left.turns.extend(again.into_iter().map(|turn| Turn {
-            iteration: turn.iteration + iterations,
-            ..turn
-        }));
+        let is_own = |turn: &Turn| agenda.turns.iter().any(|own| own.case == turn.case);
+        left.turns
+            .extend(again.into_iter().filter(is_own).map(|turn| Turn {
+                iteration: turn.iteration + iterations,
+                ..turn
+            }));
         left.later = agenda.time;
         run.record_event(EventKind::Note {
             text: format!(
@@ -390,8 +392,13 @@ impl Running<'_> {
         };
         if campaign.order == Order::Grouped || left.known_at != turn.iteration {
             left.known_at = turn.iteration;
-            let made = self.made.iter();
-            let known = made.map(|made| (evaluate(made, &until).is_narrow, made.len() as u32));
+            let made = self.made.iter().enumerate();
+            let known = made.map(|(case, made)| {
+                // another shard measures it
+                let is_foreign = !self.agenda.has_case(case);
+                let is_known = is_foreign || evaluate(made, &until).is_narrow;
+                (is_known, made.len() as u32)
+            });
             left.known = known.collect();
         }
         let known = &left.known;

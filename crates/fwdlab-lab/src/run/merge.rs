@@ -1,26 +1,30 @@
 //! Joins the shards of a campaign into one run, as if one process had measured it.
 //!
-//! Only runs that count instructions have shards ([`super::plan::Plan::set_shard`]). The result is
-//! derived from all boots; nothing is measured. Shards that do not belong together are named. Start
-//! with [`merge`].
+//! Only results that do not depend on the machine are joined: counts of instructions, and simulated
+//! DUTs. The result is derived from all boots and trials; nothing is measured. Shards that do not
+//! belong together are named. Start with [`merge`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use fwdlab_measure::campaign::sequence;
+use fwdlab_measure::exact;
 use fwdlab_measure::shard::Shard;
+use fwdlab_model::campaign::Order;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::facts::EMULATOR;
-use fwdlab_model::result::{RunInfo, RunState, Summary};
-use fwdlab_model::test_case::TestCase;
+use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
+use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::version::EVENT_FORMAT;
-use fwdlab_store::{RunId, RunWriter, StagedRun, StoredRun, publish};
+use fwdlab_store::{RunId, RunWriter, StagedRun, StoreError, StoredRun, publish};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::entropy;
 use super::method::bursts::{CONSOLE, IMAGE, PAST, THROUGH};
 use super::plan::{CAMPAIGN, SHARD};
-use super::verify::derive;
+use super::procedure_run::invalid;
+use super::verify::derive_with;
 use crate::error::LabError;
 
 /// The parameter of a merged run with the ids of its shards.
@@ -38,6 +42,8 @@ pub struct Shards {
     /// In the order of their numbers.
     runs: Vec<(Shard, StoredRun)>,
     inputs: BTreeMap<String, Vec<u8>>,
+    /// For each shard, the numbers of its trials in the joined run, by their numbers in the shard.
+    numbers: Vec<BTreeMap<u32, u32>>,
 }
 
 impl Shards {
@@ -51,6 +57,7 @@ impl Shards {
         for run in runs {
             let shard = shard_of(&run)?;
             is_whole(&run)?;
+            is_joinable(&run)?;
             shards.push((shard, run));
         }
         shards.sort_by_key(|(shard, _)| *shard);
@@ -89,9 +96,20 @@ impl Shards {
             ));
         }
         let inputs = inputs(&shards)?;
+        let numbers = numbers(&shards)?;
+        for ((_, run), numbers) in shards.iter_mut().zip(&numbers) {
+            for trial in &mut run.trials {
+                renumber(&mut trial.trial, numbers);
+            }
+            let cases = run.summary.iter_mut().flat_map(|all| &mut all.test_cases);
+            for iteration in cases.flat_map(|case| &mut case.iterations) {
+                renumber_all(iteration, numbers);
+            }
+        }
         Ok(Shards {
             runs: shards,
             inputs,
+            numbers,
         })
     }
 
@@ -133,18 +151,53 @@ impl Shards {
         info
     }
 
-    /// Returns the run of all shards, with its result.
-    fn joined(&self, info: RunInfo) -> Result<StoredRun, LabError> {
-        let (_, first) = &self.runs[0];
-        let mut boots: Vec<_> = self.all().flat_map(|run| run.boots.clone()).collect();
-        boots.sort_by_key(|boot| boot.boot);
-        let summaries = || self.all().filter_map(|run| run.summary.as_ref());
-        let mut warnings = Vec::new();
-        for warning in summaries().flat_map(|summary| &summary.warnings) {
-            if !warnings.contains(warning) {
-                warnings.push(warning.clone());
+    /// Returns the events of all shards that belong to what they measured.
+    fn events(&self) -> Vec<Event> {
+        let mut all = Vec::new();
+        for ((_, shard), numbers) in self.runs.iter().zip(&self.numbers) {
+            for mut event in shard.events() {
+                match &mut event.kind {
+                    EventKind::TrialFinished { record } => {
+                        renumber(&mut record.trial, numbers);
+                        moved(record);
+                    }
+                    EventKind::IterationFinished { iteration, .. } => {
+                        renumber_all(iteration, numbers);
+                    }
+                    EventKind::HookFinished { record } => {
+                        record.trial.iter_mut().for_each(|n| renumber(n, numbers));
+                    }
+                    EventKind::BootFinished { .. }
+                    | EventKind::Warning { .. }
+                    | EventKind::Note { .. } => {}
+                    _ => continue,
+                }
+                all.push(event);
             }
         }
+        all.sort_by(|a, b| a.t.total_cmp(&b.t));
+        all
+    }
+
+    /// Returns the run of all shards, with its result.
+    fn joined(&self, info: RunInfo, events: &[Event]) -> Result<StoredRun, LabError> {
+        let (_, first) = &self.runs[0];
+        let mut trials: Vec<_> = self.all().flat_map(|run| run.trials.clone()).collect();
+        trials.sort_by_key(|trial| trial.trial);
+        trials.iter_mut().for_each(moved);
+        let mut boots: Vec<_> = self.all().flat_map(|run| run.boots.clone()).collect();
+        boots.sort_by_key(|boot| boot.boot);
+        let mut warnings = Vec::new();
+        for run in self.all() {
+            // a number of trials is not that of all
+            let counted = invalid(&run.trials);
+            for warning in run.summary.iter().flat_map(|summary| &summary.warnings) {
+                if !warnings.contains(warning) && counted.as_ref() != Some(warning) {
+                    warnings.push(warning.clone());
+                }
+            }
+        }
+        warnings.extend(invalid(&trials));
         let summary = Summary {
             run: info.id.clone(),
             test_cases: self.test_cases(&info)?,
@@ -157,12 +210,12 @@ impl Shards {
         };
         let mut run = StoredRun {
             info,
+            trials,
             boots,
-            summary: None,
+            summary: Some(summary.clone()),
             ..first.clone()
         };
-        run.summary = Some(summary.clone());
-        let (result, _) = derive(&run)
+        let (result, _) = derive_with(&run, || events.to_vec())
             .renewed(&summary)
             .map_err(|error| LabError::Preflight(format!("the result of all shards: {error}")))?;
         run.summary = Some(result);
@@ -194,7 +247,12 @@ impl Shards {
                 .extend(parts.flat_map(|part| part.iterations));
             case.iterations.sort_by_key(|one| one.iteration);
             let numbers = case.iterations.iter().map(|one| u64::from(one.iteration));
-            if !numbers.eq(1..=iterations) {
+            // it may have been precise enough
+            let last = match &case.stopped {
+                Some(_) => case.iterations.len() as u64,
+                None => iterations,
+            };
+            if !numbers.eq(1..=last) {
                 return lacking();
             }
             cases.push(case);
@@ -203,16 +261,31 @@ impl Shards {
     }
 
     /// Stores all records, files and events.
-    fn store(&self, run: &StoredRun, staged: &mut StagedRun) -> Result<(), LabError> {
+    fn store(
+        &self,
+        run: &StoredRun,
+        events: Vec<Event>,
+        staged: &mut StagedRun,
+    ) -> Result<(), LabError> {
         let writer = staged.writer();
         for (name, bytes) in &self.inputs {
             writer.input(name, bytes)?;
         }
+        for trial in &run.trials {
+            writer.trial(trial)?;
+        }
         for boot in &run.boots {
             writer.trial(boot)?;
         }
-        let mut events = Vec::new();
-        for (_, shard) in &self.runs {
+        for ((_, shard), numbers) in self.runs.iter().zip(&self.numbers) {
+            for trial in &shard.trials {
+                let log = latency_log(trial);
+                if let Some((folder, name)) = log.and_then(|log| parts(log)) {
+                    let path = shard.path.join(log.unwrap_or_default());
+                    let bytes = std::fs::read(&path).map_err(StoreError::system("read", &path))?;
+                    writer.raw(folder, trial.trial, name, &bytes)?;
+                }
+            }
             for boot in &shard.boots {
                 for name in [CONSOLE, THROUGH, PAST] {
                     let path = shard.raw_path(&boot.test_case, boot.boot, name);
@@ -221,21 +294,11 @@ impl Shards {
                     }
                 }
             }
-            for hook in shard.hooks() {
+            for mut hook in shard.hooks() {
+                hook.trial.iter_mut().for_each(|n| renumber(n, numbers));
                 writer.hook(&hook)?;
             }
-            events.extend(shard.events().into_iter().filter(|event| {
-                matches!(
-                    event.kind,
-                    EventKind::BootFinished { .. }
-                        | EventKind::IterationFinished { .. }
-                        | EventKind::HookFinished { .. }
-                        | EventKind::Warning { .. }
-                        | EventKind::Note { .. }
-                )
-            }));
         }
-        events.sort_by(|a, b| a.t.total_cmp(&b.t));
         let last = events.last().map_or(0.0, |event| event.t);
         let own = |t, kind| Event {
             t,
@@ -249,7 +312,7 @@ impl Shards {
                 info: Box::new(run.info.clone()),
                 estimate_s: 0.0,
                 guessed: false,
-                steps: run.boots.len() as u32,
+                steps: (run.trials.len() + run.boots.len()) as u32,
             },
         ))?;
         for event in events {
@@ -275,10 +338,11 @@ pub fn merge(
     judge: impl FnOnce(&mut StoredRun),
     page: impl FnOnce(&StoredRun) -> String,
 ) -> Result<StoredRun, LabError> {
-    let mut run = shards.joined(shards.head(root, command_line))?;
+    let events = shards.events();
+    let mut run = shards.joined(shards.head(root, command_line), &events)?;
     judge(&mut run);
     let mut staged = RunWriter::stage(root, &run.info)?;
-    shards.store(&run, &mut staged)?;
+    shards.store(&run, events, &mut staged)?;
     run.path = staged.writer().path().to_owned();
     if let Some(summary) = &run.summary {
         staged.finish(&run.info, summary, &page(&run))?;
@@ -300,6 +364,87 @@ fn shard_of(run: &StoredRun) -> Result<Shard, LabError> {
             "{} is no shard: it was not measured with fwdlab run --shard",
             run.info.id
         )),
+    }
+}
+
+/// Checks that the results of a shard do not depend on the machine that measured it.
+fn is_joinable(run: &StoredRun) -> Result<(), LabError> {
+    match run.summary.as_ref().map(|summary| &summary.procedure[..]) {
+        Some(exact::ID) => Ok(()),
+        _ if run.info.facts.is_simulated() => Ok(()),
+        _ => wrong(format!(
+            "{} has rates of a machine, and rates of several machines are not samples of one quantity. Each shard has its own reference: judge \
+             it by that. Compare shards with: fwdlab compare RUN RUN. Print the values of all with: fwdlab runs table RUN RUN",
+            run.info.id
+        )),
+    }
+}
+
+/// Returns the numbers that the trials of each shard have in the joined run: those of a run that
+/// measured all turns in their order. Trials that were cut off, and measured again, are last.
+fn numbers(shards: &[(Shard, StoredRun)]) -> Result<Vec<BTreeMap<u32, u32>>, LabError> {
+    let info = &shards[0].1.info;
+    let of = |name: &str| info.parameters.get(name).cloned().unwrap_or_default();
+    let parsed: serde_json::Result<(Vec<String>, u32, Order)> = (|| {
+        let [names, iterations, order] = ["test_cases", "iterations", "order"].map(of);
+        Ok((
+            serde_json::from_value(names)?,
+            serde_json::from_value(iterations)?,
+            serde_json::from_value(order)?,
+        ))
+    })();
+    let mut all = vec![BTreeMap::new(); shards.len()];
+    if shards.iter().all(|(_, run)| run.trials.is_empty()) {
+        return Ok(all);
+    }
+    let Ok((names, iterations, order)) = parsed else {
+        return wrong(format!("{} does not record its order", info.id));
+    };
+    let turns = sequence(names.len(), iterations, order, info.seed);
+    let turns = turns.iter().zip(0..);
+    let places: BTreeMap<(&str, u32), u32> = turns
+        .map(|(turn, at)| ((&names[turn.case][..], turn.iteration), at))
+        .collect();
+    let mut trials = Vec::new();
+    for (at, (_, run)) in shards.iter().enumerate() {
+        for trial in &run.trials {
+            let place = places.get(&(&trial.test_case[..], trial.iteration));
+            trials.push((trial.validity.is_cut_off(), place, at, trial.trial));
+        }
+    }
+    trials.sort_unstable();
+    for ((_, _, at, trial), number) in trials.into_iter().zip(1..) {
+        all[at].insert(trial, number);
+    }
+    Ok(all)
+}
+
+/// Replaces the number of a trial.
+fn renumber(trial: &mut u32, numbers: &BTreeMap<u32, u32>) {
+    *trial = numbers.get(trial).copied().unwrap_or(*trial);
+}
+
+fn renumber_all(iteration: &mut Iteration, numbers: &BTreeMap<u32, u32>) {
+    let trials = iteration.trials.iter_mut();
+    trials.for_each(|trial| renumber(trial, numbers));
+}
+
+fn latency_log(trial: &TrialRecord) -> Option<&str> {
+    trial.asked.as_ref()?.latency_log.as_deref()
+}
+
+/// Returns the folder of a file of raw data, and its name: `raw/FOLDER/TRIAL/NAME`.
+fn parts(path: &str) -> Option<(&str, &str)> {
+    let (folder, rest) = path.strip_prefix("raw/")?.split_once('/')?;
+    Some((folder, rest.split_once('/')?.1))
+}
+
+/// Sets the path of the latencies of a trial to that of its new number.
+fn moved(trial: &mut TrialRecord) {
+    let path = latency_log(trial).and_then(parts);
+    let path = path.map(|(folder, name)| format!("raw/{folder}/{}/{name}", trial.trial));
+    if let (Some(path), Some(asked)) = (path, &mut trial.asked) {
+        asked.latency_log = Some(path);
     }
 }
 

@@ -146,6 +146,11 @@ impl Agenda {
         at.map_or(0, |at| self.numbers[at])
     }
 
+    /// Returns true if one of its turns measures this test case: another shard may.
+    pub(super) fn has_case(&self, case: usize) -> bool {
+        self.measured().any(|one| one.cases().contains(&case))
+    }
+
     /// Returns what its turns measure: in a shard, not everything.
     pub(super) fn measured(&self) -> impl Iterator<Item = &Measures> {
         self.turns.iter().map(|turn| &self.measures[turn.case])
@@ -226,19 +231,23 @@ impl Plan {
     /// Measures only this part of the campaign.
     ///
     /// # Errors
-    /// Fails if its results would depend on the machine, or if there are fewer turns than shards.
+    /// Fails if there are fewer parts than shards.
     pub fn set_shard(&mut self, shard: Shard) -> Result<(), String> {
-        if self.campaign.procedure.counting() != Counting::Instructions {
+        let agenda = agenda(self).map_err(|error| error.to_string())?;
+        let (parts, unit, note) = match self.campaign.procedure.counting() {
+            Counting::Instructions => (agenda.turns.len(), "boot", ""),
+            Counting::Slices => (agenda.measures.len(), "row of slices", ""),
+            _ if self.is_together() => (1, "turn", ": it measures all test cases together"),
+            _ if self.dut.is_some() => (agenda.measures.len(), "test case", ""),
+            _ => {
+                let note = " besides references, which every shard measures itself";
+                (self.divided(&agenda.measures).len(), "test case", note)
+            }
+        };
+        if parts < shard.count() as usize {
             return Err(format!(
-                "--shard {shard}: rates of several machines cannot be joined into one result; only counts of instructions can (procedure exact). \
-                 Measure the campaign on each machine, and compare the runs: fwdlab compare RUN RUN"
-            ));
-        }
-        let turns = agenda(self).map_err(|error| error.to_string())?.turns.len();
-        if turns < shard.count() as usize {
-            return Err(format!(
-                "--shard {shard}: the campaign has only {}",
-                fwdlab_model::units::counted(turns, "boot")
+                "--shard {shard}: the campaign has only {}{note}",
+                fwdlab_model::units::counted(parts, unit)
             ));
         }
         self.shard = Some(shard);
@@ -258,6 +267,56 @@ impl Plan {
         bursts::check_memory(jobs).map_err(|reason| format!("--jobs {jobs}: {reason}"))?;
         self.jobs = Some(jobs);
         Ok(())
+    }
+
+    /// Returns the test case that another one is compared with: the first configuration under the same
+    /// traffic.
+    fn reference_of(&self, case: usize) -> Option<usize> {
+        let all = &self.campaign.cases;
+        let is_reference = |other: &Case| {
+            other.configuration == all[0].configuration
+                && (&other.stream, &other.variant) == (&all[case].stream, &all[case].variant)
+                && other.dut == all[case].dut
+        };
+        let found = all.iter().position(is_reference);
+        found.filter(|reference| *reference != case)
+    }
+
+    /// Returns the turns of the first iteration that are divided among shards whose test cases stay
+    /// whole. The others are references: rates of two machines are not comparable, so that each shard
+    /// of a measured campaign measures the references of its own test cases, and the first test case
+    /// with its A/A control. Rows of slices have their own, and a simulated DUT is the same anywhere.
+    fn divided(&self, measures: &[Measures]) -> Vec<Turn> {
+        let is_alike = self.dut.is_some() || self.campaign.procedure.counting() == Counting::Slices;
+        let is_reference = |case: usize| {
+            let mut others = measures.iter().map(|other| other.subject().0);
+            case == 0 || others.any(|other| self.reference_of(other) == Some(case))
+        };
+        let all = (0..measures.len()).map(|case| Turn { case, iteration: 1 });
+        all.filter(|turn| is_alike || !is_reference(measures[turn.case].subject().0))
+            .collect()
+    }
+
+    /// Returns the positions of the turns that this shard measures.
+    fn part(&self, shard: Shard, all: &[Turn], measures: &[Measures]) -> Vec<usize> {
+        if self.campaign.procedure.counting() == Counting::Instructions {
+            return shard.part(all, |turn| {
+                let (case, is_control) = measures[turn.case].subject();
+                // a control next to its reference: alone it would be a shard without a result
+                let image = self.campaign.cases[case].image.as_ref();
+                (image, case, turn.iteration, is_control)
+            });
+        }
+        let divided = self.divided(measures);
+        let own = shard.part(&divided, |turn| turn.case);
+        let own: Vec<usize> = own.into_iter().map(|at| divided[at].case).collect();
+        let is_own = |turn: &Turn| {
+            let case = measures[turn.case].subject().0;
+            let its = |own: &usize| self.reference_of(measures[*own].subject().0) == Some(case);
+            let is_divided = divided.iter().any(|one| one.case == turn.case);
+            own.contains(&turn.case) || !is_divided && (case == 0 || own.iter().any(its))
+        };
+        (0..all.len()).filter(|at| is_own(&all[*at])).collect()
     }
 
     /// Returns true if it is a part of a campaign.
@@ -746,16 +805,8 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
         campaign.order,
         plan.seed(),
     );
-    let subject = |turn: Turn| {
-        let (case, is_control) = measures[turn.case].subject();
-        (campaign.cases[case].image.as_ref(), case, is_control)
-    };
     let mut own = match plan.shard {
-        Some(shard) => shard.part(&all, |turn| {
-            let (image, case, is_control) = subject(turn);
-            // a control next to its reference: alone it would be a shard without a result
-            (image, case, turn.iteration, is_control)
-        }),
+        Some(shard) => plan.part(shard, &all, &measures),
         None => (0..all.len()).collect(),
     };
     if campaign.procedure.counting() == Counting::Instructions
@@ -764,8 +815,8 @@ pub fn agenda(plan: &Plan) -> Result<Agenda, LabError> {
         // counts do not drift: guests of an image follow each other and share a boot. A control has
         // one for itself, and takes longest
         own.sort_by_key(|&at| {
-            let (image, _, is_control) = subject(all[at]);
-            (all[at].iteration, image, !is_control)
+            let (case, is_control) = measures[all[at].case].subject();
+            (all[at].iteration, &campaign.cases[case].image, !is_control)
         });
     }
     let turns: Vec<Turn> = own.iter().map(|&at| all[at]).collect();

@@ -110,7 +110,11 @@ pub(super) fn with_series(mut outcome: Outcome, variant: &Variant) -> Outcome {
 }
 
 /// Returns a message about invalid trials.
-pub(super) fn invalid(invalid: u32, all: usize) -> Option<String> {
+pub(super) fn invalid(trials: &[TrialRecord]) -> Option<String> {
+    let all = trials.len();
+    let bad = trials.iter().map(|trial| &trial.validity);
+    let bad = bad.filter(|validity| !validity.is_valid() && !validity.is_cut_off());
+    let invalid = bad.count();
     (invalid > 0)
         .then(|| format!("{invalid} of {all} trials were invalid: repeated, kept, not used"))
 }

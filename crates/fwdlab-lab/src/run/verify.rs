@@ -86,6 +86,11 @@ impl Recheck {
 
 /// Derives the result of a run again.
 pub fn derive(run: &StoredRun) -> Recheck {
+    derive_with(run, || run.events())
+}
+
+/// Derives the result of a run with this journal again.
+pub(super) fn derive_with(run: &StoredRun, events: impl FnOnce() -> Vec<Event>) -> Recheck {
     let mut again = Recheck::default();
     let Some(summary) = &run.summary else {
         again.not_derived.push("there is no result".into());
@@ -105,7 +110,7 @@ pub fn derive(run: &StoredRun) -> Recheck {
         maxfwd::ID if !run.is_protected => again.not_derived.push(
             "the forwarding rates: trials of this age were kept as they were first judged".into(),
         ),
-        _ if is_of_records || is_in_turns => verify_iterations(run, summary, &mut again),
+        _ if is_of_records || is_in_turns => verify_iterations(run, &events(), summary, &mut again),
         _ => verify_procedure(run, summary, &mut again),
     }
     if !summary.thresholds.is_empty() {
@@ -167,7 +172,7 @@ fn compare_cases(
 }
 
 /// Derives the iterations of every test case, which determine the result.
-fn verify_iterations(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
+fn verify_iterations(run: &StoredRun, events: &[Event], summary: &Summary, again: &mut Recheck) {
     let mut kept = summary.test_cases.clone();
     let counts_beside = summary.procedure == paired::ID && summary.outcomes().any(is_counted);
     if counts_beside {
@@ -175,9 +180,8 @@ fn verify_iterations(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
         let outcomes = kept.iter_mut().map(|case| &mut case.outcomes);
         outcomes.for_each(|outcomes| outcomes.retain(|outcome| !is_counted(outcome)));
     }
-    let events = run.events();
     let derived = kept.iter().map(|kept| {
-        let iterations = iterations(run, &events, &summary.procedure, kept);
+        let iterations = iterations(run, events, &summary.procedure, kept);
         summarise(kept.test_case.clone(), &kept.case, iterations)
     });
     let mut derived: Vec<TestCase> = derived.collect();

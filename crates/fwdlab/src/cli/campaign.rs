@@ -70,8 +70,8 @@ pub struct Run {
     /// Measure only these test cases: names or KEY:VALUE with `*` and `?`, such as "configuration:nft-* size:64,128 !ip:ipv6"
     #[arg(long, value_name = "EXPR")]
     only: Option<Selection>,
-    /// Measure only this part of a campaign that counts instructions, such as 3/16, and the others anywhere else;
-    /// fwdlab runs merge joins them
+    /// Measure only this part of the campaign, such as 3/16, and the others anywhere else; fwdlab runs merge joins
+    /// them if they do not depend on the machine
     #[arg(long, value_name = "N/OF", conflicts_with_all = ["resume", "retry"])]
     shard: Option<Shard>,
     /// Number of guests at a time that count instructions, if memory permits [default: two for each CPU, as far as they fit

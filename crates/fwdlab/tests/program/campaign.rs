@@ -464,6 +464,88 @@ a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
     }
 }
 
+/// Three shards of a simulated campaign, one of them killed and resumed, give the result and the
+/// trials of a run that measured everything, apart from ids and times. A hook makes the first trial
+/// of each test case invalid.
+#[test]
+fn shards_of_a_simulated_campaign_are_joined() {
+    let until = "{ until = '±0.8%', min = 5, max = 8 }";
+    let trial = "'trial'\nload = '500kpps'\nfor = '200ms'\nlatency = true";
+    for (procedure, iterations) in [(trial, "3"), ("'mrr'\ntrials = 1", until)] {
+        let lab = Lab::new();
+        let text = format!(
+            "campaign = 'parts'\niterations = {iterations}\nseed = 5\n[bed]\nengine = 'sim'\n\
+             dut = 'capacity=1e6,noise=0.01,latency=20us,link=10Gbps'\n\
+             [matrix]\nsize = [64, 512]\nflows = [1, 100, 1000]\n[procedure]\nid = {procedure}\n\
+             [hooks]\nbefore = {{ on = 'controller', every = 'trial', command = \"\"\"\n\
+             [ $FWDLAB_ITERATION != 1 ] || ! mkdir \"{folder}/$(echo $FWDLAB_RUN$FWDLAB_TEST_CASE | tr / _)\" 2>/dev/null\"\"\" }}\n\
+             after = {{ on = 'controller', every = 'iteration', command = \"\"\"\n\
+             [ $FWDLAB_ITERATION = 1 ] || ! mkdir {folder}/killed 2>/dev/null || kill -9 $PPID\"\"\" }}\n",
+            folder = lab.path().display()
+        );
+        let path = lab.write("parts.toml", &text);
+        let line = |shard: &str| format!("run {path} --shard {shard}");
+        lab.run(&line("2/3")).code(128 + 9);
+        let killed = lab.only_run();
+        let killed = killed.file_name().unwrap().to_str().unwrap().to_owned();
+        for shard in ["1/3", "3/3"] {
+            lab.run(&line(shard)).code(0);
+        }
+        let merge = format!("runs merge @1 @2 {killed}");
+        lab.run(&merge)
+            .code(2)
+            .says(&[&killed, "is not finished", "--resume"]);
+        lab.run(&format!("run --resume {killed}")).code(0);
+        lab.run("runs merge @1 @2")
+            .code(2)
+            .says(&["missing: shard 2/3"]);
+        lab.run(&format!("{merge} {killed}"))
+            .code(2)
+            .says(&["are both shard 2/3"]);
+        let joined = lab.run(&format!("{merge} --json")).code(0).document();
+        let whole = lab.json(&format!("run {path}"));
+
+        let warnings = joined["warnings"].as_array().unwrap();
+        assert!(warnings[0].as_str().unwrap().contains("was interrupted"));
+        // and the trial that was cut off is kept
+        let [all, of_whole] = [&joined, &whole].map(|run| list(&run["trials"]).len());
+        assert_eq!(all, of_whole + 1);
+        let invalid = |all| format!("6 of {all} trials were invalid: repeated, kept, not used");
+        assert_eq!(warnings[1..], [invalid(all)]);
+        assert_eq!(list(&whole["warnings"]), [invalid(of_whole)]);
+        for part in ["test_cases", "noise", "control", "procedure"] {
+            assert_eq!(joined[part].to_string(), whole[part].to_string(), "{part}");
+        }
+        let numbers = list(&joined["test_cases"]).iter();
+        let mut numbers = numbers.map(|case| list(&case["iterations"]).len());
+        let first = numbers.next().unwrap();
+        assert_eq!(numbers.all(|number| number == first), procedure == trial);
+        let trials = |document: &Value| {
+            let trials = document["trials"].as_array().unwrap().iter();
+            let is_cut_off = |one: &&Value| one["validity"].to_string().contains("cut off");
+            let whole = trials.filter(|one| !is_cut_off(one));
+            let mut trials: Vec<Value> = whole.cloned().collect();
+            for trial in &mut trials {
+                trial.as_object_mut().unwrap().remove("started_at");
+            }
+            trials
+        };
+        assert_eq!(trials(&joined), trials(&whole));
+        let run = lab.runs().join(joined["info"]["id"].as_str().unwrap());
+        let logs = trials(&joined);
+        let logs = logs
+            .iter()
+            .filter_map(|one| one["asked"]["latency_log"].as_str());
+        let logs: Vec<&str> = logs.collect();
+        assert_eq!(logs.is_empty(), procedure != trial);
+        assert!(logs.iter().all(|log| run.join(log).is_file()), "{logs:?}");
+        let id = joined["info"]["id"].as_str().unwrap();
+        lab.run(&format!("runs verify {id}"))
+            .code(0)
+            .prints(&["intact"]);
+    }
+}
+
 /// The hook kills the program in the second iteration, once, and fails for one of the test cases.
 const CUT: &str = r#"
 campaign = "cut"

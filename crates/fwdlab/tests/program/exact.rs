@@ -78,7 +78,7 @@ fn usage_errors_are_reported() {
     lab.write("sim.toml", simulated);
     lab.write("exact.toml", EXACT);
     lab.run("run sim.toml").code(0);
-    let table = "run sim.toml --shard 1/2 => 2: rates of several machines cannot be joined
+    let table = "run sim.toml --shard 1/2 => 2: the campaign has only 1 test case
         run exact.toml --shard 3/2 => 2: `3/2` is not a shard
         plan exact.toml --shard 2/9 => 2: only 2 boots
         run sim.toml --jobs 2 => 2: only campaigns that count instructions

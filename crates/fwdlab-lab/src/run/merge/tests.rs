@@ -186,7 +186,7 @@ proptest! {
         prop_assert_eq!(&stored.boots, &whole.boots);
         prop_assert_eq!(&stored.problems, &Vec::<String>::new());
         prop_assert_eq!(stored.changed_files(), Vec::<String>::new());
-        let again = derive(&stored);
+        let again = super::super::verify::derive(&stored);
         prop_assert_eq!(&again.differences, &Vec::<String>::new());
         prop_assert!(!stored.info.parameters.contains_key(SHARD));
         let ids = stored.info.parameters[SHARDS].as_array().unwrap().len();
@@ -254,6 +254,11 @@ fn shards_that_do_not_belong_together_are_named() {
     let all = [runs[0].clone()].into_iter().chain(others);
     let words = ["shard-2-of-3 and shard-3-of-3", "image b was sha256 1"];
     says(all.collect(), &words);
+    // measured on a machine
+    let mut measured = runs[1].clone();
+    measured.summary.as_mut().unwrap().procedure = "mrr".into();
+    let words = ["shard-2-of-3 has rates", "fwdlab compare", "runs table"];
+    says(with(measured), &words);
     // unfinished, and damaged
     let mut stopped = runs[1].clone();
     stopped.state = RunState::Interrupted;

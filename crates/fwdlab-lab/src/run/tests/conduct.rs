@@ -111,6 +111,66 @@ fn noisy_test_cases_get_more_iterations_up_to_the_limit() {
     assert_eq!(stopped.figure, "receive rate");
 }
 
+/// Every shard of a measured campaign has the references of its test cases, and the first test case
+/// with its A/A control, or whole rows, which have their own; each other test case is in one shard,
+/// with all its iterations.
+#[test]
+fn shards_of_measured_campaigns_have_their_own_reference() {
+    let windows = "id = 'maxfwd'\nfor = '100ms'";
+    let slices = "id = 'paired'\nfor = '600ms'";
+    for (procedure, shared) in [(MRR, 1), (windows, 1), (slices, 0)] {
+        let scene = Scene::new(4, Faults::default());
+        let text = with("iterations = 2", procedure).replace("flows = 10", "flows = [10, 20]");
+        let shard = |words: &str| {
+            let folder = folder();
+            let mut plan = plan_on(scene.site.clone(), &text, folder.path());
+            plan.set_shard(words.parse().unwrap())?;
+            let control = Control::default();
+            let made =
+                carried_out(|runs, listener| campaign::start(&plan, runs, &control, listener));
+            let cases = made.cases().iter();
+            assert!(cases.clone().all(|case| case.iterations.len() == 2));
+            let trials = &made.result.as_ref().unwrap().trials;
+            let controls = trials.iter().filter(|trial| trial.control).count();
+            assert_eq!(controls, if procedure == windows { 2 } else { 0 });
+            Ok(cases.map(|case| case.test_case.clone()).collect::<Vec<_>>())
+        };
+        let [one, two]: [Vec<String>; 2] = ["1/2", "2/2"].map(|words| shard(words).unwrap());
+        assert_eq!(one.len() + two.len(), 4 + shared, "{one:?} {two:?}");
+        let in_both: Vec<_> = one.iter().filter(|case| two.contains(case)).collect();
+        assert_eq!(in_both, one.iter().take(shared).collect::<Vec<_>>());
+        for shard in [&one, &two] {
+            for case in shard.iter().filter(|case| case.starts_with("nat/")) {
+                assert!(shard.contains(&case.replace("nat/", "plain/")), "{shard:?}");
+            }
+        }
+        let refused: Result<Vec<String>, String> = shard("1/3");
+        let reason = refused.unwrap_err();
+        assert!(reason.contains("has only 2 "), "{reason}");
+    }
+}
+
+/// The reference of a shard does not wait for the precision of test cases that it does not have.
+#[test]
+fn the_reference_of_a_shard_is_measured_for_its_own_test_cases() {
+    let scene = Scene::new(1, Faults::default());
+    let until = "iterations = { until = '±1%', min = 5, max = 8 }";
+    let text =
+        with(until, "id = 'maxfwd'\nfor = '100ms'").replace("flows = 10", "flows = [10, 20]");
+    let folder = folder();
+    let mut plan = plan_on(scene.site.clone(), &text, folder.path());
+    plan.set_shard("1/2".parse().unwrap()).unwrap();
+    let control = Control::default();
+    let made = carried_out(|runs, listener| campaign::start(&plan, runs, &control, listener));
+    let [(reference, of_reference, _), (own, of_own, _)] = made.ends()[..] else {
+        panic!("two test cases: {:?}", made.ends())
+    };
+    // whether windows were quiet, and so the number of iterations, depends on this machine
+    if (of_reference, of_own) == (Enough::NarrowEnough, Enough::NarrowEnough) {
+        assert!(reference < 8 || own == 8, "{reference} {own}");
+    }
+}
+
 fn with_reboot(order: &str, reboot: &str) -> String {
     let first = format!("bed = 'rack'\niterations = 3\norder = '{order}'\nreboot = {reboot}");
     with(&first, MRR)
@@ -585,6 +645,8 @@ struct Overlapping {
     /// How many turns were in progress when each began.
     parallel: Vec<usize>,
     fails: bool,
+    /// It measures only this shard, and doubles the iterations.
+    shard: Option<&'static str>,
 }
 
 impl conductor::Method for Overlapping {
@@ -630,6 +692,10 @@ impl conductor::Method for Overlapping {
         };
         Some((work.turn, Ok(made)))
     }
+
+    fn wants_more(&mut self, _: &Running<'_>) -> bool {
+        self.shard.is_some()
+    }
 }
 
 /// Runs three test cases with two iterations each, three turns at a time. Returns the results and
@@ -645,7 +711,10 @@ fn overlapping(
     let campaign = Campaign::parse("c.toml", &text).unwrap();
     let nothing = |_: &str, _, _| Err("no profiles here".to_owned());
     let (folder, runs) = (folder(), folder());
-    let plan = plan::Plan::new(campaign, folder.path(), host(&scene), &nothing).unwrap();
+    let mut plan = plan::Plan::new(campaign, folder.path(), host(&scene), &nothing).unwrap();
+    if let Some(shard) = method.shard {
+        plan.set_shard(shard.parse().unwrap()).unwrap();
+    }
     let mut events = Vec::new();
     let mut listener = asking(runs.path(), when, &mut events);
     let control = Control::default();
@@ -662,6 +731,16 @@ fn overlapping(
     drop((running, run));
     drop(listener);
     (made, events)
+}
+
+#[test]
+fn a_shard_doubles_its_own_iterations_only() {
+    let mut method = Overlapping {
+        shard: Some("2/2"),
+        ..Overlapping::default()
+    };
+    let (made, _) = overlapping(&mut method, |_| &[]);
+    assert_eq!(made.iter().map(Vec::len).collect::<Vec<_>>(), [4, 0, 4]);
 }
 
 #[test]
