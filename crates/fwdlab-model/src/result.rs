@@ -279,6 +279,9 @@ pub struct Gap {
 /// The parameter of a run that lists its configurations with firewall rules.
 pub const FIREWALLS: &str = "firewalls";
 
+/// The parameter of a joined run with the ids of its shards.
+pub const SHARDS: &str = "shards";
+
 /// The header of a run: `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fwdlab_model::import::{KIND, MEASURED_AT};
-use fwdlab_model::result::{RunInfo, RunState, Summary};
+use fwdlab_model::result::{RunInfo, RunState, SHARDS, Summary};
 use jiff::Timestamp;
 
 use crate::error::StoreError;
@@ -88,8 +88,19 @@ pub fn entry(directory: &Path) -> RunEntry {
 fn listed(roots: &Roots, with_results: bool) -> Result<Vec<RunEntry>, StoreError> {
     let all = directories(roots.clone())?.into_iter();
     let mut entries: Vec<_> = all.map(|path| read(path, with_results)).collect();
-    entries.sort_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
+    entries.sort_by(|a, b| (newness(b), &b.id).cmp(&(newness(a), &a.id)));
     Ok(entries)
+}
+
+/// Returns the time by which runs are sorted: a joined run began with its first shard, and comes after
+/// all of them.
+fn newness(entry: &RunEntry) -> Option<Timestamp> {
+    let info = entry.info.as_ref()?;
+    let end = info
+        .finished_at
+        .as_ref()
+        .filter(|_| info.parameters.contains_key(SHARDS));
+    end.and_then(|end| end.parse().ok()).or(entry.started_at)
 }
 
 fn read(path: PathBuf, with_result: bool) -> RunEntry {

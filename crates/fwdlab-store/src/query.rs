@@ -11,7 +11,7 @@ use fwdlab_model::import::{ARCHIVE, SET};
 
 use crate::error::StoreError;
 use crate::id::RunId;
-use crate::index::{RunEntry, is_run, list, names_in};
+use crate::index::{RunEntry, is_run, list_heads, names_in};
 use crate::labels::labels;
 use crate::root::Roots;
 
@@ -27,7 +27,7 @@ const SHOWN: usize = 5;
 pub fn resolve(roots: impl Into<Roots>, name: &str) -> Result<PathBuf, StoreError> {
     let roots = &roots.into();
     if let Some(number) = name.strip_prefix('@') {
-        let runs = list(roots)?
+        let runs = list_heads(roots)?
             .into_iter()
             .filter(|run| run.started_at.is_some());
         let number: Option<usize> = number.parse().ok();
@@ -57,7 +57,7 @@ pub fn resolve(roots: impl Into<Roots>, name: &str) -> Result<PathBuf, StoreErro
             [(root, one)] => return Ok(root.join(one)),
             several => {
                 let is_candidate = |id: &String| several.iter().any(|(_, one)| one == id);
-                let all = list(roots)?.into_iter().map(|run| run.id);
+                let all = list_heads(roots)?.into_iter().map(|run| run.id);
                 return Err(StoreError::Ambiguous {
                     name: name.to_owned(),
                     candidates: all.filter(is_candidate).collect(),
@@ -83,7 +83,7 @@ fn find_set(roots: &Roots, name: &str) -> Result<Option<PathBuf>, StoreError> {
         let lies = Path::new(archive).join(set);
         set == typed || place.as_ref() == Some(&lies) || Path::new(typed) == lies
     };
-    let mut found: Vec<RunEntry> = list(roots)?.into_iter().filter(is_meant).collect();
+    let mut found: Vec<RunEntry> = list_heads(roots)?.into_iter().filter(is_meant).collect();
     match found.len() {
         0 | 1 => Ok(found.pop().map(|run| run.path)),
         _ => Err(StoreError::Ambiguous {
@@ -94,7 +94,7 @@ fn find_set(roots: &Roots, name: &str) -> Result<Option<PathBuf>, StoreError> {
 }
 
 fn unknown(roots: &Roots, name: &str) -> StoreError {
-    let all = list(roots).unwrap_or_default().into_iter();
+    let all = list_heads(roots).unwrap_or_default().into_iter();
     let is_run = |run: &RunEntry| run.path.parent().is_some_and(|root| is_run(root, &run.id));
     let ids: Vec<String> = all.filter(is_run).map(|run| run.id).collect();
     let there_is = match ids.len() {

@@ -237,6 +237,10 @@ impl<T: Transmit> SocketSender<T> {
             shared: Arc::new(Shared::new(paths, 0)),
             thread: None,
         };
+        let available = match cpus {
+            [] => thread::available_parallelism().map_or(1, usize::from),
+            chosen => chosen.len(),
+        };
         SocketSender {
             capabilities: Capabilities {
                 senders: of as u16,
@@ -252,8 +256,7 @@ impl<T: Transmit> SocketSender<T> {
             armed: None,
             load: LoadPlan::FlatOut,
             // threads that wait for each other's CPU must not spin on it
-            shares_cpu: of > 1
-                && thread::available_parallelism().is_ok_and(|cpus| cpus.get() < of as usize),
+            shares_cpu: of > 1 && available < of as usize,
             workers: (0..).zip(transmits).map(worker).collect(),
         }
     }
@@ -949,5 +952,85 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Its second sender cannot begin.
+    struct Failing {
+        number: u32,
+        sent: Arc<AtomicU64>,
+    }
+
+    impl Transmit for Failing {
+        fn capabilities(&self) -> Capabilities {
+            Capabilities::plain(crate::Mode::Memory, "fails")
+        }
+
+        fn arm(&mut self, _: &Outline) -> Result<(), EngineError> {
+            Ok(())
+        }
+
+        fn begin(&mut self, _: &Schedule) -> Result<(), EngineError> {
+            match self.number {
+                2 => Err(EngineError::Thread("no memory".into())),
+                _ => Ok(()),
+            }
+        }
+
+        fn send<S: Source>(
+            &mut self,
+            _: usize,
+            _: &mut S,
+            _: &Counters,
+        ) -> Result<(), EngineError> {
+            self.sent.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn end(&mut self, _: &Counters) -> Result<(), EngineError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sender_that_cannot_begin_is_named_and_the_others_send_nothing() {
+        let sent = Arc::new(AtomicU64::new(0));
+        let all = [1, 2, 3].map(|number| Failing {
+            number,
+            sent: sent.clone(),
+        });
+        let mut sender = SocketSender::with_threads(1, &[], all.into());
+        sender.arm(&Frames::Test(test_frames(3))).unwrap();
+        let schedule = Schedule {
+            load: LoadPlan::FlatOut,
+            frames: None,
+            at_most: Duration::from_secs(5),
+            stall_policy: StallPolicy::Skip,
+            path: 0,
+        };
+        sender.start(schedule).unwrap();
+        while !sender.is_done() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let error = sender.stop().unwrap_err().to_string();
+        assert!(
+            error.contains("sender 2 of 3") && error.contains("no memory"),
+            "{error}"
+        );
+        assert_eq!(sent.load(Ordering::Relaxed), 0);
+    }
+
+    /// Threads on one CPU that spin would keep each other from sending.
+    #[test]
+    fn senders_yield_on_a_cpu_that_they_share() {
+        let shares = |senders: u32, cpus: &[usize]| {
+            let failing = |number| Failing {
+                number,
+                sent: Arc::default(),
+            };
+            SocketSender::with_threads(1, cpus, (0..senders).map(failing).collect()).shares_cpu
+        };
+        assert!(shares(2, &[0]));
+        assert!(!shares(2, &[0, 1]) && !shares(1, &[0]));
+        assert!(shares(10_000, &[]));
     }
 }

@@ -13,7 +13,7 @@ use fwdlab_measure::shard::Shard;
 use fwdlab_model::campaign::Order;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::facts::EMULATOR;
-use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
+use fwdlab_model::result::{RunInfo, RunState, SHARDS, Summary, TrialRecord};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::version::EVENT_FORMAT;
 use fwdlab_store::{RunId, RunWriter, StagedRun, StoreError, StoredRun, publish};
@@ -26,9 +26,6 @@ use super::plan::{CAMPAIGN, SHARD};
 use super::procedure_run::invalid;
 use super::verify::derive_with;
 use crate::error::LabError;
-
-/// The parameter of a merged run with the ids of its shards.
-const SHARDS: &str = "shards";
 
 /// Parameters that may differ between shards: the shard itself, where its campaign file was, and the
 /// CPUs of its machine.

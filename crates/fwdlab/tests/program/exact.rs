@@ -230,7 +230,8 @@ mod in_guests {
         lab.run(&format!("runs verify {id}"))
             .code(0)
             .prints(&["intact"]);
-        lab.run(&format!("runs show {id}"))
+        // it comes after its parts
+        lab.run("runs show @1")
             .code(0)
             .prints(&["Limit exceeded", "the same DUT in another boot"]);
         // a baseline in a repository: the same run is within the limits
