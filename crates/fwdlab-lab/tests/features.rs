@@ -296,6 +296,7 @@ mod in_guests {
             kernel,
             wanted: &["nft", "ethtool", "wg", "ipset", "iptables"],
             words: &BTreeSet::new(),
+            data_planes: &Default::default(),
         };
         let initramfs = match initramfs::build(&recipe, &cache, &mut tell) {
             Ok(initramfs) => initramfs,
