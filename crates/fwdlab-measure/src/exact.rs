@@ -38,7 +38,8 @@ const BETWEEN_BOOTS: f64 = 0.000_15;
 const HALVES: usize = 3;
 
 /// How much the instructions per frame of half a burst may differ: more means work that is not on
-/// frames, such as polls without any. Starting and stopping the data plane takes some 0.02 %.
+/// frames, such as polls without any. In bursts of 20,000 they were 0.09 % more: starting and stopping
+/// the data plane, the preparation of a burst, timers.
 const PROPORTIONAL: f64 = 0.005;
 
 /// The next step.
@@ -639,14 +640,14 @@ mod tests {
 
         let made = boot(&PLAIN, &PAST).bursts;
         assert_eq!(objections(1.0, &half(&made, 0)), ["x"; 0]);
-        // 0.02 % of a burst: the data plane starts and stops
-        assert_eq!(objections(1.0, &half(&made, 30_000)), ["x"; 0]);
-        let reasons = objections(1.0, &half(&made, 300_000));
+        // 0.2 % of a burst: the data plane starts and stops
+        assert_eq!(objections(1.0, &half(&made, 300_000)), ["x"; 0]);
+        let reasons = objections(1.0, &half(&made, 1_000_000));
         assert!(
             reasons[0].contains("not proportional to frames"),
             "{reasons:?}"
         );
-        assert!(reasons[0].contains("+0.22 %"), "{reasons:?}");
+        assert!(reasons[0].contains("+0.74 %"), "{reasons:?}");
         let mut lossy = half(&made, 0);
         lossy[1].received -= 7;
         let reasons = objections(1.0, &lossy);

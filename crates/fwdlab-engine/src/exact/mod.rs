@@ -416,10 +416,12 @@ impl Idle {
         if self.is_known {
             return Ok(());
         }
+        sys::mark_pause();
         let begin = sys::counter();
         self.until_end = idle_ns()? - self.begin;
         self.reading_before_end = self.reading;
         self.reading += sys::counter().saturating_sub(begin);
+        sys::mark_resume();
         self.is_known = true;
         Ok(())
     }

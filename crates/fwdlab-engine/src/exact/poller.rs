@@ -4,9 +4,9 @@
 //! It executes instructions without frames, too. So it is stopped, except while frames wait for it:
 //! then all its work is on them. Its frames are counted elsewhere. Start with [`Poller::hold`].
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
+use std::{fs, io};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -89,7 +89,10 @@ impl Poller {
     /// Returns the states of its threads, that of the first one first.
     fn threads(&self) -> Result<Vec<char>, EngineError> {
         let folder = format!("/proc/{}/task", self.pid.as_raw_nonzero());
-        let failed = |e| self.error(format!("it has ended: {folder}: {e}"));
+        let failed = |e: io::Error| match e.kind() {
+            io::ErrorKind::NotFound => self.error("it has ended".into()),
+            _ => self.error(format!("read {folder}: {e}")),
+        };
         let entries = fs::read_dir(&folder).map_err(failed)?;
         let mut threads: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         threads.sort_by_key(|path| (path.as_os_str().len(), path.clone()));

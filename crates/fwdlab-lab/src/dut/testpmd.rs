@@ -143,6 +143,7 @@ fn find(program: &Path) -> Result<PathBuf, LabError> {
 /// A running testpmd, which ends with its guest.
 pub(crate) struct Testpmd {
     process: Mutex<Box<dyn Process>>,
+    program: PathBuf,
     /// Its number in the guest.
     pub pid: u32,
 }
@@ -181,13 +182,15 @@ impl Testpmd {
         };
         let testpmd = Testpmd {
             process: Mutex::new(process),
+            program: line.program.clone(),
             pid: pid.unwrap_or(0),
         };
         match pid {
             Some(_) => Ok(testpmd),
-            None => Err(testpmd.explain(LabError::Preflight(format!(
-                "{command} does not start in the guest: {first:?}"
-            )))),
+            None => Err(testpmd.explain(LabError::Machine {
+                name: line.program.display().to_string(),
+                reason: format!("it does not start in the guest: {first:?}"),
+            })),
         }
     }
 
@@ -207,7 +210,10 @@ impl Testpmd {
         let last = lines[lines.len().saturating_sub(8)..].join("; ");
         match last.is_empty() {
             true => error,
-            false => LabError::Preflight(format!("{error}. testpmd said: {last}")),
+            false => LabError::Machine {
+                name: self.program.display().to_string(),
+                reason: format!("{error}. It said: {last}"),
+            },
         }
     }
 
@@ -219,7 +225,12 @@ impl Testpmd {
         let maps = guest.read(&format!("/proc/{}/maps", self.pid))?;
         // the guest's files are copies of those of this machine, at the same paths
         let read = |path: &Path| fs::read(path).ok();
-        Ok(user_symbols::of_maps(&String::from_utf8_lossy(&maps), read))
+        let program = (&*self.program, "testpmd");
+        Ok(user_symbols::of_maps(
+            &String::from_utf8_lossy(&maps),
+            program,
+            read,
+        ))
     }
 }
 

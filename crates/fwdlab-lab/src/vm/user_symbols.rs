@@ -14,8 +14,12 @@ use super::initramfs::elf;
 const USER: &str = "[user]";
 
 /// Returns names in lines of `/proc/kallsyms` for the code in a process's `/proc/PID/maps`; `read`
-/// reads a file that it has mapped.
-pub(crate) fn of_maps(maps: &str, read: impl Fn(&Path) -> Option<Vec<u8>>) -> String {
+/// reads a file that it has mapped. The program is called `name`, whatever its file is called.
+pub(crate) fn of_maps(
+    maps: &str,
+    (program, name): (&Path, &str),
+    read: impl Fn(&Path) -> Option<Vec<u8>>,
+) -> String {
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
     for mapping in maps.lines().filter_map(Mapping::parse) {
         let file = mapping
@@ -27,6 +31,7 @@ pub(crate) fn of_maps(maps: &str, read: impl Fn(&Path) -> Option<Vec<u8>>) -> St
         let short = file.split(".so").next().unwrap_or_default();
         let tag = match short.starts_with('[') {
             true => short.to_owned(),
+            false if mapping.path == program => format!("[{name}]"),
             false => format!("[{short}]"),
         };
         names.entry(mapping.end).or_insert_with(|| USER.into());
@@ -103,7 +108,8 @@ mod tests {
     #[test]
     fn functions_of_a_process_have_their_names() {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        let lines = of_maps(&maps, |path| fs::read(path).ok());
+        let program = fs::read_link("/proc/self/exe").unwrap();
+        let lines = of_maps(&maps, (&program, "this"), |path| fs::read(path).ok());
         let all: BTreeMap<u64, &str> = lines
             .lines()
             .map(|line| {
@@ -112,15 +118,14 @@ mod tests {
             })
             .collect();
         let name_at = |address: u64| *all.range(..=address).next_back().unwrap().1;
-        let own = name_at(of_maps::<fn(&Path) -> Option<Vec<u8>>> as usize as u64);
-        assert!(own.contains("of_maps") && own.ends_with(']'), "{own}");
-        let parsed = name_at(Mapping::parse as usize as u64 + 1);
-        assert!(parsed.contains("parse"), "{parsed}");
+        // in the middle of the first instructions
+        let own = name_at(loader as *const () as u64 + 1);
+        assert!(own.contains("loader") && own.ends_with(" [this]"), "{own}");
         assert_eq!(name_at(0xffff_ffff_f000), USER, "{lines}");
 
         // without the files, the file is the name
-        let bare = of_maps(&maps, |_| None);
+        let bare = of_maps(&maps, (Path::new(""), ""), |_| None);
         assert!(bare.contains(" t [libc]\n"), "{bare}");
-        assert!(!bare.contains("of_maps"), "{bare}");
+        assert!(!bare.contains("loader"), "{bare}");
     }
 }

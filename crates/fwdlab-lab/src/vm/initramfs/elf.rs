@@ -21,6 +21,7 @@ pub(crate) struct ElfNeeds {
 const PT_LOAD: u64 = 1;
 const PT_DYNAMIC: u64 = 2;
 const PT_INTERP: u64 = 3;
+const PF_X: u64 = 1;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_RPATH: u64 = 15;
@@ -35,6 +36,7 @@ const SYMBOL: u64 = 24;
 /// The relevant fields of a program header.
 struct Segment {
     kind: u64,
+    is_code: bool,
     offset: u64,
     address: u64,
     length: u64,
@@ -65,6 +67,7 @@ fn segments(file: &[u8]) -> Option<Vec<Segment>> {
         let at = table.checked_add(i * size)?;
         Some(Segment {
             kind: number(file, at, 4)?,
+            is_code: number(file, at.checked_add(4)?, 4)? & PF_X != 0,
             offset: number(file, at.checked_add(8)?, 8)?,
             address: number(file, at.checked_add(16)?, 8)?,
             length: number(file, at.checked_add(32)?, 8)?,
@@ -124,13 +127,14 @@ pub(crate) fn needs(file: &[u8]) -> Option<ElfNeeds> {
     Some(needs)
 }
 
-/// Returns the address of what is at an offset of the file, if that is loaded.
+/// Returns the address of what is at an offset of the file, if it is code.
 pub(crate) fn address_of(file: &[u8], offset: u64) -> Option<u64> {
     segments(file)?.iter().find_map(|segment| {
         // the kernel maps whole pages
         let (first, page) = (segment.offset & !0xfff, segment.address & !0xfff);
         let within = offset.checked_sub(first)?;
-        (segment.kind == PT_LOAD && offset < segment.offset + segment.length).then(|| page + within)
+        (segment.kind == PT_LOAD && segment.is_code && within < segment.length + 0x1000)
+            .then(|| page + within)
     })
 }
 

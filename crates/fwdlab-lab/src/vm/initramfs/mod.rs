@@ -211,13 +211,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path()).unwrap();
         let kernel = kernel(&cache);
-        let no_words = BTreeSet::new();
+        let (no_words, no_programs) = (BTreeSet::new(), BTreeSet::new());
         let recipe = |requested| Recipe {
             program: Path::new("/bin/sh"),
             kernel: &kernel,
             wanted: requested,
             words: &no_words,
-            data_planes: &BTreeSet::new(),
+            data_planes: &no_programs,
         };
         let nothing = recipe(&[]);
         let first = match build(&nothing, &cache, &mut |_| {}) {
