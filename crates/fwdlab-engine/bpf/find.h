@@ -22,7 +22,7 @@ struct expect {
 	__u32 nonce;
 	__u32 buffer_bytes;     /* length without FCS and tags; 0 = any */
 	__u32 tail;             /* 1: the signature is in the last bytes, 0: behind UDP. Counting programs do not need it. */
-	__u32 pad;
+	__u32 last;             /* the frame after which the section of a profile ends, counted as `received`; 0 = none */
 };
 
 struct counters {
@@ -30,7 +30,8 @@ struct counters {
 	__u64 wrong_length;     /* of these: other lengths than sent */
 	__u64 late;             /* ours, of an earlier trial */
 	__u64 foreign;          /* not ours */
-	__u64 pad[4];           /* one cache line per CPU */
+	__u64 last_ns;          /* when frame `last` arrived, by the monotonic clock */
+	__u64 pad[3];           /* one cache line per CPU */
 };
 
 static __always_inline int is_tag(__u16 type)

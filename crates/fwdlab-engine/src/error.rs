@@ -39,6 +39,14 @@ pub enum EngineError {
         /// The MTU that it needs.
         needed: usize,
     },
+    /// A data plane that polls cannot be counted.
+    #[error("the data plane, process {process}: {reason}")]
+    Poller {
+        /// Its number.
+        process: u32,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A memif socket has no peer, or one that cannot be used.
     #[error("cannot use the memif socket {}: {reason}", socket.display())]
     Memif {

@@ -9,12 +9,14 @@
  *                              there is the second, both are complete
  *            symbols=FILE      lines like those of /proc/kallsyms (`ffffffff81000000 T name [module]`), or `address name`;
  *                              read when the first section begins, and again when one begins and the file has changed
- *            kernel=ADDRESS    code from here on is the kernel's, and is told apart by functions; what is below is [user].
+ *            kernel=ADDRESS    code from here on is the kernel's. Code below it is told apart by the symbols that are below it,
+ *                              without what it calls, and is [user] where there are none.
  *                              ff00000000000000 unless told: the upper half of x86-64, with four or five levels of pages.
  * All addresses are hexadecimal.
  *
- * A section lasts from `nopl 0x66776c01(%rax)` (0f 1f 80 01 6c 77 66) to `nopl 0x66776c02(%rax)`; these two do not count. A
- * second begin without an end begins again, with the same number. Before the first, some blocks before it, comes
+ * A section lasts from `nopl 0x66776c01(%rax)` (0f 1f 80 01 6c 77 66) to `nopl 0x66776c02(%rax)`, or to an instruction of the
+ * kernel that moves 0x66776c02 into a register; these do not count, and neither does what is between `nopl 0x66776c04(%rax)` and
+ * `nopl 0x66776c05(%rax)`. A second begin without an end begins again, with the same number. Before the first, some blocks before it, comes
  * `nopl 0x66776c03(%rax)`: until then only calls are followed, so that a boot takes little longer than without the plugin.
  *
  * How it counts: every instruction adds one when it starts, and what was added goes to the node of the tree of call paths
@@ -94,6 +96,8 @@ EXPORT int qemu_plugin_version = 1;
 #define BEGIN 1
 #define END 2
 #define READY 3
+#define PAUSE 4
+#define RESUME 5
 
 /* A larger distance from the symbol before is no function of the kernel (bytes). */
 #define LARGEST_FUNCTION 0x40000
@@ -174,7 +178,8 @@ static qemu_plugin_id_t own;	/* what the emulator calls this plugin */
 static bool counting;		/* blocks and instructions, and not only calls */
 static bool following;		/* symbols were read, and there are nodes */
 static bool inside;		/* a section */
-static uint64_t began;		/* total when it began */
+static bool paused;		/* it */
+static uint64_t began;		/* total when it began, and what was added while it paused */
 static unsigned int section;
 
 /* Where the guest is. */
@@ -291,8 +296,10 @@ static struct function *resolve(uint64_t pc, bool *at_start)
 	ptrdiff_t at = pc < kernel ? -1 : symbol_at(pc);
 
 	*at_start = true;
-	if (pc < kernel)
-		return user;
+	if (pc < kernel) {
+		at = symbol_at(pc);
+		return at >= 0 && symbols[at].address < kernel && symbols[at].function ? symbols[at].function : user;
+	}
 	if (at < 0 || !symbols[at].function || pc - symbols[at].address > LARGEST_FUNCTION)
 		return unknown;
 	*at_start = pc == symbols[at].address;
@@ -326,7 +333,10 @@ static void add_symbol(char *line, size_t *room)
 		symbols = must(realloc(symbols, *room * sizeof(*symbols)));
 	}
 	symbols[symbols_used].address = address;
-	symbols[symbols_used++].function = strchr("tTwW", type) ? function_of(name) : NULL;
+	symbols[symbols_used].function = strchr("tTwW", type) ? function_of(name) : NULL;
+	if (address < kernel && symbols[symbols_used].function)
+		symbols[symbols_used].function->user = true;
+	symbols_used++;
 }
 
 /* Reads the symbols, unless nothing changed. Were there new ones? */
@@ -396,7 +406,7 @@ static struct node *callee(struct node *caller, struct function *function)
 /* What was counted until now belongs to the current node. */
 static inline void settle(void)
 {
-	if (here.node)
+	if (here.node && !paused)
 		here.node->self += total - marked;
 	marked = total;
 }
@@ -602,6 +612,7 @@ static void begin(void)
 	for (struct node *node = last_node; node; node = node->all)
 		node->self = 0;
 	inside = true;
+	paused = false;
 	marked = began = total;
 }
 
@@ -684,10 +695,24 @@ static void end(void)
 	if (!inside)
 		return;
 	settle();
-	inside = false;
+	inside = paused = false;
 	write_file("total", write_total);
 	write_file("folded", write_folded);
 	section++;
+}
+
+static void pause_or_resume(bool pause)
+{
+	static uint64_t since;
+
+	if (!inside || paused == pause)
+		return;
+	settle();
+	if (pause)
+		since = total;
+	else
+		began += total - since;
+	paused = pause;
 }
 
 static void ready(void);
@@ -701,8 +726,10 @@ static void on_magic(unsigned int cpu, void *what)
 		fputs("fwdlab stacks: a section begins or ends before nopl 0x66776c03(%rax)\n", stderr);
 	else if ((uintptr_t)what == BEGIN)
 		begin();
-	else
+	else if ((uintptr_t)what == END)
 		end();
+	else
+		pause_or_resume((uintptr_t)what == PAUSE);
 }
 
 /* ---- translation ---- */
@@ -748,9 +775,17 @@ static void instrument(struct qemu_plugin_insn *insn)
 
 	if (size == 7 && code[0] == 0x0f && code[1] == 0x1f && code[2] == 0x80) {
 		memcpy(&word, code + 3, sizeof(word));
-		if (word == MAGIC + BEGIN || word == MAGIC + END || word == MAGIC + READY) {
+		if (word >= MAGIC + BEGIN && word <= MAGIC + RESUME) {
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_magic, QEMU_PLUGIN_CB_NO_REGS,
 							       (void *)(uintptr_t)(word - MAGIC));
+			return;
+		}
+	}
+	/* What an eBPF program has for it: mov $0x66776c02,%r32, after a prefix for some registers. */
+	if (pc >= kernel && size - (code[0] == 0x41) == 5 && (code[size - 5] & 0xf8) == 0xb8) {
+		memcpy(&word, code + size - 4, sizeof(word));
+		if (word == MAGIC + END) {
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_magic, QEMU_PLUGIN_CB_NO_REGS, (void *)END);
 			return;
 		}
 	}

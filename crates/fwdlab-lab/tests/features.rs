@@ -121,7 +121,7 @@ impl Guest {
             _ => Generator::LiveFrames,
         };
         let addresses = bed.networks().forward();
-        let bursts = Bursts::open(&host, &addresses, &stream, generator).unwrap();
+        let bursts = Bursts::open(&host, &addresses, &stream, generator, None).unwrap();
         // after the start of the generator, which may be a module
         let symbols = host.read("/proc/kallsyms").unwrap();
         std::fs::write(self.folder.join("symbols"), symbols).unwrap();
@@ -296,6 +296,7 @@ mod in_guests {
             kernel,
             wanted: &["nft", "ethtool", "wg", "ipset", "iptables"],
             words: &BTreeSet::new(),
+            data_planes: &Default::default(),
         };
         let initramfs = match initramfs::build(&recipe, &cache, &mut tell) {
             Ok(initramfs) => initramfs,

@@ -71,6 +71,9 @@ pub enum Way {
     Through,
     /// From the generator directly to the receiver, bypassing the DUT.
     Past,
+    /// Through a data plane that polls, with half the frames: shows whether its instructions are
+    /// proportional to frames.
+    Half,
 }
 
 /// The cost of a frame on a DUT, in instructions.

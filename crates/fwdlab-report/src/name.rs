@@ -102,6 +102,7 @@ pub(crate) fn dut(kind: Kind) -> &'static str {
         Kind::Linux => "Linux",
         Kind::Vpp => "VPP",
         Kind::VppHugePages => "VPP in huge pages",
+        Kind::Testpmd => "testpmd",
     }
 }
 

@@ -7,6 +7,7 @@
 //! [`Exact::open`]; [`per_instruction`] shows whether this is such a machine.
 
 mod pktgen;
+mod poller;
 mod sys;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use fwdlab_model::campaign::Generator;
 use fwdlab_model::trial::Stream;
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Expected;
@@ -26,6 +28,7 @@ use crate::traffic::{Addresses, Frames, TestFrames};
 use crate::xdp_count::XdpCount;
 use crate::xdp_live::XdpLive;
 use pktgen::Pktgen;
+use poller::Poller;
 
 /// How often to yield to the other threads of the machine without a new frame before sleeping:
 /// checking costs instructions as well.
@@ -37,6 +40,12 @@ const PATIENCE: u32 = 4;
 const NAPS: u32 = 20;
 const NAP: Duration = Duration::from_millis(50);
 
+/// A data plane that polls has forwarded everything if nothing has come for this number of naps.
+const DRAINED: u32 = 3;
+
+/// The path on which such a data plane forwards.
+const POLLED: usize = 0;
+
 /// The first release with live frames.
 const LIVE_FRAMES: (u32, u32) = (5, 18);
 
@@ -45,6 +54,8 @@ pub struct Exact {
     ports: Ports,
     addresses: Addresses,
     nonce: u16,
+    /// The data plane on the first path, if it polls.
+    poller: Option<Poller>,
 }
 
 /// The sender, and the receivers at the other ends.
@@ -152,7 +163,23 @@ impl Exact {
             ports,
             addresses: *addresses,
             nonce: 0,
+            poller: None,
         })
+    }
+
+    /// Takes hold of the data plane on the first path, a process that polls: it is stopped, except
+    /// while frames of a burst wait for it.
+    ///
+    /// # Errors
+    /// It does not poll, or the kernel has no live frames.
+    pub fn hold(&mut self, process: u32) -> Result<(), EngineError> {
+        let poller = Poller::hold(process)?;
+        if let Ports::Pktgen { .. } = &self.ports {
+            let reason = "it is counted with live frames only: use a kernel from 5.18 on, and omit generator";
+            return Err(poller.error(reason.into()));
+        }
+        self.poller = Some(poller);
+        Ok(())
     }
 
     /// Returns the generator's name in results.
@@ -191,7 +218,10 @@ impl Exact {
     /// If it is not armed, there is no such path, or the system refuses.
     pub fn burst(&mut self, path: usize, count: u32) -> Result<Burst, EngineError> {
         match &self.ports {
-            Ports::Live { .. } => self.ports.measure(path, count),
+            Ports::Live { .. } => match &self.poller {
+                Some(poller) if path == POLLED => self.ports.drain(count, poller),
+                _ => self.ports.measure(path, count),
+            },
             Ports::Pktgen { netns, .. } => {
                 let netns = netns.clone();
                 within(&netns, || self.ports.measure(path, count))
@@ -243,6 +273,92 @@ impl Ports {
                 .saturating_sub(begin)
                 .saturating_sub(idle.until_end + idle.reading_before_end),
         })
+    }
+}
+
+impl Ports {
+    /// Like [`Ports::measure`], for a data plane that polls: frames wait in its ring until all have
+    /// been sent, and then it forwards them without an empty poll between them. The end is when the
+    /// receiver got the last one; later the data plane polls without frames.
+    fn drain(&mut self, count: u32, poller: &Poller) -> Result<Burst, EngineError> {
+        let before = self.received(POLLED)?;
+        self.prepare(POLLED, count)?;
+        self.receiver(POLLED)?.end_after(count)?;
+        let idle_before = idle_ns()?;
+        let clock = Clock::read();
+        sys::mark_begin();
+        let begin = sys::counter();
+        let sent = self.burst(count);
+        for _ in 0..PATIENCE {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(NAP);
+        sys::mark_pause();
+        let paused = sys::counter();
+        let idle = idle_ns()? - idle_before;
+        if self.received(POLLED)? > before {
+            let reason = "frames came back while it was stopped: something else forwards them";
+            return Err(poller.error(reason.into()));
+        }
+        let paused = sys::counter() - paused;
+        sys::mark_resume();
+        poller.resume()?;
+        let (mut received, mut naps) = (0, 0);
+        while received < u64::from(count) && naps < DRAINED {
+            std::thread::sleep(NAP);
+            let now = self.received(POLLED)? - before;
+            naps = if now > received { 0 } else { naps + 1 };
+            received = now;
+        }
+        sys::mark_end();
+        let end = clock.at(self.receiver(POLLED)?.ended_ns()?);
+        let slept = idle_ns()? - idle_before - idle;
+        poller.stop()?;
+        if slept > 0 {
+            return Err(poller.error(format!(
+                "it does not poll: the machine was idle for {slept} ns while it forwarded"
+            )));
+        }
+        sent?;
+        Ok(Burst {
+            sent: self.sent(POLLED)?,
+            received,
+            instructions: end.saturating_sub(begin).saturating_sub(idle + paused),
+        })
+    }
+
+    fn receiver(&mut self, path: usize) -> Result<&mut XdpCount, EngineError> {
+        let receiver = match self {
+            Ports::Live { receivers, .. } => receivers.get_mut(path),
+            Ports::Pktgen { .. } => None,
+        };
+        receiver.ok_or_else(|| EngineError::Frames(format!("path {path} has no such receiver")))
+    }
+}
+
+/// The processor's counter and the monotonic clock at the same time.
+struct Clock {
+    ticks: u64,
+    ns: u64,
+}
+
+impl Clock {
+    fn read() -> Clock {
+        let now = clock_gettime(ClockId::Monotonic);
+        Clock {
+            ticks: sys::counter(),
+            ns: now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs(),
+        }
+    }
+
+    /// Returns the counter at a time between then and now; 0 for an earlier time.
+    fn at(&self, ns: u64) -> u64 {
+        let now = Clock::read();
+        let ticks_per_ns = (now.ticks - self.ticks) as f64 / (now.ns - self.ns).max(1) as f64;
+        match ns.checked_sub(self.ns) {
+            Some(since) => self.ticks + (since as f64 * ticks_per_ns).round() as u64,
+            None => 0,
+        }
     }
 }
 
@@ -300,10 +416,12 @@ impl Idle {
         if self.is_known {
             return Ok(());
         }
+        sys::mark_pause();
         let begin = sys::counter();
         self.until_end = idle_ns()? - self.begin;
         self.reading_before_end = self.reading;
         self.reading += sys::counter().saturating_sub(begin);
+        sys::mark_resume();
         self.is_known = true;
         Ok(())
     }

@@ -62,6 +62,20 @@ pub(super) fn mark_end() {
     unsafe { core::arch::asm!("nop dword ptr [rax + 0x66776c02]", options(nostack)) }
 }
 
+/// Marks instructions that belong to no section, until [`mark_resume`].
+#[cfg(target_arch = "x86_64")]
+pub(super) fn mark_pause() {
+    // SAFETY: it does nothing.
+    unsafe { core::arch::asm!("nop dword ptr [rax + 0x66776c04]", options(nostack)) }
+}
+
+/// Marks that the section continues.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn mark_resume() {
+    // SAFETY: it does nothing.
+    unsafe { core::arch::asm!("nop dword ptr [rax + 0x66776c05]", options(nostack)) }
+}
+
 /// Announces that sections will follow: until then such a profiler does not need to inspect every
 /// instruction.
 #[cfg(target_arch = "x86_64")]
@@ -78,7 +92,11 @@ mod elsewhere {
     pub(in super::super) fn loops(_times: u32) {}
     pub(in super::super) fn mark_begin() {}
     pub(in super::super) fn mark_end() {}
+    pub(in super::super) fn mark_pause() {}
+    pub(in super::super) fn mark_resume() {}
     pub(in super::super) fn mark_ready() {}
 }
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use elsewhere::{counter, loops, mark_begin, mark_end, mark_ready};
+pub(super) use elsewhere::{
+    counter, loops, mark_begin, mark_end, mark_pause, mark_ready, mark_resume,
+};

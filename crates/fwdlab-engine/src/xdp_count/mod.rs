@@ -9,7 +9,7 @@ mod analyse;
 mod sys;
 
 use aya::Ebpf;
-use aya::maps::{Array, MapData, PerCpuArray};
+use aya::maps::{Array, MapData, PerCpuArray, PerCpuValues};
 use aya::programs::Xdp;
 use aya::programs::xdp::{XdpLink, XdpMode};
 
@@ -47,6 +47,7 @@ enum Task {
 struct Loaded {
     task: Task,
     expect: Array<MapData, Expect>,
+    expected: Expect,
     counters: PerCpuArray<MapData, Counters>,
     analysing: Option<Analysing>,
     programs: Ebpf,
@@ -68,6 +69,26 @@ impl XdpCount {
                 base: ReceiveCounts::default(),
             })
         })
+    }
+
+    /// Notes when this number of further frames has arrived; a profiler's section ends then.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn end_after(&mut self, frames: u32) -> Result<(), EngineError> {
+        // the program compares the lower half
+        let received = self.loaded.counts()?.received as u32;
+        self.loaded.expected.last = received.wrapping_add(frames);
+        self.loaded.set_expected()
+    }
+
+    /// Returns when that was, by the monotonic clock; before, an earlier time.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn ended_ns(&self) -> Result<u64, EngineError> {
+        let per_cpu = self.loaded.per_cpu()?;
+        Ok(per_cpu.iter().map(|one| one.last_ns).max().unwrap_or(0))
     }
 }
 
@@ -139,6 +160,7 @@ impl Loaded {
         Ok(Loaded {
             task,
             expect: Array::try_from(expect).map_err(|e| failed(&e))?,
+            expected: Expect::default(),
             counters: PerCpuArray::try_from(counters).map_err(|e| failed(&e))?,
             analysing,
             programs,
@@ -154,27 +176,32 @@ impl Loaded {
 
     /// The kernel's own counts continue, everything else restarts.
     fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
-        let expect = Expect {
+        self.expected = Expect {
             nonce: expected.nonce.into(),
             buffer_bytes: expected.buffer_bytes.unwrap_or(0).into(),
             tail: u32::from(expected.place == SignaturePlace::Tail),
-            pad: 0,
+            last: 0,
         };
         // first the nonce: from now on frames of the previous trial are late and change nothing
-        self.expect
-            .set(0, expect, 0)
-            .map_err(|e| EngineError::bpf("tell the receiver what to expect", &e))?;
+        self.set_expected()?;
         match (&mut self.analysing, &expected.analysis) {
             (Some(analysing), Some(plan)) => analysing.begin(plan),
             _ => Ok(()),
         }
     }
 
+    fn set_expected(&mut self) -> Result<(), EngineError> {
+        let set = self.expect.set(0, self.expected, 0);
+        set.map_err(|e| EngineError::bpf("tell the receiver what to expect", &e))
+    }
+
+    fn per_cpu(&self) -> Result<PerCpuValues<Counters>, EngineError> {
+        let counters = self.counters.get(&0, 0);
+        counters.map_err(|e| EngineError::bpf("read the receiver's counters", &e))
+    }
+
     fn counts(&self) -> Result<ReceiveCounts, EngineError> {
-        let per_cpu = self
-            .counters
-            .get(&0, 0)
-            .map_err(|e| EngineError::bpf("read the receiver's counters", &e))?;
+        let per_cpu = self.per_cpu()?;
         let mut sum = ReceiveCounts::default();
         for counters in per_cpu.iter() {
             sum.received += counters.received;

@@ -14,7 +14,7 @@ pub(super) struct Expect {
     pub nonce: u32,
     pub buffer_bytes: u32,
     pub tail: u32,
-    pub pad: u32,
+    pub last: u32,
 }
 
 /// `struct counters`.
@@ -25,7 +25,8 @@ pub(super) struct Counters {
     pub wrong_length: u64,
     pub late: u64,
     pub foreign: u64,
-    pub pad: [u64; 4],
+    pub last_ns: u64,
+    pub pad: [u64; 3],
 }
 
 /// `struct plan`.

@@ -154,6 +154,7 @@ impl Agent {
                 addresses,
                 stream,
                 generator,
+                poller,
             } => {
                 // open bursts keep the ports busy
                 self.bursts = None;
@@ -167,6 +168,9 @@ impl Agent {
                 let mut bursts =
                     Exact::open(&paths, &addresses.into(), generator).map_err(refused)?;
                 bursts.arm(&stream).map_err(refused)?;
+                if let Some(process) = poller {
+                    bursts.hold(process).map_err(refused)?;
+                }
                 let words = bursts.generator().to_owned();
                 self.bursts = Some(bursts);
                 Ok((Answer::Sends(words), Vec::new()))

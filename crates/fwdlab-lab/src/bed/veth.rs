@@ -30,7 +30,7 @@ use crate::networks::{Management, mac};
 use crate::placement::Placement;
 
 /// The ports of every DUT, input and output.
-pub(super) const DUT_PORTS: [&str; 2] = ["eth0", "eth1"];
+pub(crate) const DUT_PORTS: [&str; 2] = ["eth0", "eth1"];
 
 /// What is known about a bed that was built.
 #[derive(Debug, Default)]

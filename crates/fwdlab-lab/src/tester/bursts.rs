@@ -29,7 +29,8 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// Opens them for a stream on the bed of a machine.
+    /// Opens them for a stream on the bed of a machine; `poller` is the process of a data plane that
+    /// polls.
     ///
     /// # Errors
     /// The kernel there cannot send such frames, or the machine was lost.
@@ -38,6 +39,7 @@ impl Bursts {
         addresses: &Addresses,
         stream: &Stream,
         generator: Generator,
+        poller: Option<u32>,
     ) -> Result<Bursts, LabError> {
         let port = |name: &str| -> (Place, String) { (Some(GENERATOR.into()), name.into()) };
         let path = |tx, rx| Path {
@@ -49,6 +51,7 @@ impl Bursts {
             addresses: (*addresses).into(),
             stream: stream.clone(),
             generator,
+            poller,
         };
         let action = "open sender and receivers";
         match host.put_to(action, &question, &[], Limit::OURS)? {
@@ -87,7 +90,7 @@ impl Bursts {
     pub fn send(&self, way: Way, frames: u32, limit: Limit<'_>) -> Result<Burst, LabError> {
         let action = "send a burst";
         let path = match way {
-            Way::Through => 0,
+            Way::Through | Way::Half => 0,
             Way::Past => 1,
         };
         let question = Question::Burst { path, frames };

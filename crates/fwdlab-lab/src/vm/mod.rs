@@ -19,3 +19,4 @@ pub mod qemu;
 pub mod scratch;
 #[cfg(test)]
 mod tests;
+pub(crate) mod user_symbols;

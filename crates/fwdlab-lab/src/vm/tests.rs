@@ -78,6 +78,7 @@ fn boot(image: &Image, requested: &[&str], script: &str) -> Result<(String, Dura
         kernel,
         wanted: requested,
         words: &Default::default(),
+        data_planes: &Default::default(),
     };
     let archive =
         build(&recipe, &cache(), &mut |text| println!("{text}")).map_err(|e| e.to_string())?;

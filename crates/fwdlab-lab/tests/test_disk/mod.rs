@@ -74,6 +74,7 @@ impl TestDisk {
             kernel,
             wanted: &["sshd", "busybox", "ip", "ethtool", "nft"],
             words: &Default::default(),
+            data_planes: &Default::default(),
         };
         let initramfs = initramfs::build(&recipe, &cache, &mut tell).map_err(|e| e.to_string())?;
         let mut sum = DefaultHasher::new();

@@ -357,8 +357,9 @@ impl Campaign {
             }
         }
         let has_vpp = kinds.iter().any(|kind| kind.is_vpp());
+        let has_testpmd = kinds.contains(&Kind::Testpmd);
         for (key, is_said) in [
-            ("program", self.dut.program.is_some()),
+            ("program", self.dut.program.is_some() && !has_testpmd),
             ("workers", self.dut.workers > 0),
         ] {
             if is_said && !has_vpp {
@@ -372,6 +373,17 @@ impl Campaign {
             return wrong(
                 &["matrix", "dut"],
                 "VPP is measured in a namespace of this machine: omit engine = \"sim\", host and image, or vpp",
+            );
+        }
+        if has_testpmd && matrix.image.is_none() && self.dut.image().is_none() {
+            let key = if matrix.dut.is_some() {
+                "matrix"
+            } else {
+                "dut"
+            };
+            return wrong(
+                &[key, if key == "dut" { "kind" } else { "dut" }],
+                "the instructions of testpmd are counted in a virtual machine: set image = [\"debian:PACKAGE\"] in [matrix], and id = \"exact\"",
             );
         }
         Ok(kinds)

@@ -252,7 +252,7 @@ pub struct Dut {
     pub kind: Kind,
     /// Location: vm:IMAGE boots a virtual machine; IMAGE is debian:PACKAGE or a bzImage
     pub host: Option<String>,
-    /// The VPP program; by default $FWDLAB_VPP, or vpp in PATH
+    /// The program: of VPP, by default $FWDLAB_VPP, or vpp in PATH; of testpmd, by default dpdk-testpmd in PATH
     pub program: Option<String>,
     /// Number of VPP workers, each on one of the DUT's CPUs; with 0 the main thread forwards
     #[schemars(range(max = 64))]
@@ -272,11 +272,13 @@ pub enum Kind {
     Vpp,
     /// VPP with its memory in huge pages of 2 MiB
     VppHugePages,
+    /// DPDK's testpmd, whose instructions are counted in a virtual machine; configurations are programs and their options
+    Testpmd,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 3] = [Kind::Linux, Kind::Vpp, Kind::VppHugePages];
+    pub const ALL: [Kind; 4] = [Kind::Linux, Kind::Vpp, Kind::VppHugePages, Kind::Testpmd];
 
     /// Returns the name used in files.
     pub fn name(self) -> &'static str {
@@ -284,6 +286,7 @@ impl Kind {
             Kind::Linux => "linux",
             Kind::Vpp => "vpp",
             Kind::VppHugePages => "vpp-huge-pages",
+            Kind::Testpmd => "testpmd",
         }
     }
 
@@ -817,11 +820,11 @@ impl Campaign {
             );
         }
         match self.dut.host {
-            Some(_) => wrong(
+            Some(_) if self.dut.kind.is_vpp() => wrong(
                 "host",
                 "VPP is measured in a namespace of this machine: omit host",
             ),
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -863,7 +863,7 @@ impl Default for Exact {
 
 impl Exact {
     /// Number of frames that are handed to a port at once.
-    const BATCH: u32 = 32;
+    pub const BATCH: u32 = 32;
 
     /// Parses a number of frames in a burst.
     ///

@@ -531,6 +531,14 @@ fn kinds_of_duts_are_set_in_the_matrix_or_in_the_dut() {
             "3:8: unknown name `vpp-huge-page`; did you mean `vpp-huge-pages`?",
         ),
         ("[matrix]\ndut = ['vpp', 'vpp']", "3:1: vpp is listed twice"),
+        (
+            "[dut]\nkind = 'testpmd'",
+            "3:8: the instructions of testpmd are counted in a virtual machine",
+        ),
+        (
+            "[matrix]\nimage = 'debian:x'\n[dut]\nkind = 'testpmd'\nworkers = 1",
+            "6:11: this is for VPP",
+        ),
     ] {
         let error = parse(&least(text)).unwrap_err().to_string();
         assert!(

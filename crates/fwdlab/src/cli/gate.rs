@@ -3,7 +3,7 @@
 use clap::Args;
 use fwdlab_model::campaign::value::Share;
 use fwdlab_model::campaign::{
-    Draft, Exact, Matrix, PLAIN, Procedure, Reference, Several, Size, Threshold,
+    Draft, Exact, Kind, Matrix, PLAIN, Procedure, Reference, Several, Size, Threshold,
 };
 use fwdlab_model::trial::IpVersion;
 use fwdlab_model::units::FrameSize;
@@ -28,6 +28,7 @@ pub struct Gate {
     /// `plain`
     #[arg(
         long,
+        allow_hyphen_values = true,
         value_name = "IMAGE|CONFIGURATION",
         required_unless_present = "base_run"
     )]
@@ -37,11 +38,14 @@ pub struct Gate {
     #[arg(long, value_name = "RUN|FILE", conflicts_with = "base")]
     base_run: Option<String>,
     /// The change, in the same form as the base
-    #[arg(long, value_name = "IMAGE|CONFIGURATION")]
+    #[arg(long, value_name = "IMAGE|CONFIGURATION", allow_hyphen_values = true)]
     head: String,
     /// Base and head are configurations of the DUT on this image
     #[arg(long, value_name = "IMAGE", conflicts_with = "with")]
     vm: Option<String>,
+    /// The kind of DUT; base and head of testpmd are a program, its options, or both
+    #[arg(long, value_name = "linux|testpmd", default_value = "linux", value_parser = super::quick::parse_kind)]
+    dut_kind: Kind,
     /// Compare the images with this configuration, too; may be repeated
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     with: Vec<String>,
@@ -137,6 +141,7 @@ impl Gate {
             }])),
             image: Some(Several(images)),
             configuration: Some(Several(configurations)),
+            dut: (!self.dut_kind.is_linux()).then(|| Several(vec![self.dut_kind])),
             ..Matrix::default()
         };
         draft.thresholds.push(Threshold {

@@ -63,10 +63,10 @@ pub struct Quick {
     link: Option<LinkSpeed>,
     /// Configuration of the DUT: a command in quotes, a file, a directory (configuration set), or
     /// generate:FAMILY,KEY=VALUE
-    #[arg(long, value_name = "FILE|DIR|COMMAND")]
+    #[arg(long, value_name = "FILE|DIR|COMMAND", allow_hyphen_values = true)]
     set: Option<String>,
     /// Compare this configuration with the plain router; may be repeated; generate:nft-rules,n=10+100 stands for two configurations
-    #[arg(long, value_name = "FILE|DIR|COMMAND")]
+    #[arg(long, value_name = "FILE|DIR|COMMAND", allow_hyphen_values = true)]
     vs: Vec<String>,
     /// Run configurations of the DUT as processes of the host, with write access to all of its files [default: isolated from
     /// the host; only /tmp is shared for writing]
@@ -84,8 +84,9 @@ pub struct Quick {
     /// Frames of a burst in a virtual machine, a multiple of 32
     #[arg(long, value_name = "N", default_value_t = 20_000, requires = "vm", value_parser = Exact::parse_frames)]
     frames: u32,
-    /// Kinds of DUTs: linux, vpp, or both, one after the other; VPP is $FWDLAB_VPP, or vpp in PATH
-    #[arg(long, value_delimiter = ',', value_name = "KIND", default_value = "linux", value_parser = parse_kind, conflicts_with_all = ["vs", "vm"])]
+    /// Kinds of DUTs: linux, vpp, or both, one after the other; VPP is $FWDLAB_VPP, or vpp in PATH; with --vm: linux, testpmd. Configurations of
+    /// testpmd are a program, its options, or both
+    #[arg(long, value_delimiter = ',', value_name = "KIND", default_value = "linux", value_parser = parse_kind)]
     dut_kind: Vec<Kind>,
     /// Rebuilds of a comparison; its interval is computed over them
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..=1000))]
@@ -140,6 +141,9 @@ impl Quick {
         }
         let is_exact = !self.vm.is_empty();
         let is_comparison = !self.vs.is_empty();
+        if self.dut_kind.iter().any(|kind| kind.is_vpp()) && (is_exact || is_comparison) {
+            return Err(Usage("--dut-kind vpp cannot be used with --vs or --vm".into()).into());
+        }
         let mut matrix = self.traffic(is_exact || is_comparison);
         let streams = streams(&matrix);
         if is_comparison && streams > 1 {
@@ -278,7 +282,7 @@ fn once_each<T: PartialEq>(values: Vec<T>) -> Vec<T> {
 }
 
 /// Parses the kind of a DUT.
-fn parse_kind(typed: &str) -> Result<Kind, String> {
+pub(super) fn parse_kind(typed: &str) -> Result<Kind, String> {
     let known = || Kind::ALL.map(Kind::name).join(", ");
     let mut all = Kind::ALL.into_iter();
     all.find(|kind| kind.name() == typed)

@@ -89,6 +89,11 @@ fn usage_errors_are_reported() {
         runs merge none => 2: none
         gate --base a --head a => 2: base and head are both a
         gate --head a => 2: --base
+        gate --vm x --dut-kind testpmd --base plain --head no-testpmd => 3: apt-get install dpdk-dev
+        gate --vm x --dut-kind testpmd --base plain --head /bin/sh --frames 64000 => 2: room for 32768
+        gate --vm x --dut-kind vpp --base plain --head a => 2: omit engine
+        quick --vm x --dut-kind vpp => 2: cannot be used with --vs or --vm
+        quick --dut-kind testpmd => 2: in a virtual machine
         gate --base-run none --head a => 2: `none`
         gate --base-run sim.toml --head a => 2: it is not the JSON document of a run";
     refused(table, |line| lab.run(line));
@@ -239,6 +244,74 @@ mod in_guests {
         let limit = "--fail-if 'instructions-per-frame > 5%'";
         lab.run(&format!("compare base.json {id} {limit}")).code(0);
         lab.run(&format!("compare {id} {limit}")).code(6);
+    }
+
+    /// Another way of forwarding takes longer in testpmd alone, by clock and by function. Both
+    /// programs are the same; the second one has a name for all of its code.
+    #[test]
+    fn a_change_of_a_data_plane_that_polls_is_found_with_its_function() {
+        let lab = Lab::new();
+        if Command::new("dpdk-testpmd")
+            .arg("--version")
+            .output()
+            .is_err()
+        {
+            return skipped("no dpdk-testpmd");
+        }
+        let script = "cp $(command -v dpdk-testpmd) named && objcopy --add-symbol planted=.text:0,function,global named";
+        let mut named = Command::new("sh");
+        named.args(["-c", script]).current_dir(lab.path());
+        if !named.status().unwrap().success() {
+            return skipped("no objcopy");
+        }
+        let mut command = lab.program(&format!(
+            "gate --vm {IMAGE} --dut-kind testpmd --base dpdk-testpmd --head './named --forward-mode=mac' --frames 6400 --by 0.1% --json"
+        ));
+        command.env(
+            "FWDLAB_CACHE",
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join("images"),
+        );
+        let ended = lab.start_command(command).wait(5 * PATIENCE);
+        if ended.err.contains("no such program") {
+            return skipped("no qemu-system-x86_64");
+        }
+        if is_unreachable(&ended) {
+            return;
+        }
+        let document = ended.code(6).document();
+        let [io, mac] = [0, 1].map(|at| &document["test_cases"][at]);
+        let found = |case: &Value, of: &str| case["outcomes"][0]["found"][of].clone();
+        let number = |value: Value| value.as_f64().unwrap();
+        let control = found(io, "difference");
+        assert!(number(control["percent"].clone()).abs() < 0.1, "{control}");
+        let difference = found(mac, "difference");
+        assert_eq!(difference["proven"], true, "{difference}");
+        let more = number(difference["instructions_per_frame"].clone());
+        // two addresses are copied, which were counted: +28
+        assert!((15.0..45.0).contains(&more), "{difference}");
+        for boot in document["boots"].as_array().unwrap() {
+            assert_eq!(boot["validity"]["reasons"], serde_json::json!([]));
+            let bursts = boot["bursts"].as_array().unwrap();
+            let all_came_back = bursts.iter().all(|one| one["sent"] == one["received"]);
+            assert!(all_came_back, "{boot}");
+            assert!(bursts.iter().any(|one| one["way"] == "half"), "{boot}");
+        }
+
+        let [before, after] = [functions(io), functions(mac)];
+        if before.is_empty() {
+            return skipped("no C compiler for the plugin of the emulator");
+        }
+        for (case, functions) in [(io, &before), (mac, &after)] {
+            let all = number(found(case, "instructions_per_frame"));
+            let sum: f64 = functions.values().sum();
+            assert!((all - sum).abs() < 0.001 * all, "{all} and {sum}");
+            // its path in the kernel, on which the kernel does not forward
+            assert!(functions["tpacket_rcv"] > 50.0, "{functions:?}");
+            assert!(!functions.contains_key("ip_forward"), "{functions:?}");
+        }
+        let own = after["planted [testpmd]"] - before["[testpmd]"];
+        assert!((own - more).abs() < 6.0, "{own} and {more}");
+        assert!(after["[librte_net_af_packet]"] > 50.0, "{after:?}");
     }
 
     /// The last lines of its console show the cause.

@@ -47,6 +47,8 @@ pub(crate) enum Question {
         addresses: AddressWords,
         stream: Stream,
         generator: Generator,
+        /// The data plane on the first path, a process that polls.
+        poller: Option<u32>,
     },
     /// Send a number of frames into a path, and answer with their cost.
     Burst { path: usize, frames: u32 },

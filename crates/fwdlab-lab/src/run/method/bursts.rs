@@ -17,17 +17,19 @@ use fwdlab_measure::campaign::Turn;
 use fwdlab_measure::exact::{
     Next, compare, controls, iteration, lost_all_frames, middle, next, objections, shares,
 };
-use fwdlab_model::campaign::{self, Campaign, Case, Counting, Procedure};
+use fwdlab_model::campaign::{self, Campaign, Case, Counting, Kind, Procedure};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::file::FileError;
-use fwdlab_model::instructions::{BootRecord, BurstRecord};
+use fwdlab_model::instructions::{BootRecord, BurstRecord, Way};
 use fwdlab_model::result::{Noise, RunInfo, Validity};
 use fwdlab_model::stacks::Stacks;
 use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 
 use super::CountingMethod;
 use crate::bed::Bed;
+use crate::bed::veth::DUT_PORTS;
+use crate::dut::testpmd::{CommandLine, MOST_FRAMES, Testpmd};
 use crate::dut::{Configuration, Spread};
 use crate::error::LabError;
 use crate::host::{Host, Limit, Remote};
@@ -120,6 +122,18 @@ impl CountingMethod for campaign::Exact {
         if campaign.cases.iter().any(|case| !case.variant.is_plain()) {
             let reason = "bursts are test frames in one direction: omit profiles, destinations, directions and modifiers";
             return wrong(&["matrix"], reason);
+        }
+        for case in &campaign.cases {
+            let Some(line) = data_plane(plan, case) else {
+                continue;
+            };
+            line?;
+            if self.frames > MOST_FRAMES {
+                let reason = format!(
+                    "the frames of a burst wait for testpmd in its ring, which has room for {MOST_FRAMES}"
+                );
+                return wrong(&["procedure", "frames"], &reason);
+            }
         }
         let mut cases = campaign.cases.iter();
         if !cases.any(|case| case.is_reference(&self.reference)) {
@@ -247,6 +261,8 @@ struct BootRequest {
     image: String,
     files: Files,
     configurations: Vec<Configuration>,
+    /// The data plane that forwards instead of the kernel; its configuration is in it.
+    testpmd: Option<CommandLine>,
     /// Counts by call path.
     plugin: Option<PathBuf>,
     /// The boot that it shares with the other test cases of its image and iteration, if any.
@@ -372,6 +388,10 @@ impl Method for Bursts {
             let reason = LabError::Preflight(reason.unwrap_or_default());
             return Ok(Some(Made::failed(reason)));
         };
+        let testpmd = match data_plane(plan, case).transpose() {
+            Ok(testpmd) => testpmd,
+            Err(error) => return Ok(Some(Made::failed(error))),
+        };
         let requested = || BootRequest {
             turn,
             test_case: running.agenda.names[turn.case].clone(),
@@ -380,8 +400,10 @@ impl Method for Bursts {
             image: image.clone(),
             files: files.clone(),
             configurations: (plan.configuration(&case.configuration).cloned())
+                .filter(|_| testpmd.is_none())
                 .into_iter()
                 .collect(),
+            testpmd: testpmd.clone(),
             // boots of a test case are alike, and the control shows that a profile changes nothing
             plugin: (self.plugin.clone()).filter(|_| turn.iteration == 1 && !control),
             shared: shared.clone().flatten(),
@@ -551,6 +573,13 @@ impl Bursts {
     }
 }
 
+/// Returns the data plane in user space that a test case stands for, if it is one.
+fn data_plane(plan: &Plan, case: &Case) -> Option<Result<CommandLine, LabError>> {
+    let program = plan.campaign().dut.program.as_deref();
+    let configuration = plan.configuration(&case.configuration);
+    (case.dut == Kind::Testpmd).then(|| CommandLine::of(configuration, program))
+}
+
 /// Measures the cost of the same configurations in instructions, if that was requested in addition
 /// to their rates. What cannot be counted causes only a warning.
 ///
@@ -631,6 +660,12 @@ fn images(
         .iter()
         .filter_map(|case| running.plan.configuration(&case.configuration));
     let words: BTreeSet<String> = applied.flat_map(Configuration::words).collect();
+    let lines = cases
+        .iter()
+        .filter_map(|case| data_plane(running.plan, case));
+    let data_planes = lines
+        .map(|line| Ok(line?.program))
+        .collect::<Result<BTreeSet<_>, LabError>>()?;
     let is_named = |program: &&&str| words.contains(**program);
     requested.extend(PROGRAMS_NAMED.iter().filter(is_named));
     let mut images = BTreeMap::new();
@@ -656,6 +691,7 @@ fn images(
                 kernel,
                 wanted: &requested,
                 words: &words,
+                data_planes: &data_planes,
             };
             let initramfs = initramfs::build(&recipe, &cache, &mut report)?;
             // the console of a disk's own boot entry
@@ -768,10 +804,13 @@ impl Profiler {
         vm::plugin::argument(&self.plugin, &self.folder, &self.symbols)
     }
 
-    /// Writes the current symbol names of the guest's kernel to a file.
-    fn name_functions(&self, host: &Remote) -> Result<(), LabError> {
-        let symbols = host.read("/proc/kallsyms")?;
-        std::fs::write(&self.symbols, vm::plugin::symbols(&symbols))
+    /// Writes the current symbol names of the guest's kernel, and of its data plane, to a file.
+    fn name_functions(&self, host: &Remote, testpmd: Option<&Testpmd>) -> Result<(), LabError> {
+        let mut symbols = vm::plugin::symbols(&host.read("/proc/kallsyms")?);
+        if let Some(testpmd) = testpmd {
+            symbols += &testpmd.symbols(host)?;
+        }
+        std::fs::write(&self.symbols, symbols)
             .map_err(|e| LabError::system(format!("write {}", self.symbols.display()), e))
     }
 
@@ -825,13 +864,23 @@ fn boot(
     for configuration in &requested.configurations {
         bed.dut(0).apply(configuration, control)?;
     }
+    let testpmd = match (&requested.testpmd, bed.dut(0).place()) {
+        (Some(line), Some(dut)) => Some(Testpmd::start(&*dut, DUT_PORTS, line, p.frames)?),
+        _ => None,
+    };
     let stream = &requested.case.stream;
     let host = machine.host();
     let addresses = bed.networks().forward();
-    let bursts = bursts::Bursts::open(&host, &addresses, stream, p.generator)?;
+    let poller = testpmd.as_ref().map(|testpmd| testpmd.pid);
+    let with_output = |error| match &testpmd {
+        Some(testpmd) => testpmd.explain(error),
+        None => error,
+    };
+    let bursts = bursts::Bursts::open(&host, &addresses, stream, p.generator, poller)
+        .map_err(with_output)?;
     bursts.rest(SETTLING)?;
     if let Some(profile) = &profile {
-        profile.name_functions(&host)?;
+        profile.name_functions(&host, testpmd.as_ref())?;
     }
     let limit = Limit {
         time: BURST,
@@ -839,8 +888,12 @@ fn boot(
     };
     let spread = bed.spread()?;
     let mut made: Vec<BurstRecord> = Vec::new();
-    while let Next::Burst(way) = next(&made, p) {
-        let burst = bursts.send(way, p.frames, limit)?;
+    while let Next::Burst(way) = next(&made, p, poller.is_some()) {
+        let frames = match way {
+            Way::Half => (p.frames / 2).next_multiple_of(campaign::Exact::BATCH),
+            Way::Through | Way::Past => p.frames,
+        };
+        let burst = bursts.send(way, frames, limit).map_err(with_output)?;
         made.push(BurstRecord {
             way,
             sent: burst.sent,

@@ -21,14 +21,22 @@ pub(crate) struct ElfNeeds {
 const PT_LOAD: u64 = 1;
 const PT_DYNAMIC: u64 = 2;
 const PT_INTERP: u64 = 3;
+const PF_X: u64 = 1;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_RPATH: u64 = 15;
 const DT_RUNPATH: u64 = 29;
+const SHT_SYMTAB: u64 = 2;
+const SHT_DYNSYM: u64 = 11;
+/// STT_FUNC and STT_GNU_IFUNC.
+const STT_FUNC: [u64; 2] = [2, 10];
+/// Length of an entry of a table of symbols.
+const SYMBOL: u64 = 24;
 
 /// The relevant fields of a program header.
 struct Segment {
     kind: u64,
+    is_code: bool,
     offset: u64,
     address: u64,
     length: u64,
@@ -59,6 +67,7 @@ fn segments(file: &[u8]) -> Option<Vec<Segment>> {
         let at = table.checked_add(i * size)?;
         Some(Segment {
             kind: number(file, at, 4)?,
+            is_code: number(file, at.checked_add(4)?, 4)? & PF_X != 0,
             offset: number(file, at.checked_add(8)?, 8)?,
             address: number(file, at.checked_add(16)?, 8)?,
             length: number(file, at.checked_add(32)?, 8)?,
@@ -116,6 +125,54 @@ pub(crate) fn needs(file: &[u8]) -> Option<ElfNeeds> {
         }
     }
     Some(needs)
+}
+
+/// Returns the address of what is at an offset of the file, if it is code.
+pub(crate) fn address_of(file: &[u8], offset: u64) -> Option<u64> {
+    segments(file)?.iter().find_map(|segment| {
+        // the kernel maps whole pages
+        let (first, page) = (segment.offset & !0xfff, segment.address & !0xfff);
+        let within = offset.checked_sub(first)?;
+        (segment.kind == PT_LOAD && segment.is_code && within < segment.length + 0x1000)
+            .then(|| page + within)
+    })
+}
+
+/// Returns address, length and name of the functions of a program or library, as far as it has
+/// symbols.
+pub(crate) fn functions(file: &[u8]) -> Vec<(u64, u64, String)> {
+    let whole = symbols_of(file, SHT_SYMTAB);
+    match whole.is_empty() {
+        true => symbols_of(file, SHT_DYNSYM),
+        false => whole,
+    }
+}
+
+/// Returns the functions of a table of symbols.
+fn symbols_of(file: &[u8], kind: u64) -> Vec<(u64, u64, String)> {
+    let header = |section: u64, field: u64, bytes: usize| {
+        let at = number(file, 40, 8)?.checked_add(section * number(file, 58, 2)?)?;
+        number(file, at.checked_add(field)?, bytes)
+    };
+    let sections = number(file, 60, 2).unwrap_or(0);
+    let is_table = |section: &u64| header(*section, 4, 4) == Some(kind);
+    let Some(table) = (0..sections).find(is_table) else {
+        return Vec::new();
+    };
+    let names = header(table, 40, 4).and_then(|names| header(names, 24, 8));
+    let (Some(begin), Some(size), Some(names)) =
+        (header(table, 24, 8), header(table, 32, 8), names)
+    else {
+        return Vec::new();
+    };
+    let function = |at: u64| {
+        let at = begin.checked_add(at * SYMBOL)?;
+        let field = |offset: u64, bytes| number(file, at.checked_add(offset)?, bytes);
+        let is_function = STT_FUNC.contains(&(field(4, 1)? & 15)) && field(6, 2)? != 0;
+        let name = || text(file, names.checked_add(field(0, 4)?)?);
+        is_function.then(|| Some((field(8, 8)?, field(16, 8)?, name()?)))?
+    };
+    (0..size / SYMBOL).filter_map(function).collect()
 }
 
 fn text(file: &[u8], at: u64) -> Option<String> {
@@ -227,12 +284,13 @@ mod tests {
         assert_eq!(cut(b""), None);
         for length in [5, 20, 60, 64, 100, 500, 800] {
             assert_eq!(cut(&own[..length]), None);
-            _ = needs(&own[..length]);
+            _ = (needs(&own[..length]), functions(&own[..length]));
         }
         let mut wild = own[..4096].to_vec();
         for at in 16..800 {
             wild[at] = 0xff;
-            _ = (needs(&wild), cut(&wild));
+            _ = (needs(&wild), cut(&wild), functions(&wild));
+            _ = address_of(&wild, 4096);
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct Recipe<'a> {
     /// Words of the configuration: modules with these names are included in addition to the usual
     /// ones.
     pub words: &'a BTreeSet<String>,
+    /// Data planes of DPDK, at the same paths as on this machine, with the drivers that they load.
+    pub data_planes: &'a BTreeSet<PathBuf>,
 }
 
 const LINKS: [(&str, &str); 5] = [
@@ -155,6 +157,9 @@ fn gather(
         programs.put(name)?;
     }
     programs.put_companions()?;
+    for program in recipe.data_planes {
+        programs.put_data_plane(program)?;
+    }
     programs.put_cut(recipe.program, "usr/bin/fwdlab")?;
     programs.put_applets();
     Ok((tree, missing))
@@ -206,12 +211,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path()).unwrap();
         let kernel = kernel(&cache);
-        let no_words = BTreeSet::new();
+        let (no_words, no_programs) = (BTreeSet::new(), BTreeSet::new());
         let recipe = |requested| Recipe {
             program: Path::new("/bin/sh"),
             kernel: &kernel,
             wanted: requested,
             words: &no_words,
+            data_planes: &no_programs,
         };
         let nothing = recipe(&[]);
         let first = match build(&nothing, &cache, &mut |_| {}) {

@@ -149,6 +149,13 @@ const COMPANIONS: [&str; 9] = [
     "/etc/services",
 ];
 
+/// Drivers that a data plane of DPDK loads at run time, if it is linked with DPDK's libraries.
+const DRIVERS: [&str; 3] = [
+    "librte_net_af_packet.so",
+    "librte_mempool_ring.so",
+    "librte_bus_vdev.so",
+];
+
 /// Puts programs into a guest.
 pub(super) struct Programs<'a> {
     tree: &'a mut Tree,
@@ -253,6 +260,20 @@ impl Programs<'_> {
         source.is_cut = true;
         self.tree.put(there, Node::File(source));
         self.put_needs(Path::new("/"), program)
+    }
+
+    /// Adds a data plane of this machine, and DPDK's drivers for it.
+    pub(super) fn put_data_plane(&mut self, program: &Path) -> Result<(), ImageError> {
+        self.put_cut(program, &in_guest(program))?;
+        let folders = library_folders(None).into_iter();
+        let versions = folders.flat_map(|folder| entries(&folder.join("dpdk")));
+        for driver in versions.flat_map(|version| entries(&version)) {
+            let name = driver.file_name().unwrap_or_default().to_string_lossy();
+            if DRIVERS.iter().any(|driver| name.starts_with(driver)) {
+                self.put_path(Path::new("/"), &driver)?;
+            }
+        }
+        Ok(())
     }
 
     /// Adds what is at a path below a root, following links to the file, with what that needs;
