@@ -78,6 +78,11 @@ fn usage_errors_are_reported() {
     lab.write("sim.toml", simulated);
     lab.write("exact.toml", EXACT);
     lab.run("run sim.toml").code(0);
+    let poller = EXACT.replace(
+        "[procedure]",
+        "[dut]\nkind = 'testpmd'\nprogram = '/bin/sh'\n[procedure]\ngenerator = 'pktgen'",
+    );
+    lab.write("poller.toml", &poller);
     let table = "run sim.toml --shard 1/2 => 2: rates of several machines cannot be joined
         run exact.toml --shard 3/2 => 2: `3/2` is not a shard
         plan exact.toml --shard 2/9 => 2: only 2 boots
@@ -94,6 +99,7 @@ fn usage_errors_are_reported() {
         gate --vm x --dut-kind vpp --base plain --head a => 2: omit engine
         quick --vm x --dut-kind vpp => 2: cannot be used with --vs or --vm
         quick --dut-kind testpmd => 2: in a virtual machine
+        plan poller.toml => 2: omit generator
         gate --base-run none --head a => 2: `none`
         gate --base-run sim.toml --head a => 2: it is not the JSON document of a run";
     refused(table, |line| lab.run(line));
@@ -262,7 +268,7 @@ mod in_guests {
             return skipped("no objcopy");
         }
         let mut command = lab.program(&format!(
-            "gate --vm {IMAGE} --dut-kind testpmd --base dpdk-testpmd --head './named --forward-mode=mac' --frames 6400 --by 0.1% --json"
+            "gate --vm {IMAGE} --dut-kind testpmd --base dpdk-testpmd --head './named --forward-mode=mac' --frames 12800 --by 0.1% --json"
         ));
         command.env(
             "FWDLAB_CACHE",
