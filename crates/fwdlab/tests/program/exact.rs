@@ -67,6 +67,11 @@ fn functions(case: &Value) -> BTreeMap<String, f64> {
 #[test]
 fn usage_errors_are_reported() {
     let lab = Lab::new();
+    let poller = EXACT.replace(
+        "[procedure]",
+        "[dut]\nkind = 'testpmd'\nprogram = '/bin/sh'\n[procedure]\ngenerator = 'pktgen'",
+    );
+    lab.write("poller.toml", &poller);
     let table = "--vm /no/such/kernel => 3: no such file
         --vm x --load 1Mpps => 2: cannot be used with
         --vm x --frames 2000 => 2: '--frames <N>': frames must be a multiple of 32 up to 32000000, and 2000 is not; 1984 or 2016 is
@@ -78,11 +83,6 @@ fn usage_errors_are_reported() {
     lab.write("sim.toml", simulated);
     lab.write("exact.toml", EXACT);
     lab.run("run sim.toml").code(0);
-    let poller = EXACT.replace(
-        "[procedure]",
-        "[dut]\nkind = 'testpmd'\nprogram = '/bin/sh'\n[procedure]\ngenerator = 'pktgen'",
-    );
-    lab.write("poller.toml", &poller);
     let table = "run sim.toml --shard 1/2 => 2: rates of several machines cannot be joined
         run exact.toml --shard 3/2 => 2: `3/2` is not a shard
         plan exact.toml --shard 2/9 => 2: only 2 boots
