@@ -131,12 +131,7 @@ mod tests {
         assert_eq!(state_of("212 (a) S (b) R 1 2"), Some('R'));
         let mut ended = Command::new("true").spawn().unwrap();
         // until it is waited for, it is a zombie
-        let error = loop {
-            match Poller::hold(ended.id()) {
-                Err(error) => break error.to_string(),
-                Ok(_) => continue,
-            }
-        };
+        let error = Poller::hold(ended.id()).unwrap_err().to_string();
         assert!(error.contains("it has ended"), "{error}");
         ended.wait().unwrap();
     }

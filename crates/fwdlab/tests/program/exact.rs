@@ -67,6 +67,11 @@ fn functions(case: &Value) -> BTreeMap<String, f64> {
 #[test]
 fn usage_errors_are_reported() {
     let lab = Lab::new();
+    let poller = EXACT.replace(
+        "[procedure]",
+        "[dut]\nkind = 'testpmd'\nprogram = '/bin/sh'\n[procedure]\ngenerator = 'pktgen'",
+    );
+    lab.write("poller.toml", &poller);
     let table = "--vm /no/such/kernel => 3: no such file
         --vm x --load 1Mpps => 2: cannot be used with
         --vm x --frames 2000 => 2: '--frames <N>': frames must be a multiple of 32 up to 32000000, and 2000 is not; 1984 or 2016 is
@@ -94,6 +99,7 @@ fn usage_errors_are_reported() {
         gate --vm x --dut-kind vpp --base plain --head a => 2: omit engine
         quick --vm x --dut-kind vpp => 2: cannot be used with --vs or --vm
         quick --dut-kind testpmd => 2: in a virtual machine
+        plan poller.toml => 2: omit generator
         gate --base-run none --head a => 2: `none`
         gate --base-run sim.toml --head a => 2: it is not the JSON document of a run";
     refused(table, |line| lab.run(line));
@@ -265,7 +271,7 @@ mod in_guests {
             return skipped("no objcopy");
         }
         let mut command = lab.program(&format!(
-            "gate --vm {IMAGE} --dut-kind testpmd --base dpdk-testpmd --head './named --forward-mode=mac' --frames 6400 --by 0.1% --json"
+            "gate --vm {IMAGE} --dut-kind testpmd --base dpdk-testpmd --head './named --forward-mode=mac' --frames 12800 --by 0.1% --json"
         ));
         command.env(
             "FWDLAB_CACHE",

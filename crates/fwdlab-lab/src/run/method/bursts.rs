@@ -17,7 +17,7 @@ use fwdlab_measure::campaign::Turn;
 use fwdlab_measure::exact::{
     Next, compare, controls, iteration, lost_all_frames, middle, next, objections, shares,
 };
-use fwdlab_model::campaign::{self, Campaign, Case, Counting, Kind, Procedure};
+use fwdlab_model::campaign::{self, Campaign, Case, Counting, Generator, Kind, Procedure};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::file::FileError;
@@ -128,6 +128,10 @@ impl CountingMethod for campaign::Exact {
                 continue;
             };
             line?;
+            if self.generator == Generator::Pktgen {
+                let reason = "testpmd is counted with live frames only: omit generator";
+                return wrong(&["procedure", "generator"], reason);
+            }
             if self.frames > MOST_FRAMES {
                 let reason = format!(
                     "the frames of a burst wait for testpmd in its ring, which has room for {MOST_FRAMES}"
