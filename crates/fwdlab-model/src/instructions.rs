@@ -10,6 +10,9 @@ use crate::result::Validity;
 use crate::stacks::{self, Profile};
 use crate::trial::Stream;
 
+/// The label with the number of frames of a burst, whose beginning and end are in the counts, too.
+pub const BURST: &str = "burst";
+
 /// One boot of a virtual machine, with the measurements made on it: a line of `trials.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BootRecord {

@@ -669,6 +669,11 @@ fn counts_are_compared_by_their_own_uncertainty() {
         judged.not_judged[0].contains("emulator 8.0 against 7.2"),
         "{judged:?}"
     );
+    let answer = text(&other, &[], false);
+    assert!(
+        answer.starts_with("head is not comparable with base: emulator 8.0"),
+        "{answer}"
+    );
     let shown = text(&more, &[], false);
     assert!(
         shown.contains("+0.25 % [+0.12, +0.38]") && !shown.contains("Holm"),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use fwdlab_model::event::{Compared, RebuildRecord};
 use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::import::ImportedRecord;
+use fwdlab_model::instructions::{BURST, Exact};
 use fwdlab_model::outcome::{Found, Maxfwd, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
 use fwdlab_model::series::{
@@ -133,7 +134,10 @@ impl StoredRun {
             labels.insert("image".into(), image.clone());
             // the kernel of the DUT, and not that of the host which emulated it
             labels.remove("kernel");
-            labels.extend(kernel_of(case).map(|kernel| ("kernel".to_owned(), kernel)));
+            if let Some(found) = exact_of(case) {
+                labels.insert("kernel".into(), found.kernel.clone());
+                labels.insert(BURST.into(), format!("{} frames", found.frames));
+            }
         }
         labels
     }
@@ -374,11 +378,11 @@ impl Collection {
 }
 
 /// Returns the kernel of an image.
-fn kernel_of(case: &TestCase) -> Option<String> {
+fn exact_of(case: &TestCase) -> Option<&Exact> {
     case.outcomes
         .iter()
         .find_map(|outcome| match &outcome.found {
-            Found::Exact(found) => Some(found.kernel.clone()),
+            Found::Exact(found) => Some(&**found),
             _ => None,
         })
 }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fwdlab_model::facts::EMULATOR;
+use fwdlab_model::instructions::BURST;
 use fwdlab_model::series::Series;
 
 use super::{Column, CompareError, Filter, Options, SOURCE, Source, Unmatched};
@@ -23,7 +24,7 @@ const TRAFFIC: [&str; 5] = [
     "series",
 ];
 /// Labels of the origin of a series: they do not distinguish test cases.
-const ORIGIN: [&str; 10] = [
+const ORIGIN: [&str; 11] = [
     "run",
     "kernel",
     "cpu_model",
@@ -34,6 +35,7 @@ const ORIGIN: [&str; 10] = [
     "dut",
     "profile",
     EMULATOR,
+    BURST,
 ];
 /// Short names that campaigns and commands use for labels.
 const ALIASES: [(&str, &str); 2] = [("size", "frame_size_bytes"), ("ip", "ip_version")];

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::facts::EMULATOR;
+use fwdlab_model::instructions::BURST;
 use fwdlab_model::instructions::FunctionShare;
 use fwdlab_model::series::{FORWARDING_RATE, Series};
 use fwdlab_stats::Confidence;
@@ -471,7 +472,7 @@ pub(crate) fn incomparable_reason(
     let of_load = one
         .get("procedure")
         .is_some_and(|id| AT_A_LOAD.contains(&&id[..]));
-    let keys = ["procedure", "load", EMULATOR];
+    let keys = ["procedure", "load", EMULATOR, BURST];
     for key in keys.into_iter().filter(|key| *key != "load" || of_load) {
         if let (Some(one), Some(other)) = (one.get(key), other.get(key))
             && one != other

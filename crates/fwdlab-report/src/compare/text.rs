@@ -151,7 +151,9 @@ fn verdict(outcome: &Outcome, judged: &[Judged]) -> String {
     if (1..number).contains(&open) {
         found += &format!("; {open} of {number} cannot tell");
     }
-    format!("{}{found}.", in_short(judged))
+    let unlike = outcome.columns.iter().find_map(|one| outcome.unlike(one));
+    let unlike = unlike.map_or(String::new(), |why| format!("{why}. "));
+    format!("{}{unlike}{found}.", in_short(judged))
 }
 
 /// Returns the answer for a single comparison.
