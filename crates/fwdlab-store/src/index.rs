@@ -88,13 +88,13 @@ pub fn entry(directory: &Path) -> RunEntry {
 fn listed(roots: &Roots, with_results: bool) -> Result<Vec<RunEntry>, StoreError> {
     let all = directories(roots.clone())?.into_iter();
     let mut entries: Vec<_> = all.map(|path| read(path, with_results)).collect();
-    entries.sort_by(|a, b| (newness(b), &b.id).cmp(&(newness(a), &a.id)));
+    entries.sort_by(|a, b| (listed_at(b), &b.id).cmp(&(listed_at(a), &a.id)));
     Ok(entries)
 }
 
 /// Returns the time by which runs are sorted: a joined run began with its first shard, and comes after
 /// all of them.
-fn newness(entry: &RunEntry) -> Option<Timestamp> {
+fn listed_at(entry: &RunEntry) -> Option<Timestamp> {
     let info = entry.info.as_ref()?;
     let end = info
         .finished_at

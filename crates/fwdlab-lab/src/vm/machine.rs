@@ -180,19 +180,25 @@ impl Machine {
             time: BOOT,
             is_stopped,
         };
-        let uri = format!("exec:cat >\"${DEVICES_FILE}\"");
-        migrate(
-            &self.qemu,
-            &self.remains,
-            QmpCommand::Migrate { uri: &uri },
-            limit,
-        )
-        .map_err(|reason| {
+        // QEMU does not wait until the command has written everything: then there is the file
+        let uri = format!(
+            "exec:cat >\"${DEVICES_FILE}.part\" && mv \"${DEVICES_FILE}.part\" \"${DEVICES_FILE}\""
+        );
+        let not = |reason: String| {
             LabError::Preflight(format!(
                 "the state of {} cannot be saved: {reason}",
                 self.name
             ))
-        })?;
+        };
+        let started = Instant::now();
+        let command = QmpCommand::Migrate { uri: &uri };
+        migrate(&self.qemu, &self.remains, command, limit).map_err(not)?;
+        while !self.folder.join(DEVICES).exists() {
+            if started.elapsed() > limit.time {
+                return Err(not("QEMU's command wrote no file".into()));
+            }
+            std::thread::sleep(LOOK);
+        }
         // it has stopped, and would not answer
         self.agent = Arc::new(Connection::ended());
         Ok(state)

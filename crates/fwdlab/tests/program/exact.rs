@@ -249,6 +249,15 @@ mod in_guests {
         lab.write("base.json", &lab.run(&format!("runs show {id} --json")).out);
         let limit = "--fail-if 'instructions-per-frame > 5%'";
         lab.run(&format!("compare base.json {id} {limit}")).code(0);
+        // counts of longer bursts are others
+        let longer = lab.run(&format!("runs show {id} --json")).out;
+        lab.write(
+            "longer.json",
+            &longer.replace("\"frames\": 320", "\"frames\": 640"),
+        );
+        lab.run(&format!("compare longer.json {id} {limit}"))
+            .code(5)
+            .prints(&["is not comparable with", "burst 320 frames against 640"]);
         lab.run(&format!("compare {id} {limit}")).code(6);
     }
 

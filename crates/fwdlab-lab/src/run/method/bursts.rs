@@ -52,6 +52,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Duration of a boot with its bursts, on a quiet host.
 const BOOT: Duration = Duration::from_secs(8);
 
+/// Duration of a guest that continues from a shared boot, with its bursts.
+const CONTINUED: Duration = Duration::from_secs(4);
+
 /// Memory of a guest: a tenth for its file system, and room for large tables.
 const MEMORY_MIB: u32 = 1024;
 
@@ -157,9 +160,16 @@ impl CountingMethod for campaign::Exact {
     }
 
     /// Returns one boot, and its share of the time if boots run in parallel.
-    fn estimate(&self, plan: &Plan, _: &[usize]) -> Result<(u32, Duration), LabError> {
+    fn estimate(&self, plan: &Plan, measured: &[usize]) -> Result<(u32, Duration), LabError> {
         let most = plan.jobs.unwrap_or(usize::MAX);
-        Ok((1, BOOT / side_by_side().min(most) as u32))
+        let all = &plan.campaign().cases;
+        let image = measured.first().map(|&case| &all[case].image);
+        let guest = match all.iter().filter(|case| Some(&case.image) == image).count() {
+            // a control, or alone with its image
+            0 | 1 => BOOT,
+            sharing => CONTINUED + BOOT / sharing as u32,
+        };
+        Ok((1, guest / side_by_side().min(most) as u32))
     }
 
     fn method<'a>(&'a self, plan: &'a Plan, _: &'a Agenda) -> Box<dyn Method + 'a> {
@@ -965,12 +975,17 @@ impl BootRequest {
     }
 }
 
-/// Boots a machine with a test bed, and saves its state.
+/// Boots a machine with a test bed, and saves its state. Nothing is left if that fails.
 fn save(boot: &Boot, is_stopped: &dyn Fn() -> bool) -> Result<Arc<SavedState>, LabError> {
-    let machine = Arc::new(Machine::boot(boot, is_stopped)?);
-    drop(Bed::in_guest(&machine)?);
-    let machine = Arc::into_inner(machine).expect("its bed is gone");
-    machine.save(is_stopped).map(Arc::new)
+    let made = || {
+        let machine = Arc::new(Machine::boot(boot, is_stopped)?);
+        drop(Bed::in_guest(&machine)?);
+        let machine = Arc::into_inner(machine).expect("its bed is gone");
+        machine.save(is_stopped).map(Arc::new)
+    };
+    made().inspect_err(|_| {
+        let _ = std::fs::remove_dir_all(&boot.folder);
+    })
 }
 
 #[cfg(test)]
