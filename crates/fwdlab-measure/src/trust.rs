@@ -387,6 +387,54 @@ pub fn of_cases(
     }
 }
 
+/// Joins the noise of several machines, each of which measured a shard. The run is too noisy if all
+/// shards are; the test cases of one that is are doubtful by [`of_noisy_shard`].
+pub fn of_shards<'a>(shards: impl Iterator<Item = (u32, &'a Noise)> + Clone) -> Noise {
+    let all = || shards.clone().map(|(_, noise)| noise);
+    let words = |(shard, noise): (u32, &Noise)| format!("shard {shard}: {}", noise.verdict);
+    let own = |(shard, noise): (u32, &Noise)| {
+        let doubts = noise.doubts.iter();
+        doubts
+            .map(move |doubt| format!("shard {shard}: {doubt}"))
+            .collect::<Vec<_>>()
+    };
+    let too_noisy = all().all(|noise| noise.too_noisy);
+    let mut to_do: Vec<String> = Vec::new();
+    for words in all().flat_map(|noise| &noise.to_do) {
+        if !to_do.contains(words) {
+            to_do.push(words.clone());
+        }
+    }
+    Noise {
+        calibration: "each shard by the readings of its own machine".into(),
+        verdict: shards.clone().map(words).collect::<Vec<_>>().join("; "),
+        not_judged: all().any(|noise| noise.not_judged),
+        too_noisy,
+        doubts: match too_noisy {
+            true => shards.clone().flat_map(own).collect(),
+            false => Vec::new(),
+        },
+        to_do,
+        ..Noise::default()
+    }
+}
+
+/// Returns why the test cases of a shard on this machine are unreliable.
+pub fn of_noisy_shard(noise: &Noise) -> Option<String> {
+    let reason = || format!("its machine was too noisy: {}", noise.doubts.join("; "));
+    noise.too_noisy.then(reason)
+}
+
+/// Returns the A/A control that is furthest from what is expected of one: one that differs from
+/// itself, or one that cannot tell.
+pub fn worst(controls: impl Iterator<Item = Comparison>) -> Option<Comparison> {
+    controls.min_by_key(|control| match control.verdict {
+        Verdict::Less | Verdict::More => 0,
+        Verdict::CannotTell => 1,
+        Verdict::NoDifference => 2,
+    })
+}
+
 /// The verdict of a run if nothing probed the machine of the DUT.
 const NOT_PROBED: &str =
     "it is not known how quiet the machine of the DUT was, because nothing probes it";

@@ -12,6 +12,9 @@ use crate::probe::MachineState;
 /// The entry of [`Facts::placement`] with the version of the emulator that counted instructions.
 pub const EMULATOR: &str = "emulator";
 
+/// The entry of [`Facts::placement`] with the name of the test bed and its description.
+pub const TEST_BED: &str = "test bed";
+
 /// Facts of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {

@@ -209,7 +209,8 @@ pub struct Summary {
     /// Results, one per test case, in the order of the plan.
     #[serde(default)]
     pub test_cases: Vec<TestCase>,
-    /// The A/A control: the first test case measured twice in every block.
+    /// The A/A control: the first test case measured twice in every block. In a run that joins shards
+    /// of several machines, the one that differs from itself, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Comparison>,
     /// Test cases of an imported archive; empty for our own measurements.
@@ -279,8 +280,24 @@ pub struct Gap {
 /// The parameter of a run that lists its configurations with firewall rules.
 pub const FIREWALLS: &str = "firewalls";
 
-/// The parameter of a joined run with the ids of its shards.
+/// The parameter of a joined run with its shards, each a [`ShardRun`].
 pub const SHARDS: &str = "shards";
+
+/// Where a shard of a joined run was measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardRun {
+    /// Number of the shard, from 1.
+    pub shard: u32,
+    /// Id of its run.
+    pub run: String,
+    /// Kernel release of the DUT's host.
+    pub kernel: String,
+    /// CPU model name of the DUT's host.
+    pub cpu_model: String,
+    /// The test bed; absent for the embedded one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_bed: Option<String>,
+}
 
 /// The header of a run: `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

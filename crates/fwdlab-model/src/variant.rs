@@ -32,6 +32,10 @@ pub struct Variant {
     /// Other events during the test.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modifiers: Vec<Modifier>,
+    /// In a run that joins shards of several machines, the shard that measured it. Rates of two
+    /// machines are not comparable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<u32>,
 }
 
 /// The destinations of the frames of a series.
@@ -303,6 +307,7 @@ impl fmt::Display for Variant {
         if !self.modifiers.is_empty() {
             parts.push(Modifiers(self.modifiers.clone()).to_string());
         }
+        parts.extend(self.shard.map(|shard| format!("shard {shard}")));
         f.write_str(&parts.join(", "))
     }
 }
@@ -402,10 +407,11 @@ mod tests {
                 Modifier::Filters { rules: 25 },
                 Modifier::Updates { interval_s: 30.0 },
             ],
+            shard: Some(2),
         };
         assert_eq!(
             variant.to_string(),
-            "profile imix, random destinations, both directions, broadcast + filters=25 + updates every 30 s"
+            "profile imix, random destinations, both directions, broadcast + filters=25 + updates every 30 s, shard 2"
         );
         let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 7).unwrap();
         assert_eq!(Variant::default().id(&stream), "64B-7flows-ipv4");

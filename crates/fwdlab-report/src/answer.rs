@@ -154,24 +154,37 @@ fn pair_in_words(found: &PairedOutcome, tests: usize) -> String {
 }
 
 /// Returns one sentence per test case, compared with the first. If the test cases differ in two
-/// properties, each is compared with the first one that shares the other property.
+/// properties, each is compared with the first one that shares the other property. Shards that were
+/// measured on machines of their own are not compared with each other.
 pub(crate) fn sentences(all: &[TestCase]) -> Vec<Sentence> {
+    of_groups(
+        all,
+        all,
+        |a, b| a.variant.shard == b.variant.shard,
+        of_one_machine,
+    )
+}
+
+/// Writes the sentences of a group of test cases, with names among all.
+type Compare = fn(&[TestCase], &[TestCase]) -> Vec<Sentence>;
+
+fn of_one_machine(all: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
     let Some(first) = all.first() else {
         return Vec::new();
     };
     let axes = differing(first, all);
     match axes[..] {
-        [_] => compare_with_first(all, all),
+        [_] => compare_with_first(all, named),
         [one, other] => [one, other]
             .into_iter()
-            .flat_map(|same| of_groups(all, same))
+            .flat_map(|same| of_groups(all, named, same, compare_with_first))
             .collect(),
         _ => Vec::new(),
     }
 }
 
 /// Groups the test cases that share one property, and returns the sentences of every group.
-fn of_groups(all: &[TestCase], same: Same) -> Vec<Sentence> {
+fn of_groups(all: &[TestCase], named: &[TestCase], same: Same, compare: Compare) -> Vec<Sentence> {
     let mut groups: Vec<Vec<TestCase>> = Vec::new();
     for case in all {
         match groups
@@ -184,7 +197,7 @@ fn of_groups(all: &[TestCase], same: Same) -> Vec<Sentence> {
     }
     let groups = groups.iter().filter(|group| group.len() > 1);
     let reported = groups.flat_map(|group| {
-        let mut reported = compare_with_first(group, all);
+        let mut reported = compare(group, named);
         for sentence in &mut reported {
             if let Evidence::Cases(places) = &mut sentence.evidence {
                 let place = |at: &usize| {

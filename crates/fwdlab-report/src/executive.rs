@@ -74,6 +74,10 @@ fn is_limited(case: &TestCase) -> bool {
 /// Compares the rates of one flow and of many flows, and adds the number of CPUs if it is known.
 /// Uses the smallest frames, which are the hardest.
 fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
+    if cases.iter().any(|case| case.case.variant.shard.is_some()) {
+        // measured on several machines
+        return None;
+    }
     let of_flows = |requested: &dyn Fn(&TestCase) -> bool| {
         let mut found: Vec<(usize, &TestCase)> = (cases.iter().enumerate())
             .filter(|(_, case)| {

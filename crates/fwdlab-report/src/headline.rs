@@ -174,6 +174,9 @@ fn forwarding(summary: &Summary) -> String {
     if Labels::from_cases(&all).dut {
         what = format!("{what}, {},", dut(case.case.case.dut));
     }
+    if let (true, Some(shard)) = (Labels::from_cases(&all).shard, case.case.case.variant.shard) {
+        what = format!("{what} on the machine of shard {shard}");
+    }
     if does_not_forward(&found.ledger) {
         return format!("The DUT does not forward: all of the {what} were lost");
     }

@@ -97,6 +97,7 @@ pub(crate) struct Labels {
     pub dut: bool,
     pub flows: bool,
     pub ip_version: bool,
+    pub shard: bool,
 }
 
 impl Labels {
@@ -109,6 +110,7 @@ impl Labels {
             dut: differ(|a, b| a.case.case.dut == b.case.case.dut),
             flows: differ(|a, b| a.stream.flows == b.stream.flows),
             ip_version: differ(|a, b| a.stream.ip_version == b.stream.ip_version),
+            shard: differ(|a, b| a.case.case.variant.shard == b.case.case.variant.shard),
         }
     }
 
@@ -130,6 +132,9 @@ impl Labels {
         }
         if self.dut {
             text.push_str(&format!(", {}", dut(case.case.case.dut)));
+        }
+        if let (true, Some(shard)) = (self.shard, case.case.case.variant.shard) {
+            text.push_str(&format!(", shard {shard}"));
         }
         text
     }

@@ -32,7 +32,9 @@ pub fn judge(
 ) -> Vec<Judged> {
     let each = thresholds.iter().enumerate();
     each.map(|(n, threshold)| {
-        let own_cases = cases.iter().filter(|case| threshold.is_of(&case.case.id()));
+        let own_cases = cases
+            .iter()
+            .filter(|case| threshold.is_of(&case.case.planned_id()));
         let (own_cases, doubtful): (Vec<&TestCase>, Vec<&TestCase>) =
             own_cases.partition(|case| case.doubt.is_none());
         let mut judged = match &threshold.not_slower_than {

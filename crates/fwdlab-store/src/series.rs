@@ -10,13 +10,15 @@ use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::import::ImportedRecord;
 use fwdlab_model::instructions::{BURST, Exact};
 use fwdlab_model::outcome::{Found, Maxfwd, Outcome, Unit};
-use fwdlab_model::result::{RunInfo, Summary, TrialRecord};
+use fwdlab_model::result::{RunInfo, SHARDS, ShardRun, Summary, TrialRecord};
 use fwdlab_model::series::{
     FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, Series, Turns, metric,
 };
-use fwdlab_model::test_case::TestCase;
+use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::variant::Variant;
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::read::StoredRun;
 
@@ -181,7 +183,42 @@ impl StoredRun {
         if let Some(profile) = &variant.profile {
             labels.insert("profile".into(), profile.clone());
         }
+        self.add_shard(&mut labels, variant.shard);
         labels
+    }
+
+    /// Adds where a shard of this joined run was measured.
+    fn add_shard(&self, labels: &mut Labels, shard: Option<u32>) {
+        let Some(shard) = shard else { return };
+        labels.insert("shard".into(), shard.to_string());
+        let parts = self.info.parameters.get(SHARDS).and_then(Value::as_array);
+        let parts = parts.into_iter().flatten();
+        let mut parts = parts.filter_map(|part| ShardRun::deserialize(part).ok());
+        if let Some(part) = parts.find(|part| part.shard == shard) {
+            let kernel = ("kernel", part.kernel);
+            let all = [
+                kernel,
+                ("cpu_model", part.cpu_model),
+                ("test_bed", part.test_bed.unwrap_or_default()),
+            ];
+            for (name, value) in all {
+                match value.is_empty() {
+                    true => labels.remove(name),
+                    false => labels.insert(name.into(), value),
+                };
+            }
+        }
+    }
+
+    /// Returns the shard that made a rebuild of this joined run.
+    fn shard_of(&self, rebuild: &RebuildRecord) -> Option<u32> {
+        let mut cases = self.summary.iter().flat_map(|summary| &summary.test_cases);
+        let made = |one: &Iteration| one.trials.contains(&rebuild.rebuild);
+        cases
+            .find(|case| case.iterations.iter().any(made))?
+            .case
+            .variant
+            .shard
     }
 
     /// Returns the rebuilds of a campaign, which contain what they compared.
@@ -215,6 +252,8 @@ impl StoredRun {
                 if let Some((parameter, value)) = &dut.setting {
                     labels.insert(parameter.clone(), value.to_string());
                 }
+                let shard = rebuilds().next().and_then(|first| self.shard_of(first));
+                self.add_shard(&mut labels, shard);
                 self.in_turns(&dut.stream.id(), labels, index, rebuilds())
             })
         });

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind as ErrorOfArguments;
 use fwdlab_model::event::{Event, EventKind, Request};
+use fwdlab_model::facts::TEST_BED;
 use fwdlab_model::result::{RunInfo, TrialRecord};
 use fwdlab_report::number::{counted, estimate, percent, rate, seconds};
 use fwdlab_report::text::steers;
@@ -371,7 +372,7 @@ impl Screen {
                     false => "Linux kernel",
                 };
                 // existing hosts: print their names instead of a drawing
-                self.line(&match facts.placement.get("test bed") {
+                self.line(&match facts.placement.get(TEST_BED) {
                     Some(bed) => format!("test bed  {bed}"),
                     None => format!(
                         "test bed  [generator]==veth==[DUT: {dut} forwarding]==veth==[receiver]"

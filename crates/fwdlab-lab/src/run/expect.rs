@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use fwdlab_model::campaign::Campaign;
+use fwdlab_model::facts::TEST_BED;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 use fwdlab_store::Roots;
 
@@ -26,7 +27,7 @@ pub fn earlier(campaign: &Campaign, runs: &Roots) -> Vec<Summary> {
 
 /// Returns true if it is a finished run of the same procedure on the same test bed.
 fn is_comparable(info: &RunInfo, campaign: &Campaign) -> bool {
-    let bed = info.facts.placement.get("test bed").map(String::as_str);
+    let bed = info.facts.placement.get(TEST_BED).map(String::as_str);
     let same_bed = match (&campaign.bed.file, bed) {
         (None, None) => true,
         (Some(file), Some(words)) => {

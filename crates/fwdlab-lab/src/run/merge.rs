@@ -1,25 +1,28 @@
 //! Joins the shards of a campaign into one run, as if one process had measured it.
 //!
-//! Only results that do not depend on the machine are joined: counts of instructions, and simulated
-//! DUTs. The result is derived from all boots and trials; nothing is measured. Shards that do not
-//! belong together are named. Start with [`merge`].
+//! Results that do not depend on the machine are pooled: counts of instructions, and simulated DUTs.
+//! Those of measured DUTs are not: each test case keeps its shard ([`machines`]). The result is
+//! derived from all boots and trials; nothing is measured. Shards that do not belong together are
+//! named. Start with [`merge`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fwdlab_measure::campaign::sequence;
-use fwdlab_measure::exact;
 use fwdlab_measure::shard::Shard;
+use fwdlab_measure::trust;
 use fwdlab_model::campaign::Order;
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::facts::EMULATOR;
-use fwdlab_model::result::{RunInfo, RunState, SHARDS, Summary, TrialRecord};
+use fwdlab_model::facts::TEST_BED;
+use fwdlab_model::result::{RunInfo, RunState, SHARDS, ShardRun, Summary, TrialRecord};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::version::EVENT_FORMAT;
 use fwdlab_store::{RunId, RunWriter, StagedRun, StoreError, StoredRun, publish};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use self::machines::Label;
 use super::entropy;
 use super::method::bursts::{CONSOLE, IMAGE, PAST, THROUGH};
 use super::plan::{CAMPAIGN, SHARD};
@@ -31,16 +34,19 @@ use crate::error::LabError;
 /// CPUs of its machine.
 const OWN: [&str; 4] = [SHARD, "file", "generator_cpus", "dut_cpus"];
 
-/// Folders of inputs that a run adds to those of its campaign.
-const ADDED: [&str; 2] = ["images/", "in-force/"];
+/// Inputs that a run adds to those of its campaign.
+const ADDED: [&str; 3] = ["images/", "in-force/", "bed.toml"];
 
 /// The shards of a campaign, which belong together and are complete.
 pub struct Shards {
     /// In the order of their numbers.
     runs: Vec<(Shard, StoredRun)>,
     inputs: BTreeMap<String, Vec<u8>>,
-    /// For each shard, the numbers of its trials in the joined run, by their numbers in the shard.
+    /// For each shard, the numbers of its trials or rebuilds in the joined run, by their numbers in the
+    /// shard.
     numbers: Vec<BTreeMap<u32, u32>>,
+    /// Their results depend on the machines that measured them.
+    are_measured: bool,
 }
 
 impl Shards {
@@ -54,7 +60,6 @@ impl Shards {
         for run in runs {
             let shard = shard_of(&run)?;
             is_whole(&run)?;
-            is_joinable(&run)?;
             shards.push((shard, run));
         }
         shards.sort_by_key(|(shard, _)| *shard);
@@ -94,9 +99,16 @@ impl Shards {
         }
         let inputs = inputs(&shards)?;
         let numbers = numbers(&shards)?;
+        let are_measured = shards.iter().any(|(_, run)| machines::is_measured(run));
+        if are_measured {
+            machines::check(&shards)?;
+        }
         for ((_, run), numbers) in shards.iter_mut().zip(&numbers) {
             for trial in &mut run.trials {
                 renumber(&mut trial.trial, numbers);
+            }
+            for record in &mut run.rebuilds {
+                renumber(&mut record.rebuild, numbers);
             }
             let cases = run.summary.iter_mut().flat_map(|all| &mut all.test_cases);
             for iteration in cases.flat_map(|case| &mut case.iterations) {
@@ -107,6 +119,7 @@ impl Shards {
             runs: shards,
             inputs,
             numbers,
+            are_measured,
         })
     }
 
@@ -137,8 +150,15 @@ impl Shards {
         info.gaps = infos().flat_map(|info| info.gaps.clone()).collect();
         info.note = None;
         info.parameters.remove(SHARD);
-        let ids: Vec<&str> = infos().map(|info| &info.id[..]).collect();
-        info.parameters.insert(SHARDS.into(), ids.into());
+        let parts = self.runs.iter().map(|(shard, run)| ShardRun {
+            shard: shard.number(),
+            run: run.info.id.clone(),
+            kernel: run.info.facts.kernel.clone(),
+            cpu_model: run.info.facts.cpu_model.clone(),
+            test_bed: run.info.facts.placement.get(TEST_BED).cloned(),
+        });
+        let parts: Vec<Value> = parts.map(|part| json!(part)).collect();
+        info.parameters.insert(SHARDS.into(), parts.into());
         for one in infos() {
             let images = one.facts.placement.iter();
             let images = images.filter(|(name, _)| name.starts_with(IMAGE));
@@ -151,15 +171,25 @@ impl Shards {
     /// Returns the events of all shards that belong to what they measured.
     fn events(&self) -> Vec<Event> {
         let mut all = Vec::new();
-        for ((_, shard), numbers) in self.runs.iter().zip(&self.numbers) {
-            for mut event in shard.events() {
+        for ((shard, run), numbers) in self.runs.iter().zip(&self.numbers) {
+            let label = self.label(*shard, run);
+            for mut event in run.events() {
                 match &mut event.kind {
                     EventKind::TrialFinished { record } => {
                         renumber(&mut record.trial, numbers);
                         moved(record);
+                        label.trial(record);
                     }
-                    EventKind::IterationFinished { iteration, .. } => {
+                    EventKind::RebuildFinished { record } => {
+                        renumber(&mut record.rebuild, numbers);
+                        label.rebuild(record);
+                    }
+                    EventKind::IterationFinished {
+                        test_case,
+                        iteration,
+                    } => {
                         renumber_all(iteration, numbers);
+                        label.iteration(test_case, iteration);
                     }
                     EventKind::HookFinished { record } => {
                         record.trial.iter_mut().for_each(|n| renumber(n, numbers));
@@ -179,23 +209,44 @@ impl Shards {
     /// Returns the run of all shards, with its result.
     fn joined(&self, info: RunInfo, events: &[Event]) -> Result<StoredRun, LabError> {
         let (_, first) = &self.runs[0];
-        let mut trials: Vec<_> = self.all().flat_map(|run| run.trials.clone()).collect();
+        let (mut trials, mut rebuilds) = (Vec::new(), Vec::new());
+        for (shard, run) in &self.runs {
+            let label = self.label(*shard, run);
+            trials.extend(run.trials.iter().cloned().map(|mut trial| {
+                moved(&mut trial);
+                label.trial(&mut trial);
+                trial
+            }));
+            rebuilds.extend(run.rebuilds.iter().cloned().map(|mut record| {
+                label.rebuild(&mut record);
+                record
+            }));
+        }
         trials.sort_by_key(|trial| trial.trial);
-        trials.iter_mut().for_each(moved);
+        rebuilds.sort_by_key(|record| record.rebuild);
         let mut boots: Vec<_> = self.all().flat_map(|run| run.boots.clone()).collect();
         boots.sort_by_key(|boot| boot.boot);
         let mut warnings = Vec::new();
-        for run in self.all() {
+        for (shard, run) in &self.runs {
             // a number of trials is not that of all
             let counted = invalid(&run.trials);
-            for warning in run.summary.iter().flat_map(|summary| &summary.warnings) {
-                if !warnings.contains(warning) && counted.as_ref() != Some(warning) {
-                    warnings.push(warning.clone());
+            let own = run.summary.iter().flat_map(|summary| &summary.warnings);
+            for warning in own.filter(|warning| counted.as_ref() != Some(*warning)) {
+                let has = |run: &StoredRun| {
+                    let of = run.summary.as_ref();
+                    of.is_some_and(|summary| summary.warnings.contains(warning))
+                };
+                let warning = match self.are_measured && !self.all().all(has) {
+                    true => format!("shard {}: {warning}", shard.number()),
+                    false => warning.clone(),
+                };
+                if !warnings.contains(&warning) {
+                    warnings.push(warning);
                 }
             }
         }
         warnings.extend(invalid(&trials));
-        let summary = Summary {
+        let mut summary = Summary {
             run: info.id.clone(),
             test_cases: self.test_cases(&info)?,
             thresholds: Vec::new(),
@@ -205,9 +256,22 @@ impl Shards {
                 .clone()
                 .expect("a shard without a result is refused")
         };
+        if self.are_measured {
+            let all = || {
+                let summaries = self.runs.iter();
+                summaries.filter_map(|(shard, run)| Some((shard.number(), run.summary.as_ref()?)))
+            };
+            summary.noise = trust::of_shards(all().map(|(shard, of)| (shard, &of.noise)));
+            summary.control = trust::worst(all().filter_map(|(_, of)| of.control.clone()));
+            summary.imix_estimate_l2_bps = None;
+            summary
+                .warnings
+                .extend(machines::differing_facts(&self.runs));
+        }
         let mut run = StoredRun {
             info,
             trials,
+            rebuilds,
             boots,
             summary: Some(summary.clone()),
             ..first.clone()
@@ -225,36 +289,52 @@ impl Shards {
         let names = of("test_cases").and_then(Value::as_array).into_iter();
         let names = names.flatten().filter_map(Value::as_str);
         let iterations = of("iterations").and_then(Value::as_u64).unwrap_or(0);
-        let all = || {
-            let summaries = self.all().filter_map(|run| run.summary.as_ref());
-            summaries.flat_map(|summary| &summary.test_cases)
-        };
-        let mut cases = Vec::new();
-        for name in names {
-            let lacking = || {
-                wrong(format!(
-                    "not every iteration of {name} is in these shards exactly once"
-                ))
-            };
-            let mut parts = all().filter(|case| case.test_case == name).cloned();
-            let Some(mut case) = parts.next() else {
-                return lacking();
-            };
-            case.iterations
-                .extend(parts.flat_map(|part| part.iterations));
-            case.iterations.sort_by_key(|one| one.iteration);
+        let is_whole = |case: &TestCase| {
             let numbers = case.iterations.iter().map(|one| u64::from(one.iteration));
             // it may have been precise enough
             let last = match &case.stopped {
                 Some(_) => case.iterations.len() as u64,
                 None => iterations,
             };
-            if !numbers.eq(1..=last) {
-                return lacking();
+            numbers.eq(1..=last)
+        };
+        let mut cases = Vec::new();
+        for name in names {
+            let mut own: Vec<TestCase> = Vec::new();
+            for (shard, run) in &self.runs {
+                let label = self.label(*shard, run);
+                let parts = run.summary.iter().flat_map(|summary| &summary.test_cases);
+                own.extend(parts.filter(|case| case.test_case == name).map(|part| {
+                    let mut part = part.clone();
+                    label.case(&mut part);
+                    let noise = run.summary.as_ref().map(|summary| &summary.noise);
+                    if let (true, None) = (self.are_measured, &part.doubt) {
+                        part.doubt = noise.and_then(trust::of_noisy_shard);
+                    }
+                    part
+                }));
             }
-            cases.push(case);
+            if !self.are_measured && !own.is_empty() {
+                let rest = own.split_off(1);
+                let all = &mut own[0].iterations;
+                all.extend(rest.into_iter().flat_map(|part| part.iterations));
+                all.sort_by_key(|one| one.iteration);
+            }
+            if own.is_empty() || !own.iter().all(is_whole) {
+                return wrong(format!(
+                    "not every iteration of {name} is in these shards exactly once"
+                ));
+            }
+            cases.extend(own);
         }
+        // the references of a shard are next to its test cases
+        cases.sort_by_key(|case| case.case.variant.shard);
         Ok(cases)
+    }
+
+    /// Returns what marks the measurements of a shard.
+    fn label<'a>(&self, shard: Shard, run: &'a StoredRun) -> Label<'a> {
+        Label::new(run, self.are_measured.then_some(shard.number()))
     }
 
     /// Stores all records, files and events.
@@ -271,10 +351,14 @@ impl Shards {
         for trial in &run.trials {
             writer.trial(trial)?;
         }
+        for record in &run.rebuilds {
+            writer.trial(record)?;
+        }
         for boot in &run.boots {
             writer.trial(boot)?;
         }
-        for ((_, shard), numbers) in self.runs.iter().zip(&self.numbers) {
+        for ((number, shard), numbers) in self.runs.iter().zip(&self.numbers) {
+            let label = self.label(*number, shard);
             for trial in &shard.trials {
                 let log = latency_log(trial);
                 if let Some((folder, name)) = log.and_then(|log| parts(log)) {
@@ -290,6 +374,11 @@ impl Shards {
                         writer.raw(&boot.test_case, boot.boot, name, &bytes)?;
                     }
                 }
+            }
+            for mut record in shard.telemetry() {
+                renumber(&mut record.trial, numbers);
+                label.telemetry(&mut record);
+                writer.telemetry(&record)?;
             }
             for mut hook in shard.hooks() {
                 hook.trial.iter_mut().for_each(|n| renumber(n, numbers));
@@ -364,19 +453,6 @@ fn shard_of(run: &StoredRun) -> Result<Shard, LabError> {
     }
 }
 
-/// Checks that the results of a shard do not depend on the machine that measured it.
-fn is_joinable(run: &StoredRun) -> Result<(), LabError> {
-    match run.summary.as_ref().map(|summary| &summary.procedure[..]) {
-        Some(exact::ID) => Ok(()),
-        _ if run.info.facts.is_simulated() => Ok(()),
-        _ => wrong(format!(
-            "{} has rates of a machine, and rates of several machines are not samples of one quantity. Each shard has its own reference: judge \
-             it by that. Compare shards with: fwdlab compare RUN RUN. Print the values of all with: fwdlab runs table RUN RUN",
-            run.info.id
-        )),
-    }
-}
-
 /// Returns the numbers that the trials of each shard have in the joined run: those of a run that
 /// measured all turns in their order. Trials that were cut off, and measured again, are last.
 fn numbers(shards: &[(Shard, StoredRun)]) -> Result<Vec<BTreeMap<u32, u32>>, LabError> {
@@ -391,6 +467,13 @@ fn numbers(shards: &[(Shard, StoredRun)]) -> Result<Vec<BTreeMap<u32, u32>>, Lab
         ))
     })();
     let mut all = vec![BTreeMap::new(); shards.len()];
+    let rebuilds = shards.iter().enumerate().flat_map(|(at, (_, run))| {
+        let own = run.rebuilds.iter();
+        own.map(move |record| (at, record.rebuild))
+    });
+    for ((at, rebuild), number) in rebuilds.zip(1..) {
+        all[at].insert(rebuild, number);
+    }
     if shards.iter().all(|(_, run)| run.trials.is_empty()) {
         return Ok(all);
     }
@@ -538,5 +621,6 @@ fn inputs(shards: &[(Shard, StoredRun)]) -> Result<BTreeMap<String, Vec<u8>>, La
     Ok(all)
 }
 
+mod machines;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use fwdlab_engine::{Choice, PathSpec, PortSpec};
 use fwdlab_model::campaign::Kind;
-use fwdlab_model::facts::Facts;
+use fwdlab_model::facts::{Facts, TEST_BED};
 use fwdlab_model::file::FileError;
 use fwdlab_model::test_bed::{Ends, Mac, Place, PortKind, System, TestBed};
 
@@ -930,7 +930,7 @@ impl Builder for ExistingHosts {
             true => name.clone(),
             false => format!("{name}: {about}"),
         };
-        facts.placement.insert("test bed".into(), words);
+        facts.placement.insert(TEST_BED.into(), words);
         facts
     }
 }

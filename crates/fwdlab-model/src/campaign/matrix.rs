@@ -430,6 +430,7 @@ impl Campaign {
                             destinations,
                             both_directions: *directions == Directions::Both,
                             modifiers: modifiers.0.clone(),
+                            shard: None,
                         };
                         offers.push((stream.clone(), variant));
                     }

@@ -161,6 +161,13 @@ impl Case {
         }
     }
 
+    /// Returns the name that it has in its campaign: without the shard of a joined run.
+    pub fn planned_id(&self) -> String {
+        let mut planned = self.clone();
+        planned.variant.shard = None;
+        planned.id()
+    }
+
     /// Returns true if a reference of this name, a configuration or an image, is in this test case.
     pub fn is_reference(&self, name: &str) -> bool {
         self.configuration == name || self.image.as_deref() == Some(name)

@@ -24,10 +24,11 @@ const TRAFFIC: [&str; 5] = [
     "series",
 ];
 /// Labels of the origin of a series: they do not distinguish test cases.
-const ORIGIN: [&str; 11] = [
+const ORIGIN: [&str; 12] = [
     "run",
     "kernel",
     "cpu_model",
+    "test_bed",
     "engine",
     "load",
     "procedure",

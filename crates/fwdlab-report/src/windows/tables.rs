@@ -40,6 +40,7 @@ pub(crate) fn cases(summary: &Summary) -> Table {
                 .any(|case| case.case.case.variant.profile.is_some()),
         ),
         ("IP", labels.ip_version),
+        ("shard", labels.shard),
     ] {
         if !is_shown {
             table.remove(head);
@@ -72,6 +73,7 @@ pub(crate) fn all_of_cases(summary: &Summary) -> Table {
         right("flows", "flows") => Cell::new(count(stream.flows), stream.flows),
         left("IP", "ip_version") =>
             Cell::new(stream.ip_version.to_string(), stream.ip_version.to_string().to_lowercase()),
+        right("shard", "shard") => Cell::optional(own.variant.shard, "", |shard: u32| shard.to_string()),
         right("offered load", "offered_load_pps") =>
             Cell::optional(found.offered_load_pps, "-", |pps| offered_prefix.rate(pps)),
         plus_minus("forwarding rate", "forwarding_rate_pps", "interval_half_width_pps") =>
@@ -83,6 +85,13 @@ pub(crate) fn all_of_cases(summary: &Summary) -> Table {
     // results of only Linux DUTs have no such column, as before there were other kinds
     if all.iter().all(|case| case.case.case.dut.is_linux()) {
         table.remove("DUT");
+    }
+    // as have runs of one machine
+    if all
+        .iter()
+        .all(|case| case.case.case.variant.shard.is_none())
+    {
+        table.remove("shard");
     }
     table
 }

@@ -6,6 +6,7 @@
 //! [`App::key`]; panes read [`App::trials`], [`App::cases`] and similar methods.
 
 use fwdlab_model::event::{Event, EventKind, Request};
+use fwdlab_model::facts::TEST_BED;
 use fwdlab_model::procedure::Delays;
 use fwdlab_model::result::{TrialRecord, Validity};
 use fwdlab_model::test_case::Iteration;
@@ -293,7 +294,7 @@ impl App {
                 );
             }
             EventKind::BedReady { facts } => {
-                if let Some(bed) = facts.placement.get("test bed") {
+                if let Some(bed) = facts.placement.get(TEST_BED) {
                     self.head.bed = clean(bed);
                 }
                 self.head.engine = clean(&facts.engine);

@@ -254,11 +254,13 @@ fn shards_that_do_not_belong_together_are_named() {
     let all = [runs[0].clone()].into_iter().chain(others);
     let words = ["shard-2-of-3 and shard-3-of-3", "image b was sha256 1"];
     says(all.collect(), &words);
-    // measured on a machine
+    // measured on a machine, with counts beside
     let mut measured = runs[1].clone();
-    measured.summary.as_mut().unwrap().procedure = "mrr".into();
-    let words = ["shard-2-of-3 has rates", "fwdlab compare", "runs table"];
-    says(with(measured), &words);
+    measured.summary.as_mut().unwrap().procedure = "paired".into();
+    says(
+        with(measured),
+        &["shard-1-of-3 has counts of instructions beside its rates"],
+    );
     // unfinished, and damaged
     let mut stopped = runs[1].clone();
     stopped.state = RunState::Interrupted;

@@ -10,6 +10,7 @@ use fwdlab_engine::analysis::AnalysisPlan;
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
 use fwdlab_engine::{LoadPlan, Schedule, StallPolicy};
 use fwdlab_model::campaign;
+use fwdlab_model::facts::TEST_BED;
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::FrameSize;
 
@@ -743,7 +744,7 @@ mod slow {
         Local.query("kill", &["-9", id.trim()]).unwrap();
         forwards(&site, &rack);
         let facts = site.facts(&Placement::default(), true);
-        assert!(facts.cpus > 0 && facts.placement.contains_key("test bed"));
+        assert!(facts.cpus > 0 && facts.placement.contains_key(TEST_BED));
     }
 
     /// Sender, second sender and receiver are three hosts: first in this process, then each behind an
