@@ -30,9 +30,9 @@ use super::procedure_run::invalid;
 use super::verify::derive_with;
 use crate::error::LabError;
 
-/// Parameters that may differ between shards: the shard itself, where its campaign file was, and the
-/// CPUs of its machine.
-const OWN: [&str; 4] = [SHARD, "file", "generator_cpus", "dut_cpus"];
+/// Parameters that may differ between shards: the shard itself, where its campaign file was, its test
+/// bed, and the CPUs of its machine.
+const OWN: [&str; 5] = [SHARD, "file", "bed", "generator_cpus", "dut_cpus"];
 
 /// Inputs that a run adds to those of its campaign.
 const ADDED: [&str; 3] = ["images/", "in-force/", "bed.toml"];

@@ -753,6 +753,15 @@ impl Campaign {
         Err(self.error(most.map_or(&[], |(_, _, key_path)| key_path), reason))
     }
 
+    /// Replaces the test bed.
+    ///
+    /// # Errors
+    /// The campaign cannot be measured on one, because it describes its DUT.
+    pub fn measure_on(&mut self, bed: &str) -> Result<(), FileError> {
+        self.bed.file = Some(bed.to_owned());
+        self.check_bed()
+    }
+
     fn check_bed(&self) -> Result<(), FileError> {
         let wrong = |key_path: &[&str], reason: &str| Err(self.error(key_path, reason));
         let bed = &self.bed;

@@ -70,10 +70,12 @@ pub struct Run {
     /// Measure only these test cases: names or KEY:VALUE with `*` and `?`, such as "configuration:nft-* size:64,128 !ip:ipv6"
     #[arg(long, value_name = "EXPR")]
     only: Option<Selection>,
-    /// Measure only this part of the campaign, such as 3/16, and the others anywhere else; fwdlab runs merge joins
-    /// them if they do not depend on the machine
+    /// Measure only this part of the campaign, such as 3/16, and the others anywhere else; fwdlab runs merge joins them
     #[arg(long, value_name = "N/OF", conflicts_with_all = ["resume", "retry"])]
     shard: Option<Shard>,
+    /// Measure on this test bed, a file or its name in a folder `beds`, and not on that of the campaign
+    #[arg(long, value_name = "BED", conflicts_with = "resume")]
+    bed: Option<String>,
     /// Number of guests at a time that count instructions, if memory permits [default: two for each CPU, as far as they fit
     /// into memory]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
@@ -116,6 +118,9 @@ pub struct Plan {
     /// Only this part, as for `fwdlab run`
     #[arg(long, value_name = "N/OF")]
     shard: Option<Shard>,
+    /// On this test bed, as for `fwdlab run`
+    #[arg(long, value_name = "BED")]
+    bed: Option<String>,
 }
 
 /// Check campaigns, traffic profiles and configuration sets
@@ -171,7 +176,7 @@ impl Run {
         let lacking = lacking_here(campaign);
         if !lacking.is_empty() {
             return Err(LabError::Preflight(format!(
-                "{} needs what this machine does not have: {}. Install it, or measure a DUT that has it: bed = \"NAME\" in a copy",
+                "{} needs what this machine does not have: {}. Install it, or measure a DUT that has it: --bed NAME",
                 campaign.name,
                 lacking.join(", ")
             ))
@@ -218,6 +223,7 @@ impl Run {
             unconfined: self.set_unconfined,
             only: self.only.clone(),
             shard: self.shard,
+            bed: self.bed.clone(),
             named: without,
             dut: None,
         };
@@ -252,6 +258,7 @@ impl Run {
             .is_some();
         let only = output("only").and_then(|only| only.as_str());
         let shard = output("shard").and_then(|shard| shard.as_str());
+        let bed = output(BED).and_then(|bed| bed.as_str());
         let named = output(RETRY_OF)
             .or_else(|| output("failed_of"))
             .and_then(|_| {
@@ -267,6 +274,7 @@ impl Run {
             unconfined: output("set_unconfined").is_some(),
             only: only.map(str::parse).transpose().map_err(Usage)?,
             shard: shard.map(str::parse).transpose().map_err(Usage)?,
+            bed: bed.map(str::to_owned),
             named,
             dut: None,
         };
@@ -304,6 +312,9 @@ fn wait_for_bed(plan: &plan::Plan, control: &Control, is_shown: bool) -> Result<
         }
     })
 }
+
+/// Name of the parameter that records the test bed, if it is not that of the campaign.
+const BED: &str = "bed";
 
 /// Name of the parameter that records which run is retried.
 const RETRY_OF: &str = "retry_of";
@@ -361,6 +372,7 @@ impl Plan {
             seed: self.seed,
             only: self.only.clone(),
             shard: self.shard,
+            bed: self.bed.clone(),
             ..Options::default()
         };
         let parameters = read(&self.file, chosen)?;
@@ -668,6 +680,8 @@ pub(super) struct Options {
     unconfined: bool,
     only: Option<Selection>,
     shard: Option<Shard>,
+    /// The test bed instead of that of the campaign.
+    bed: Option<String>,
     /// Names of the test cases to measure.
     named: Option<BTreeSet<String>>,
     /// The test bed, for a campaign without one.
@@ -693,9 +707,13 @@ pub(super) fn plan_of(
         unconfined,
         only,
         shard,
+        bed: other_bed,
         named,
         dut,
     } = options;
+    if let Some(bed) = &other_bed {
+        campaign.measure_on(bed)?;
+    }
     campaign.bed.unconfined |= unconfined;
     if let Some(named) = &named {
         let of_run = campaign.only(|case| named.contains(&case.id()));
@@ -776,6 +794,9 @@ pub(super) fn plan_of(
     )?;
     if let Some(only) = only {
         plan.keep("only", only.to_string());
+    }
+    if let Some(bed) = other_bed {
+        plan.keep(BED, bed);
     }
     if let Some(shard) = shard {
         plan.set_shard(shard).map_err(Usage)?;

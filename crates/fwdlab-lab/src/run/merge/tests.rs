@@ -275,6 +275,23 @@ fn shards_that_do_not_belong_together_are_named() {
     );
 }
 
+/// A joined run has one set of facts.
+#[test]
+fn facts_that_differ_between_machines_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = (1..=2).map(|number| shard(folder.path(), number, 2));
+    let mut shards: Vec<(Shard, StoredRun)> =
+        runs.map(|run| (shard_of(&run).unwrap(), run)).collect();
+    assert_eq!(machines::differing_facts(&shards), None);
+    shards[1].1.info.facts.kernel = "6.1".into();
+    shards[1].1.info.facts.memory_bytes = 1;
+    let words = machines::differing_facts(&shards).unwrap();
+    assert!(
+        words.ends_with("these differ: kernel, memory_bytes"),
+        "{words}"
+    );
+}
+
 /// A shard that lacks a boot, which no other shard has.
 #[test]
 fn an_iteration_that_no_shard_has_is_named() {
