@@ -20,7 +20,7 @@ const PAGES: [string, string, string][] = [
 
 function page(path: string) {
   const run = /^\/runs\/([^/]+)$/.exec(path);
-  if (run) return { title: decodeURIComponent(run[1]), shown: <Run id={decodeURIComponent(run[1])} /> };
+  if (run) return { title: decodeURIComponent(run[1]), shown: <Run key={run[1]} id={decodeURIComponent(run[1])} /> };
   if (path === "/compare") return { title: "Compare", shown: <Compare /> };
   if (path === "/trend") return { title: "Trend", shown: <Trend /> };
   if (path === "/beds") return { title: "Test beds", shown: <Beds /> };

@@ -30,8 +30,8 @@ export function Tags(props: { tags: string[] }) {
 
 export type Asked<T> = { value?: T; error?: string };
 
-/** Sends a request whenever `key` changes, and ignores answers to older ones. */
-export function useAsked<T>(key: string, ask: (signal: AbortSignal) => Promise<T>): Asked<T> {
+/** Sends a request whenever `key` changes, and ignores answers to older ones. With `keep`, the last answer stays until the next one arrives. */
+export function useAsked<T>(key: string, ask: (signal: AbortSignal) => Promise<T>, keep = false): Asked<T> {
   const [asked, set] = useState<Asked<T> & { of?: string }>({});
   useEffect(() => {
     const stop = new AbortController();
@@ -41,7 +41,22 @@ export function useAsked<T>(key: string, ask: (signal: AbortSignal) => Promise<T
     );
     return () => stop.abort();
   }, [key]);
-  return asked.of === key ? asked : {};
+  return asked.of === key || keep ? asked : {};
+}
+
+/** Follows a value, but changes at most once in this time. */
+export function useSlowly<T>(value: T, milliseconds: number): T {
+  const [shown, show] = useState(value);
+  const [last, setLast] = useState(0);
+  useEffect(() => {
+    if (value === shown) return;
+    const timer = setTimeout(() => {
+      setLast(Date.now());
+      show(value);
+    }, Math.max(0, last + milliseconds - Date.now()));
+    return () => clearTimeout(timer);
+  }, [value, shown, last]);
+  return shown;
 }
 
 /** Shown until the answer arrives. */

@@ -238,13 +238,13 @@ fn quiet_of<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> (u32, u32) {
     })
 }
 
-/// Reverts every judgement on noise: an interrupted run has too few values because of the
-/// interruption.
-pub fn interrupted(summary: &mut Summary) {
+/// Reverts every judgement on noise, for this reason: a run that was interrupted, or goes on, has too
+/// few values because of that.
+pub fn not_judged(summary: &mut Summary, reason: &str) {
     summary.noise.too_noisy = false;
     summary.noise.doubts.clear();
     summary.noise.to_do.clear();
-    summary.noise.verdict = "not judged: the run was interrupted".into();
+    summary.noise.verdict = format!("not judged: {reason}");
     summary.noise.not_judged = true;
     summary
         .test_cases

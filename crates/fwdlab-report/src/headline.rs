@@ -100,7 +100,11 @@ pub(crate) fn from_summary(info: &RunInfo, summary: &Summary) -> Headline {
             answer: format!("Interrupted. {answer}"),
             about,
         },
-        (RunState::Running | RunState::Finished, _) => Headline {
+        (RunState::Running, _) => Headline {
+            answer: format!("So far, after {}: {answer}", iterations(summary)),
+            about,
+        },
+        (RunState::Finished, _) => Headline {
             // instruction counts in a virtual machine do not depend on root
             answer: match summary.procedure.as_str() {
                 "exact" => format!("{limits}{answer}"),
@@ -108,6 +112,16 @@ pub(crate) fn from_summary(info: &RunInfo, summary: &Summary) -> Headline {
             },
             about,
         },
+    }
+}
+
+/// Counts the iterations of a run that goes on.
+fn iterations(summary: &Summary) -> String {
+    let made = summary.test_cases.iter().map(|case| case.iterations.len());
+    let made = plural(made.sum(), "iteration");
+    match summary.test_cases.len() {
+        1 => made,
+        cases => format!("{made} of {}", plural(cases, "test case")),
     }
 }
 

@@ -3,15 +3,18 @@ import { get, steer, text, token, type Run as Data, type Trial } from "../api";
 import { Axes, Dot, HUES } from "../charts/axes";
 import { frames, percent, pps, span, ticks, time } from "../format";
 import { type Live, useLive } from "../live";
-import { Link, Scroll, State, Tags, Waiting, useAsked } from "../parts";
+import { Link, Scroll, State, Tags, Waiting, useAsked, useSlowly } from "../parts";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 const SHOWN = 100;
 
+/** The least time between two readings of the report of a run that goes on, in milliseconds. */
+const AGAIN = 2000;
+
 export function Run(props: { id: string }) {
   const live = useLive(props.id);
   // the stored run is read again when it has ended
-  const asked = useAsked(`run ${props.id} ${live.ended}`, (signal) => get<Data>(`/api/runs/${encodeURIComponent(props.id)}`, signal));
+  const asked = useAsked(`run ${props.id} ${live.ended}`, (signal) => get<Data>(`/api/runs/${encodeURIComponent(props.id)}`, signal), true);
   return (
     <div data-events={live.events}>
       {!live.ended && <Going run={props.id} live={live} />}
@@ -72,7 +75,9 @@ function Stored(props: { data: Data; live: Live }) {
           <Link to={`/flame?run=${encodeURIComponent(info.id)}&case=${encodeURIComponent(f.case)}&boot=${f.boot}&of=${f.of}`}>Flame graph of {f.case}: {f.of}{f.boot ? `, boot ${f.boot}` : ""}</Link></span>)}</p>
       {(labels.tags.length > 0 || labels.note) && <p class="note"><Tags tags={labels.tags} /> {labels.note}</p>}
       {problems.map((problem) => <p class="error" key={problem}>{problem}</p>)}
-      {summary ? <Report run={info.id} version={info.finished_at ?? ""} /> : <h1>{info.error ?? "No result yet"}</h1>}
+      {summary || props.live.iterations > 0
+        ? <Report run={info.id} version={info.finished_at ?? `${props.live.iterations} iterations`} />
+        : <h1>{info.error ?? "No result yet"}</h1>}
       <Latencies run={info.id} of={latencies} />
       <Trials trials={trials} />
       <section aria-labelledby="events">
@@ -93,14 +98,39 @@ function Stored(props: { data: Data; live: Live }) {
   );
 }
 
+/** Replaces what differs, so that the rest stays as the reader left it: what is open, selected or scrolled. */
+function patch(root: ShadowRoot, html: string) {
+  const fresh = document.createElement("template");
+  fresh.innerHTML = `<link rel="stylesheet" href="/assets/report.css">${html}`;
+  const name = (part: Element) => `${part.tagName} ${part.querySelector("h1, h2, summary")?.textContent ?? part.className}`;
+  const left = [...root.children].map((part) => ({ part, name: name(part) }));
+  let at: Element | null = root.firstElementChild;
+  for (const part of [...fresh.content.children]) {
+    const found = left.findIndex((old) => old.name === name(part));
+    const old = found < 0 ? undefined : left.splice(found, 1)[0].part;
+    const folded = old?.querySelectorAll("details");
+    part.querySelectorAll("details").forEach((one, n) => one.open = folded?.[n]?.open ?? one.open);
+    const same = old?.outerHTML === part.outerHTML ? old : undefined;
+    if (same && same === at) {
+      at = at.nextElementSibling;
+      continue;
+    }
+    if (old === at) at = old?.nextElementSibling ?? at;
+    old?.remove();
+    root.insertBefore(same ?? part, at);
+  }
+  left.forEach((old) => old.part.remove());
+}
+
 /** The content of the report, with its own style in a tree of its own. */
 function Report(props: { run: string; version: string }) {
   const host = useRef<HTMLDivElement>(null);
-  const asked = useAsked(`report ${props.run} ${props.version}`, (signal) => text(`/api/runs/${encodeURIComponent(props.run)}/report`, signal));
+  const version = useSlowly(props.version, AGAIN);
+  const asked = useAsked(`report ${props.run} ${version}`, (signal) => text(`/api/runs/${encodeURIComponent(props.run)}/report`, signal), true);
   useEffect(() => {
     if (!host.current || asked.value === undefined) return;
     const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
-    root.innerHTML = `<link rel="stylesheet" href="/assets/report.css">${asked.value}`;
+    patch(root, asked.value);
     document.title = `${root.querySelector("h1")?.textContent ?? props.run} - fwdlab`;
   }, [asked.value]);
   // the browser looks for the target of a link only in the page itself

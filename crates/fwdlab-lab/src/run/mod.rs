@@ -24,6 +24,7 @@ mod procedure_run;
 mod requests;
 mod restarts;
 pub mod resume;
+pub mod so_far;
 #[cfg(test)]
 mod tests;
 pub mod traffic;

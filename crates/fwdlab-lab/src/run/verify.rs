@@ -15,7 +15,7 @@ use fwdlab_measure::precision;
 use fwdlab_measure::procedure::Session;
 use fwdlab_measure::{telemetry, trust};
 use fwdlab_model::campaign::{Case, PLAIN, Procedure, UntilPrecise};
-use fwdlab_model::event::{Event, EventKind, RebuildRecord};
+use fwdlab_model::event::{Event, RebuildRecord};
 use fwdlab_model::import::NETBENCHES;
 use fwdlab_model::link::{Line, LinkSpeed, MeanSize};
 use fwdlab_model::outcome::{Found, Outcome};
@@ -27,8 +27,8 @@ use fwdlab_store::StoredRun;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Run;
 use super::procedure_run::with_series;
+use super::{Run, so_far};
 
 /// The parameter that contains the request to a procedure.
 const ASKED: &str = "asked";
@@ -147,8 +147,6 @@ fn compare_cases(
             case.stopped = Some(stopped);
         }
     }
-    efficiency::keep(&mut derived, &run.trials);
-    telemetry::into_cases(&mut derived, &run.trials);
     if run.trials.iter().all(|trial| trial.telemetry.is_none()) {
         // earlier versions had no findings
         for (kept, derived) in kept.iter().zip(&mut derived) {
@@ -184,18 +182,11 @@ fn verify_iterations(run: &StoredRun, events: &[Event], summary: &Summary, again
         let outcomes = kept.iter_mut().map(|case| &mut case.outcomes);
         outcomes.for_each(|outcomes| outcomes.retain(|outcome| !is_counted(outcome)));
     }
-    let derived = kept.iter().map(|kept| {
-        let iterations = iterations(run, events, &summary.procedure, kept);
-        summarise(kept.test_case.clone(), &kept.case, iterations)
-    });
-    let mut derived: Vec<TestCase> = derived.collect();
+    let mut derived = derive_cases(run, events, &summary.procedure, &kept);
     let not_derived = match summary.procedure.as_str() {
         maxfwd::ID => Some("the probe's threshold: not all of its readings are kept"),
         paired::ID => None,
-        exact::ID => {
-            exact::compare(&mut derived, reference(run), &exact::controls(&run.boots));
-            None
-        }
+        exact::ID => None,
         _ => {
             for (kept, derived) in kept.iter().zip(&mut derived) {
                 // it needs the gate, whose readings are not stored
@@ -223,6 +214,27 @@ fn verify_iterations(run: &StoredRun, events: &[Event], summary: &Summary, again
     again.not_derived.extend(not_derived.map(str::to_owned));
 }
 
+/// Derives test cases from the records of a run and its journal. `kept` are their names, and the
+/// iterations that the journal or the result has.
+pub(super) fn derive_cases(
+    run: &StoredRun,
+    events: &[Event],
+    procedure: &str,
+    kept: &[TestCase],
+) -> Vec<TestCase> {
+    let derived = kept.iter().map(|kept| {
+        let iterations = iterations(run, events, procedure, kept);
+        summarise(kept.test_case.clone(), &kept.case, iterations)
+    });
+    let mut derived: Vec<TestCase> = derived.collect();
+    if procedure == exact::ID {
+        exact::compare(&mut derived, reference(run), &exact::controls(&run.boots));
+    }
+    efficiency::keep(&mut derived, &run.trials);
+    telemetry::into_cases(&mut derived, &run.trials);
+    derived
+}
+
 /// Returns the iterations of a test case that follow from the records of the run; those of trials
 /// that count as a whole are in its journal.
 fn iterations(
@@ -247,20 +259,7 @@ fn iterations(
         }
         exact::ID => exact::iterations(&run.boots, name),
         _ => {
-            let mut known: Vec<Iteration> = Vec::new();
-            for event in events {
-                if let EventKind::IterationFinished {
-                    test_case,
-                    iteration,
-                } = &event.kind
-                    && test_case == name
-                {
-                    // an interrupted iteration was measured again
-                    known.retain(|one| one.iteration != iteration.iteration);
-                    known.push((**iteration).clone());
-                }
-            }
-            return known;
+            return so_far::ended(events, name);
         }
     };
     let failed = kept.iterations.iter().filter(|one| one.failure.is_some());
@@ -439,7 +438,9 @@ fn verify_procedure(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
     }
     let kept = summary.test_cases.iter();
     let cases = kept.map(|case| (case.test_case.clone(), case.case.clone()));
-    let derived = divide(cases.collect(), outcomes, &run.trials);
+    let mut derived = divide(cases.collect(), outcomes, &run.trials);
+    efficiency::keep(&mut derived, &run.trials);
+    telemetry::into_cases(&mut derived, &run.trials);
     compare_cases(run, &summary.test_cases, derived, again);
 }
 
@@ -597,7 +598,7 @@ mod tests {
             noise: Noise::default(),
             warnings: Vec::new(),
         };
-        trust::interrupted(&mut summary);
+        trust::not_judged(&mut summary, "the run was interrupted");
         let run = StoredRun {
             path: Default::default(),
             info: RunInfo {

@@ -107,7 +107,7 @@ pub(super) fn carry_out(
     let profiles = case_profiles(&measured);
     let mut summary = measured.summary.context("a run without a summary")?;
     let state = if control.is_stopped() {
-        fwdlab_measure::trust::interrupted(&mut summary);
+        fwdlab_measure::trust::not_judged(&mut summary, "the run was interrupted");
         RunState::Interrupted
     } else {
         RunState::Finished

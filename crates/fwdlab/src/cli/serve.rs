@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
+use fwdlab_lab::run::so_far::so_far;
 use fwdlab_model::result::RunInfo;
 use fwdlab_report::html::ShownFacts;
 use fwdlab_report::run::Run;
@@ -101,6 +102,15 @@ fn rendered(run: &StoredRun, render: fn(&Run<'_>, ShownFacts) -> String) -> Opti
         state: run.state,
         ..run.info.clone()
     };
+    // a run that goes on has no result yet
+    let so_far = match run.summary {
+        Some(_) => None,
+        None => Some(StoredRun {
+            summary: Some(so_far(run)?),
+            ..run.clone()
+        }),
+    };
+    let run = so_far.as_ref().unwrap_or(run);
     let profiles = runs::profiles(run);
     let shown = Run {
         info: &info,

@@ -1,0 +1,93 @@
+//! The result of a run that goes on, from what it has measured until now: a page can show it before
+//! the run has one.
+//!
+//! Its noise is not judged, because that takes the readings of the whole run. Start with
+//! [`so_far`].
+
+use fwdlab_measure::trust;
+use fwdlab_model::campaign::{Campaign, Case};
+use fwdlab_model::event::{Event, EventKind};
+use fwdlab_model::result::{Noise, Summary};
+use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::version::RUN_FORMAT;
+use fwdlab_store::StoredRun;
+use serde_json::Value;
+
+use super::verify::derive_cases;
+
+/// The campaign among the inputs of a run.
+const FILE: &str = "campaign.toml";
+
+/// Returns the result of a run without one; `None` if no iteration has ended yet, or if it was not
+/// measured in turns.
+pub fn so_far(run: &StoredRun) -> Option<Summary> {
+    let text = std::fs::read_to_string(run.path.join("inputs").join(FILE)).ok()?;
+    let campaign = Campaign::parse(FILE, &text).ok()?;
+    let events = run.events();
+    let names = run
+        .info
+        .parameters
+        .get("test_cases")
+        .and_then(Value::as_array);
+    let names = names.into_iter().flatten().filter_map(Value::as_str);
+    let kept = names.filter_map(|name| {
+        let case = campaign.cases.iter().find(|case| is_named(case, name))?;
+        let iterations = ended(&events, name);
+        (!iterations.is_empty()).then(|| TestCase {
+            test_case: name.to_owned(),
+            case: case.clone(),
+            figures: Vec::new(),
+            outcomes: Vec::new(),
+            iterations,
+            findings: Vec::new(),
+            doubt: None,
+            work: None,
+            stopped: None,
+        })
+    });
+    let kept: Vec<TestCase> = kept.collect();
+    if kept.is_empty() {
+        return None;
+    }
+    let procedure = campaign.procedure.id();
+    let mut summary = Summary {
+        format: RUN_FORMAT,
+        run: run.info.id.clone(),
+        procedure: procedure.into(),
+        test_cases: derive_cases(run, &events, procedure, &kept),
+        control: None,
+        imported: Vec::new(),
+        noise: Noise::default(),
+        warnings: Vec::new(),
+        thresholds: Vec::new(),
+        imix_estimate_l2_bps: None,
+    };
+    trust::not_judged(&mut summary, "the run goes on");
+    Some(summary)
+}
+
+/// Returns true if a run calls the test case by this name; on a virtual machine it is followed by
+/// the image.
+fn is_named(case: &Case, name: &str) -> bool {
+    let without_image = name.split('@').next().unwrap_or_default();
+    let id = case.id();
+    id == name || case.series() == name || case.image.is_none() && id == without_image
+}
+
+/// Returns the iterations of a test case that have ended.
+pub(super) fn ended(events: &[Event], name: &str) -> Vec<Iteration> {
+    let mut known: Vec<Iteration> = Vec::new();
+    for event in events {
+        if let EventKind::IterationFinished {
+            test_case,
+            iteration,
+        } = &event.kind
+            && test_case == name
+        {
+            // an interrupted iteration was measured again
+            known.retain(|one| one.iteration != iteration.iteration);
+            known.push((**iteration).clone());
+        }
+    }
+    known
+}
