@@ -32,14 +32,9 @@ export interface Run {
   charts: { name: string; spoken: string }[];
   latencies: { test_case: string; trial: number; offered_load_pps: number }[];
 }
-export interface Cell { column: string; n: number; median: number; min: number; max: number; values: number[]; warnings: string[] }
-export interface Comparison {
-  column: string; difference_percent: number | null; interval_percent: [number, number] | null; p_value: number | null; verdict: string; n: number[]; test: string;
-}
 export interface Compared {
-  metrics: string[]; text: string; ministat: string;
-  outcome: { baseline: string; metric: string; unit: string; columns: { name: string; labels: Record<string, string> }[];
-    rows: { test_case: string; cells: Cell[]; comparisons: Comparison[] }[] };
+  metrics: string[]; html: string; text: string; ministat: string;
+  outcome: { metric: string; columns: { labels: Record<string, string> }[] };
 }
 export interface Trend {
   families: string[]; of: string; metrics: string[]; metric: string | null;

@@ -1,6 +1,6 @@
 // Small components shared by pages.
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { go } from "./address";
 
 /** A link within the dashboard; with a modifier key the browser handles it as usual. */
@@ -79,4 +79,49 @@ export function Choice(props: { label: string; value: string; values: string[]; 
       </select>
     </label>
   );
+}
+
+/** Replaces what differs, so that the rest stays as the reader left it: what is open, selected or scrolled. */
+function patch(root: ShadowRoot, html: string) {
+  const fresh = document.createElement("template");
+  fresh.innerHTML = `<link rel="stylesheet" href="/assets/report.css">${html}`;
+  const name = (part: Element) => `${part.tagName} ${part.querySelector("h1, h2, summary")?.textContent ?? part.className}`;
+  const left = [...root.children].map((part) => ({ part, name: name(part) }));
+  let at: Element | null = root.firstElementChild;
+  for (const part of [...fresh.content.children]) {
+    const found = left.findIndex((old) => old.name === name(part));
+    const old = found < 0 ? undefined : left.splice(found, 1)[0].part;
+    const folded = old?.querySelectorAll("details");
+    part.querySelectorAll("details").forEach((one, n) => one.open = folded?.[n]?.open ?? one.open);
+    const same = old?.outerHTML === part.outerHTML ? old : undefined;
+    if (same && same === at) {
+      at = at.nextElementSibling;
+      continue;
+    }
+    if (old === at) at = old?.nextElementSibling ?? at;
+    old?.remove();
+    root.insertBefore(same ?? part, at);
+  }
+  left.forEach((old) => old.part.remove());
+}
+
+/** Content that the server has rendered, with the style of reports in a tree of its own. */
+export function Fragment(props: { html: string }) {
+  const host = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (!host.current) return;
+    const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
+    patch(root, props.html);
+    document.title = `${root.querySelector("h1")?.textContent} - fwdlab`;
+  }, [props.html]);
+  // the browser looks for the target of a link only in the page itself
+  const jump = (event: MouseEvent) => {
+    const link = (event.composedPath()[0] as Element).closest?.("a[href^='#']");
+    const target = link && host.current?.shadowRoot?.getElementById(link.getAttribute("href")!.slice(1));
+    if (!target) return;
+    event.preventDefault();
+    for (let above = target.closest("details"); above; above = above.parentElement?.closest("details") ?? null) above.open = true;
+    target.scrollIntoView();
+  };
+  return <div ref={host} onClick={jump} />;
 }

@@ -99,6 +99,17 @@ if (live !== "-") {
   assert.ok(!page.url().includes("token"), "the token stays out of the address");
   await watching.locator("progress").waitFor();
   assert.equal(await watching.getByRole("button", { name: "stop" }).count(), 0, "nobody steers without the token");
+  // the report changes with every iteration, and what the reader has opened stays open
+  const heading = watching.getByRole("heading", { level: 1, name: /^So far, after / });
+  await heading.waitFor();
+  const early = await heading.textContent();
+  const folded = watching.locator("main div section details").first();
+  await folded.locator("summary").click();
+  await watching.waitForFunction((early) => [...document.querySelectorAll("main div")].some((host) => {
+    const now = host.shadowRoot?.querySelector("h1")?.textContent;
+    return now?.startsWith("So far") && now !== early;
+  }), early);
+  assert.ok(await folded.evaluate((one) => one.open), "what was opened stays open");
   await ask("kill");
   await watching.getByText("no connection to the server").waitFor();
   await ask("start");
@@ -110,6 +121,7 @@ if (live !== "-") {
   for (const each of [page, watching]) await each.getByText("Paused.").waitFor({ state: "detached" });
   await page.getByRole("button", { name: "stop" }).click();
   for (const each of [page, watching]) await each.locator("section[aria-labelledby=now]").waitFor({ state: "detached" });
+  await watching.getByRole("heading", { level: 1, name: /^Interrupted/ }).waitFor();
   const lines = await ask("count");
   for (const each of [page, watching]) assert.equal(await each.locator("[data-events]").getAttribute("data-events"), String(lines));
 }

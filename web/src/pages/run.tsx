@@ -3,8 +3,8 @@ import { get, steer, text, token, type Run as Data, type Trial } from "../api";
 import { Axes, Dot, HUES } from "../charts/axes";
 import { frames, percent, pps, span, ticks, time } from "../format";
 import { type Live, useLive } from "../live";
-import { Link, Scroll, State, Tags, Waiting, useAsked, useSlowly } from "../parts";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { Fragment, Link, Scroll, State, Tags, Waiting, useAsked, useSlowly } from "../parts";
+import { useState } from "preact/hooks";
 
 const SHOWN = 100;
 
@@ -98,56 +98,10 @@ function Stored(props: { data: Data; live: Live }) {
   );
 }
 
-/** Replaces what differs, so that the rest stays as the reader left it: what is open, selected or scrolled. */
-function patch(root: ShadowRoot, html: string) {
-  const fresh = document.createElement("template");
-  fresh.innerHTML = `<link rel="stylesheet" href="/assets/report.css">${html}`;
-  const name = (part: Element) => `${part.tagName} ${part.querySelector("h1, h2, summary")?.textContent ?? part.className}`;
-  const left = [...root.children].map((part) => ({ part, name: name(part) }));
-  let at: Element | null = root.firstElementChild;
-  for (const part of [...fresh.content.children]) {
-    const found = left.findIndex((old) => old.name === name(part));
-    const old = found < 0 ? undefined : left.splice(found, 1)[0].part;
-    const folded = old?.querySelectorAll("details");
-    part.querySelectorAll("details").forEach((one, n) => one.open = folded?.[n]?.open ?? one.open);
-    const same = old?.outerHTML === part.outerHTML ? old : undefined;
-    if (same && same === at) {
-      at = at.nextElementSibling;
-      continue;
-    }
-    if (old === at) at = old?.nextElementSibling ?? at;
-    old?.remove();
-    root.insertBefore(same ?? part, at);
-  }
-  left.forEach((old) => old.part.remove());
-}
-
-/** The content of the report, with its own style in a tree of its own. */
 function Report(props: { run: string; version: string }) {
-  const host = useRef<HTMLDivElement>(null);
   const version = useSlowly(props.version, AGAIN);
   const asked = useAsked(`report ${props.run} ${version}`, (signal) => text(`/api/runs/${encodeURIComponent(props.run)}/report`, signal), true);
-  useEffect(() => {
-    if (!host.current || asked.value === undefined) return;
-    const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
-    patch(root, asked.value);
-    document.title = `${root.querySelector("h1")?.textContent ?? props.run} - fwdlab`;
-  }, [asked.value]);
-  // the browser looks for the target of a link only in the page itself
-  const jump = (event: MouseEvent) => {
-    const link = (event.composedPath()[0] as Element).closest?.("a[href^='#']");
-    const target = link && host.current?.shadowRoot?.getElementById(link.getAttribute("href")!.slice(1));
-    if (!target) return;
-    event.preventDefault();
-    for (let above = target.closest("details"); above; above = above.parentElement?.closest("details") ?? null) above.open = true;
-    target.scrollIntoView();
-  };
-  return (
-    <>
-      {asked.value === undefined && <Waiting asked={asked} />}
-      <div ref={host} onClick={jump} />
-    </>
-  );
+  return asked.value === undefined ? <Waiting asked={asked} /> : <Fragment html={asked.value} />;
 }
 
 function Trials(props: { trials: Trial[] }) {

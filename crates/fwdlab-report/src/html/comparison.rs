@@ -11,20 +11,29 @@ use crate::number::plural;
 
 /// Renders a comparison as one self-contained page.
 pub fn comparison(outcome: &Outcome, judged: &[Judged]) -> String {
+    document("fwdlab compare", |m| content(m, outcome, judged))
+}
+
+/// Renders the same content for a page of another program, as [`fragment`](super::fragment).
+pub fn comparison_fragment(outcome: &Outcome) -> String {
+    let mut m = Markup::default();
+    content(&mut m, outcome, &[]);
+    m.finish()
+}
+
+fn content(m: &mut Markup, outcome: &Outcome, judged: &[Judged]) {
     let written = Written::for_outcome(outcome);
     let metric = written.title(&outcome.metric);
-    document("fwdlab compare", |m| {
-        m.within("header", &[], |m| {
-            let origin = format!(
-                "fwdlab compare, {metric}, by {}, baseline {}",
-                outcome.by, outcome.baseline
-            );
-            m.leaf("p", &[("class", "origin")], &origin);
-            m.leaf("h1", &[("class", "long")], &headline(outcome));
-        });
-        drawn(m, outcome, |_| {});
-        section(m, "Notes", |m| keys(m, outcome, judged, true));
-    })
+    m.within("header", &[], |m| {
+        let origin = format!(
+            "fwdlab compare, {metric}, by {}, baseline {}",
+            outcome.by, outcome.baseline
+        );
+        m.leaf("p", &[("class", "origin")], &origin);
+        m.leaf("h1", &[("class", "long")], &headline(outcome));
+    });
+    drawn(m, outcome, |_| {});
+    section(m, "Notes", |m| keys(m, outcome, judged, true));
 }
 
 /// Writes the differences and the values, each with its chart.

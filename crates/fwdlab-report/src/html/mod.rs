@@ -57,7 +57,7 @@ use crate::trust;
 use crate::windows::tables;
 use crate::words;
 
-pub use comparison::comparison;
+pub use comparison::{comparison, comparison_fragment};
 pub use multi_run::pages;
 /// Largest number of ministat blocks on a page.
 const BLOCKS: usize = 12;

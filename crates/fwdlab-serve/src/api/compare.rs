@@ -6,6 +6,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use fwdlab_model::series::FORWARDING_RATE;
 use fwdlab_report::compare::{self, Options, Source, TestChoice};
+use fwdlab_report::html::comparison_fragment;
 use fwdlab_stats::Confidence;
 use serde_json::json;
 
@@ -113,6 +114,7 @@ pub async fn compare(
         json(&json!({
             "outcome": outcome,
             "metrics": metrics,
+            "html": comparison_fragment(&outcome),
             "text": compare::text(&outcome, &[], false),
             "ministat": ministat.unwrap_or_else(|error| error.to_string()),
         }))
