@@ -4,6 +4,7 @@
 //! Tables of a single outcome are in [`crate::procedures`]. Start with [`sections`].
 
 use fwdlab_model::comparison::Comparison;
+use fwdlab_model::event::RebuildRecord;
 use fwdlab_model::loadtest;
 use fwdlab_model::outcome::{Better, Outcome, Sweep, Unit};
 use fwdlab_model::result::{RunInfo, Summary};
@@ -18,15 +19,22 @@ use crate::number::{percent, plural};
 use crate::procedures::{self, tables};
 use crate::section::{Format, Named, Section, named};
 use crate::state::State;
-use crate::table::{Cell, Column, Mark, Table, table};
+use crate::table::{Cell, Column, Mark, Table, capital, shorten, table};
 use crate::telemetry;
 use crate::thresholds;
 use crate::words::{self, all_warnings};
 
 /// Largest number of failures of a test case that are listed one by one.
 const FAILURES: usize = 3;
+/// From this number of test cases on, the headline is the range of their figures.
+const MANY: usize = 3;
+/// Largest number of answers on a terminal.
+const ANSWERS: usize = 10;
+/// Width of a DUT's name in the line of a rebuild.
+const DUT: usize = 40;
 
-/// Returns the headline: the first figure of the first test case, and the number of further ones.
+/// Returns the headline: the range of a figure of many test cases, or the first figure of the first
+/// test case, and the number of all.
 pub(crate) fn headline(cases: &[TestCase]) -> String {
     let failed = cases.iter().filter(|case| case.failures().next().is_some());
     let failed = match failed.count() {
@@ -39,32 +47,72 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
     if let Some(answer) = of_slices(cases) {
         return format!("{answer}{failed}");
     }
-    let first = cases
-        .iter()
-        .find_map(|case| Some((case, case.figures.first()?)));
-    let Some((case, figure)) = first else {
-        let mut reasons = cases.iter().flat_map(TestCase::failures);
-        let reason = reasons
-            .next()
-            .map_or(String::new(), |(_, why)| format!(": {why}"));
-        return format!("No test case of {} has a result{reason}", cases.len());
+    let (low, high, name) = match extremes(cases)[..] {
+        [] => {
+            let mut reasons = cases.iter().flat_map(TestCase::failures);
+            let reason = reasons
+                .next()
+                .map_or(String::new(), |(_, why)| format!(": {why}"));
+            return format!("No test case of {} has a result{reason}", cases.len());
+        }
+        [(case, figure)] => (figure, None, label(case, cases)),
+        [(low, from), (high, to), ..] => {
+            let to = format!("{} ({})", central(to), label(high, cases));
+            (from, Some(to), label(low, cases))
+        }
     };
     let more = match cases.len() {
         1 => String::new(),
         all => format!("; {} in all", plural(all, "test case")),
     };
-    let mut sweeps = case.outcomes.iter().filter_map(|one| one.found.get());
-    if figure.unit != Unit::Cost
+    if let Some(to) = high {
+        let what = capital(&low.name);
+        return format!(
+            "{what} from {} ({name}) to {to}{more}{failed}",
+            central(low)
+        );
+    }
+    let outcomes = cases.iter().find(|case| !case.figures.is_empty());
+    let outcomes = outcomes.into_iter().flat_map(|case| &case.outcomes);
+    let mut sweeps = outcomes.filter_map(|one| one.found.get());
+    if low.unit != Unit::Cost
         && let Some(swept) = sweeps.find_map(procedures::describe_sweep)
     {
-        return format!("{}: {swept}{more}{failed}", label(case, cases));
+        return format!("{name}: {swept}{more}{failed}");
     }
-    format!(
-        "{}, {}: {}{more}{failed}",
-        label(case, cases),
-        figure.name,
-        with_interval(figure)
-    )
+    format!("{name}, {}: {}{more}{failed}", low.name, with_interval(low))
+}
+
+/// Returns the test cases of the headline, each with its figure: with the smallest and the largest
+/// value if many test cases have the same figure, otherwise the first.
+fn extremes(cases: &[TestCase]) -> Vec<(&TestCase, &CaseFigure)> {
+    let firsts = || {
+        cases
+            .iter()
+            .filter_map(|case| Some((case, case.figures.first()?)))
+    };
+    let Some(first) = firsts().next() else {
+        return Vec::new();
+    };
+    let is_same = |one: &CaseFigure| one.name == first.1.name && one.unit == first.1.unit;
+    let is_swept = |case: &TestCase| {
+        case.outcomes
+            .iter()
+            .any(|one| one.found.get::<Sweep>().is_some())
+    };
+    if firsts().count() < MANY || !firsts().all(|(case, one)| is_same(one) && !is_swept(case)) {
+        return vec![first];
+    }
+    let by_median = |a: &(&TestCase, &CaseFigure), b: &(&TestCase, &CaseFigure)| {
+        a.1.median.total_cmp(&b.1.median)
+    };
+    let ends = [firsts().min_by(by_median), firsts().max_by(by_median)];
+    ends.into_iter().flatten().collect()
+}
+
+/// Returns true if a test case of the headline is in doubt.
+pub(crate) fn is_headline_doubtful(cases: &[TestCase]) -> bool {
+    extremes(cases).iter().any(|(case, _)| case.doubt.is_some())
 }
 
 /// Returns the headline of slices: the cost per unit, the difference of the only configuration, or
@@ -101,6 +149,34 @@ pub fn in_one_line(iteration: &Iteration) -> String {
     let reported =
         figures.map(|figure| format!("{} {}", figure.name, value(figure.unit, figure.value)));
     reported.collect::<Vec<_>>().join(", ")
+}
+
+/// Describes a rebuild of a paired comparison: each DUT with its difference from the reference.
+pub fn rebuild_in_one_line(record: &RebuildRecord) -> String {
+    let differences = record.difference_percent.iter().enumerate().skip(1);
+    let each = differences.map(|(n, percent)| {
+        let name = match record.compared.get(n) {
+            Some(dut) if dut.control => "A/A control".to_owned(),
+            Some(dut) => match &dut.setting {
+                Some((parameter, value)) => format!("{value} {parameter}"),
+                None => shorten(
+                    &dut.configuration
+                        .split_whitespace()
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                    DUT,
+                ),
+            },
+            None => format!("DUT {n}"),
+        };
+        format!("{name} {percent:+.2} %")
+    });
+    let each = each.collect::<Vec<_>>().join("  ");
+    let blocks = plural(record.blocks as usize, "block");
+    match each.is_empty() {
+        true => format!("rebuild {}  no result from {blocks}", record.rebuild),
+        false => format!("rebuild {}  {each}  ({blocks})", record.rebuild),
+    }
 }
 
 /// Returns a table with one row per test case and figure; a test case without figures has one row.
@@ -231,24 +307,22 @@ fn slopes(all: &[TestCase]) -> Vec<String> {
 fn failures(all: &[TestCase]) -> Vec<String> {
     let mut reported = Vec::new();
     for case in all {
+        let name = label(case, all);
         let failures: Vec<(u32, &str)> = case.failures().collect();
         if let Some((_, reason)) = failures.first()
             && failures.len() > 1
             && failures.iter().all(|(_, other)| other == reason)
         {
             let all = plural(failures.len(), "iteration");
-            reported.push(format!("{}, {all}: {reason}", case.test_case));
+            reported.push(format!("{name}, {all}: {reason}"));
             continue;
         }
         for (iteration, reason) in failures.iter().take(FAILURES) {
-            reported.push(format!(
-                "{}, iteration {iteration}: {reason}",
-                case.test_case
-            ));
+            reported.push(format!("{name}, iteration {iteration}: {reason}"));
         }
         if failures.len() > FAILURES {
             let more = failures.len() - FAILURES;
-            reported.push(format!("{}: {more} more iterations failed", case.test_case));
+            reported.push(format!("{name}: {more} more iterations failed"));
         }
     }
     reported
@@ -342,7 +416,7 @@ pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec
         sections.extend(all.iter().filter_map(|case| sweep(case, all)));
     }
     sections.extend(efficiency::sections(info, all));
-    sections.push(Section::Sentences(sentences(info, summary)));
+    sections.push(Section::Sentences(sentences(info, summary, format)));
     sections
 }
 
@@ -377,10 +451,16 @@ pub(crate) fn campaign_answers(info: &RunInfo, all: &[TestCase]) -> Vec<Named> {
 }
 
 /// Returns what qualifies the figures: failures, noise, warnings, standards, order, engine.
-fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
+fn sentences(info: &RunInfo, summary: &Summary, format: Format) -> Vec<Named> {
     let all = &summary.test_cases;
+    let mut answers = campaign_answers(info, all);
+    let more = answers.len().saturating_sub(ANSWERS);
+    if format == Format::Terminal && more > 1 {
+        answers.truncate(ANSWERS);
+        answers.push(("answer", format!("{more} more are in the report")));
+    }
     let control = summary.control.iter().map(words::control_words);
-    campaign_answers(info, all)
+    answers
         .into_iter()
         .chain(named("cost", slopes(all)))
         .chain(named("control", control))

@@ -244,9 +244,7 @@ fn is_too_few(case: &Rated<'_>) -> bool {
 /// Returns the answer of a procedure, after the doubt about it if there is one.
 fn doubted(summary: &Summary, answer: String) -> String {
     if !summary.noise.too_noisy {
-        // the test case that the answer refers to
-        let named = (summary.test_cases.iter()).find(|case| !case.figures.is_empty());
-        return match named.is_some_and(|case| case.doubt.is_some()) {
+        return match crate::campaign::is_headline_doubtful(&summary.test_cases) {
             true => format!("Too noisy to tell: {answer}"),
             false => answer,
         };

@@ -9,12 +9,19 @@ use fwdlab_model::outcome::{Outcome, Unit};
 use fwdlab_model::result::{RunInfo, Summary};
 
 use crate::headline;
+use crate::name::label;
 use crate::number::{bits_per_second, counted, delay, rate, rate_with_interval};
 use crate::shape::Shape;
-use crate::table::{Cell, Table, shorten, table, wrap};
+use crate::table::{Cell, Table, shorten, table};
+
+/// The state of a run that needs no remark.
+const FINISHED: &str = "finished";
 
 /// Minimum width of an id, which is shortened if a line would be too long.
 const ID: usize = 24;
+
+/// Minimum width of a result next to its run.
+const RESULT: usize = 36;
 
 /// Indent of a result on a line below its run.
 const BELOW: &str = "     ";
@@ -40,48 +47,69 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Returns the result, with the time of measurement for imported runs.
+    /// Returns the result, after the state of a run that is not finished, and with the time of
+    /// measurement for imported runs.
     fn found(&self) -> String {
-        match &self.measured {
-            Some(time) => format!("measured {time} UTC: {}", self.result),
-            None => self.result.clone(),
-        }
+        let state = match (self.state, self.result.as_str()) {
+            (FINISHED, _) => String::new(),
+            (state, "") => state.to_owned(),
+            (state, _) => format!("{state}: "),
+        };
+        let measured = self.measured.as_ref();
+        let measured = measured.map_or(String::new(), |time| format!("measured {time} UTC: "));
+        format!("{state}{measured}{}", self.result)
+    }
+
+    /// Returns when it began, without the day if its id begins with it.
+    fn time(&self) -> Option<&str> {
+        let began = self.began.as_deref()?;
+        let time = began
+            .split_once(' ')
+            .filter(|(day, _)| self.id.starts_with(day));
+        Some(time.map_or(began, |(_, time)| time))
     }
 }
 
-/// Renders the list in lines that fit the terminal. A result that is too long for the line of its run
-/// is on the next line; if it repeats the result above, that line says so.
+/// Renders the list with a line per run. On a terminal, ids and results are cut to fit; on a narrow
+/// one a result is on a line of its own.
 pub fn text(entries: &[Entry<'_>]) -> String {
-    let width = crate::screen::width();
+    fitted(entries, crate::table::fold())
+}
+
+fn fitted(entries: &[Entry<'_>], fold: usize) -> String {
     let longest = entries.iter().map(|entry| entry.id.chars().count()).max();
     let longest = longest.unwrap_or(0);
-    let whole = table(entries, longest).text_width() + 1;
-    let of_ids = match whole.saturating_sub(width) {
-        0 => longest,
-        excess => longest.saturating_sub(excess).max(ID),
-    };
+    let width = |of_ids| table(entries, of_ids).text_width() + 3;
+    let room = fold.saturating_sub(RESULT);
+    let of_ids = longest.saturating_sub(width(longest).saturating_sub(room));
+    let of_ids = of_ids.max(ID.min(longest));
     let table = table(entries, of_ids);
-    let used = table.text_width() + 1;
-    let lines = table.folded(width, usize::MAX);
-    let results = entries.iter().map(Entry::found);
-    let results = std::iter::once("result".to_owned()).chain(results);
-    let (mut text, mut last) = (String::new(), String::new());
+    let used = width(of_ids);
+    let is_beside = used + RESULT <= fold;
+    let lines = table.folded(usize::MAX, usize::MAX);
+    let results = std::iter::once("result".to_owned()).chain(entries.iter().map(Entry::found));
+    let mut text = String::new();
     for (line, result) in lines.lines().zip(results) {
-        text += line;
-        let fits = |said: &str| used + 2 + said.chars().count() <= width;
-        let said = match !fits(&result) && result == last {
-            true => "as above",
-            false => &result,
+        let result = result.replace('\n', " ");
+        let line = match is_beside {
+            true => format!("{line:used$}{result}"),
+            false => format!("{}\n{BELOW}{result}", cut(line, fold)),
         };
-        if fits(said) && !said.is_empty() {
-            text += &" ".repeat(used + 2 - line.chars().count());
-            text += &format!("{said}\n");
-        } else {
-            text += &format!("\n{}", wrap(said, width, BELOW));
-        }
-        last = result;
+        text.extend(line.lines().map(|line| cut(line.trim_end(), fold) + "\n"));
     }
     text
+}
+
+/// Cuts the end of a line that is too long.
+fn cut(line: &str, width: usize) -> String {
+    match line.chars().count() > width {
+        true => line
+            .chars()
+            .take(width.saturating_sub(3))
+            .chain("...".chars())
+            .collect(),
+        false => line.to_owned(),
+    }
 }
 
 /// Creates the table of runs without their results.
@@ -91,8 +119,7 @@ fn table(entries: &[Entry<'_>], longest: usize) -> Table {
         entry in entries;
         right("", "place") => reported(&entry.place.map(|n| format!("@{n}"))),
         left("run", "run") => Cell::text(shorten(entry.id, longest)),
-        left("began (UTC)", "began") => reported(&entry.began),
-        left("state", "state") => Cell::text(entry.state),
+        right("UTC", "began") => Cell::text(entry.time().unwrap_or("-")),
         left("tags", "tags") => Cell::text(&entry.tags),
     };
     if entries.iter().all(|entry| entry.tags.is_empty()) {
@@ -137,14 +164,14 @@ pub fn result(summary: &Summary) -> String {
                         _ => format!("{} {value}", figure.name),
                     }
                 });
-                let failed = || case.failures().next().map(|(_, reason)| reason.to_owned());
+                let failed = || Some(format!("failed: {}", case.failures().next()?.1));
                 let found = figure.or_else(failed).unwrap_or_else(|| "no result".into());
-                format!("{} {found}{}", case.test_case, more(cases.len()))
+                format!("{}: {found}{}", label(case, cases), more(cases.len()))
             }
         }
     };
     if !summary.is_quiet() {
-        line.push_str("; the machine was too noisy");
+        line = format!("too noisy: {line}");
     }
     line
 }
@@ -246,7 +273,7 @@ mod tests {
         let noisy = serde_json::json!({ "calibration": "", "verdict": "", "too_noisy": true });
         assert_eq!(
             line(serde_json::json!({ "noise": noisy })),
-            "no result; the machine was too noisy"
+            "too noisy: no result"
         );
         for (difference, interval, expect) in [
             (Some(-2.1), Some([-2.5, -1.7]), "-2.10 % ± 0.40"),
@@ -321,16 +348,20 @@ mod tests {
             measured: Some("2015-08-26 13:30".into()),
             ..ours.clone()
         };
-        let list = text(&[ours, theirs]);
+        let list = text(&[ours.clone(), theirs]);
         let lines: Vec<&str> = list.lines().collect();
-        assert_eq!(lines.len(), 5, "{list}");
-        assert!(lines[3].trim_start().starts_with('-'), "{list}");
-        let said = "     measured 2015-08-26 13:30 UTC: 64B-1flow-ipv4 1.000 Mpps";
-        assert_eq!(lines[4], said);
+        assert_eq!(lines.len(), 3, "{list}");
+        let said = "  -  2026-11-21-quick-7f3k  08:50  measured 2015-08-26 13:30 UTC: 64B-1flow-ipv4 1.000 Mpps";
+        assert_eq!(lines[2], said);
+        let stopped = Entry {
+            state: "interrupted",
+            ..ours
+        };
+        assert!(text(&[stopped]).contains("08:50  interrupted: 64B-1flow"));
     }
 
     #[test]
-    fn a_list_fits_80_columns_and_does_not_repeat_results() {
+    fn a_run_is_one_line_that_fits() {
         let run = |place, id, result: &str| Entry {
             place: Some(place),
             id,
@@ -341,32 +372,26 @@ mod tests {
         };
         let long =
             "rules, cost of one 12.5 ns, of which half is spent in the first of them, 3 more";
-        let list = text(&[
-            run(1, "2026-11-21-ndr-7f3k", "NDR 999.4 kpps"),
-            run(2, "2026-11-21-rules-7f3j", long),
-            run(3, "2026-11-21-rules-7f3i", long),
-            run(4, "2026-11-21-ndr-7f3h", ""),
-        ]);
-        let expected = "
-     run                    began (UTC)       state     result
- @1  2026-11-21-ndr-7f3k    2026-11-21 08:50  finished  NDR 999.4 kpps
- @2  2026-11-21-rules-7f3j  2026-11-21 08:50  finished
-     rules, cost of one 12.5 ns, of which half is spent in the first of them, 3
-     more
- @3  2026-11-21-rules-7f3i  2026-11-21 08:50  finished  as above
- @4  2026-11-21-ndr-7f3h    2026-11-21 08:50  finished
-";
-        assert_eq!(list, expected[1..]);
         let id =
             "2026-11-21-import-xeon-e5-2650-8cores-chelsio-t540-cr-bridge-fbsd11-1-yandex-v1n8";
-        let list = text(&[run(1, id, long), run(2, "2026-11-21-ndr-7f3k", "")]);
+        let runs = [
+            run(1, "2026-11-21-ndr-7f3k", "NDR 999.4 kpps"),
+            run(2, id, long),
+            run(3, "2026-11-21-ndr-7f3h", ""),
+        ];
+        let expected = "
+     run                               UTC  result
+ @1  2026-11-21-ndr-7f3k             08:50  NDR 999.4 kpps
+ @2  2026-11-21-imp...1-yandex-v1n8  08:50  rules, cost of one 12.5 ns, of wh...
+ @3  2026-11-21-ndr-7f3h             08:50
+";
+        assert_eq!(fitted(&runs, 80), expected[1..]);
+        let narrow = fitted(&runs, 40);
+        assert_eq!(narrow.lines().count(), 8, "{narrow}");
         assert!(
-            list.lines().all(|line| line.chars().count() <= 80),
-            "{list}"
+            narrow.lines().all(|line| line.chars().count() <= 40),
+            "{narrow}"
         );
-        assert!(
-            list.contains("-v1n8") && list.contains("2026-11-21-import"),
-            "{list}"
-        );
+        assert!(narrow.contains("     NDR 999.4 kpps\n"), "{narrow}");
     }
 }

@@ -13,8 +13,23 @@ use crate::number::{
 
 /// Returns the name of a test case, without what all test cases have in common.
 pub(crate) fn label(case: &TestCase, all: &[TestCase]) -> String {
+    let all: Vec<&TestCase> = all.iter().collect();
+    label_without(case, &all, None)
+}
+
+/// A number of a test case that may be an axis of a chart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Number {
+    /// The frame size in bytes.
+    Size,
+    /// The number of flows.
+    Flows,
+}
+
+/// Returns the name of a test case without this number, which may be empty.
+pub(crate) fn label_without(case: &TestCase, all: &[&TestCase], number: Option<Number>) -> String {
     let (stream, variant) = (&case.case.stream, &case.case.variant);
-    let differ = |same: &dyn Fn(&TestCase) -> bool| !all.iter().all(same);
+    let differ = |same: &dyn Fn(&TestCase) -> bool| !all.iter().copied().all(same);
     let mut parts = Vec::new();
     if differ(&|other| other.case.configuration == case.case.configuration) {
         parts.push(case.case.configuration.clone());
@@ -27,12 +42,14 @@ pub(crate) fn label(case: &TestCase, all: &[TestCase]) -> String {
             }
         }
         None => {
-            if is_first
-                || differ(&|other| other.case.stream.frame_size_bytes == stream.frame_size_bytes)
-            {
+            let differs =
+                differ(&|other| other.case.stream.frame_size_bytes == stream.frame_size_bytes);
+            if number != Some(Number::Size) && (is_first || differs) {
                 parts.push(format!("{} B", stream.frame_size_bytes));
             }
-            if differ(&|other| other.case.stream.flows == stream.flows) {
+            if number != Some(Number::Flows)
+                && differ(&|other| other.case.stream.flows == stream.flows)
+            {
                 parts.push(plural(stream.flows as usize, "flow"));
             }
             if differ(&|other| other.case.stream.ip_version == stream.ip_version) {

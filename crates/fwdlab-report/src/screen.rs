@@ -47,6 +47,26 @@ pub(crate) fn paragraph(name: &str, text: &str) -> String {
     format!(" {name:<width$}{rest}", width = NAME - 1)
 }
 
+/// Wraps a line that is too long for the terminal, and indents its continuation below its text.
+pub fn hanging(line: &str) -> String {
+    if line.chars().count() <= width() {
+        return line.to_owned();
+    }
+    // the first word and the blanks after it are kept
+    let word = line.find(' ').unwrap_or(0);
+    let blanks = line[word..].chars().take_while(|c| *c == ' ').count();
+    let (head, text) = line.split_at(word + blanks);
+    let indent = head.chars().count().min(NAME);
+    let head = head.trim_end();
+    let body = wrap(text, width(), &" ".repeat(indent));
+    match body.split_at_checked(indent) {
+        Some((_, body)) if head.chars().count() < indent => {
+            format!("{head:indent$}{}", body.trim_end())
+        }
+        _ => wrap(line, width(), "").trim_end().to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +77,8 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with(" noise    word") && lines[1].starts_with("          word"));
         assert!(lines.iter().all(|line| line.chars().count() <= width()));
+        let text = hanging(&format!("engine    {}", "word ".repeat(20)));
+        assert!(text.starts_with("engine    word word") && text.contains("\n          word"));
+        assert_eq!(hanging("plain/64B  iteration 1"), "plain/64B  iteration 1");
     }
 }

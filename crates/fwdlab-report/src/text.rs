@@ -16,7 +16,7 @@ use crate::section::{Format, Named, Section};
 use crate::table::{Table, wrap};
 use crate::tips::Tips;
 
-pub use crate::screen::{fit, harmless, steers};
+pub use crate::screen::{fit, hanging, harmless, steers};
 
 /// Renders the summary, followed by the run's charts in characters.
 pub fn with_charts(run: &Run<'_>) -> String {

@@ -227,7 +227,36 @@ pub fn answer(text: &str) {
 pub fn marked(style: clap::builder::styling::Style, words: &str, rest: &str) {
     let (words, rest) = (harmless(words), harmless(rest));
     let end = if rest.ends_with('\n') { "" } else { "\n" };
+    let rest: String = rest.split_inclusive('\n').map(marked_name).collect();
     styled(&format!("{style}{words}{style:#}{rest}{end}"));
+}
+
+/// Colours the name of a line that reports a failure or a doubt.
+fn marked_name(line: &str) -> String {
+    use clap::builder::styling::{AnsiColor, Style};
+    let name = line.trim_start();
+    let is_of = |names: &[&'static str]| {
+        let mut names = names.iter().copied();
+        names.find(|own| name.starts_with(own))
+    };
+    let (name, colour) = match (
+        is_of(&["failed ", "FAIL "]),
+        is_of(&["doubt ", "warning ", "to do ", "invalid "]),
+    ) {
+        (Some(name), _) => (name, AnsiColor::Red),
+        (_, Some(name)) => (name, AnsiColor::Yellow),
+        _ => return line.to_owned(),
+    };
+    let style = Style::new().fg_color(Some(colour.into()));
+    line.replacen(name, &format!("{style}{name}{style:#}"), 1)
+}
+
+/// Colours the name of a progress line, unless colours are switched off.
+fn coloured(line: &str) -> String {
+    match anstream::AutoStream::choice(&io::stderr()) {
+        anstream::ColorChoice::Never => line.to_owned(),
+        _ => marked_name(line),
+    }
 }
 
 /// Prints text with colours, or strips them.
@@ -260,12 +289,10 @@ pub struct Screen {
     bar: Option<ProgressBar>,
     /// On a terminal without a progress bar: the last step printed.
     step: Option<u32>,
-    iterations: u32,
     /// For a campaign: print a line per iteration instead of a line per trial.
     tells_iterations: bool,
     /// Printed lines of iterations, so that none is repeated.
     printed_iterations: BTreeSet<String>,
-    rates: BTreeMap<String, Vec<f64>>,
     /// Invalid trials without a line of their own: their number, and how often each reason
     /// occurred.
     invalid: u32,
@@ -274,17 +301,15 @@ pub struct Screen {
 
 impl Screen {
     /// Creates the screen of a run: a live bar on a terminal, otherwise lines.
-    pub fn new(verbosity: Verbosity, iterations: u32) -> Screen {
+    pub fn new(verbosity: Verbosity) -> Screen {
         let bar = bar_for(verbosity);
         let step = (bar.is_none() && io::stderr().is_terminal()).then_some(u32::MAX);
         Screen {
             verbosity,
             bar,
             step,
-            iterations,
             tells_iterations: false,
             printed_iterations: BTreeSet::new(),
-            rates: BTreeMap::new(),
             invalid: 0,
             reasons: BTreeMap::new(),
         }
@@ -408,15 +433,9 @@ impl Screen {
             ),
             EventKind::TrialFinished { record } => self.trial(record),
             EventKind::RebuildFinished { record } => {
-                let differences = record.difference_percent.iter().skip(1);
-                let differences: Vec<String> = differences.map(|d| format!("{d:+.2} %")).collect();
-                self.detail(&format!(
-                    "rebuild {}  {}  differences {}{}",
-                    record.rebuild,
-                    counted(record.blocks, "block"),
-                    differences.join("  "),
-                    invalid(&record.validity.reasons)
-                ));
+                let words = fwdlab_report::campaign::rebuild_in_one_line(record);
+                let invalid = invalid(&record.validity.reasons);
+                self.line(&format!("{words}{invalid}"));
             }
             EventKind::BootFinished { record } => self.detail(&format!(
                 "boot {}  {}  {}, Linux {}{}",
@@ -433,7 +452,7 @@ impl Screen {
                 if self.tells_iterations {
                     let words = fwdlab_report::campaign::in_one_line(iteration);
                     let number = iteration.iteration;
-                    let line = format!("iteration {number}  {test_case}  {words}");
+                    let line = format!("{test_case}  iteration {number}  {words}");
                     if self.printed_iterations.insert(line.clone()) {
                         self.line(&line);
                     }
@@ -466,15 +485,17 @@ impl Screen {
         forwarded_pps: Option<f64>,
         found: Option<&str>,
     ) {
-        let forwarded = forwarded_pps.map_or(String::new(), |pps| format!("  {}", rate(pps)));
-        let found = found.map_or(String::new(), |found| format!("  {found}"));
+        let forwarded = forwarded_pps.map_or(String::new(), rate);
+        let found = found.unwrap_or_default().to_owned();
         let invalid = match self.invalid {
             0 => String::new(),
-            invalid => format!("  {invalid} invalid"),
+            invalid => format!("{invalid} invalid"),
         };
         // most important first: a narrow terminal cuts off the end
         let left = format!("left ~{}", seconds(left_s.round()));
-        let words = format!("{activity}{forwarded}{found}{invalid}");
+        let words = [forwarded, found, activity.to_owned(), invalid];
+        let words = words.into_iter().filter(|words| !words.is_empty());
+        let words = words.collect::<Vec<_>>().join("  ");
         if let Some(bar) = &self.bar {
             bar.set_length(u64::from(steps));
             bar.set_position(u64::from(done));
@@ -517,8 +538,7 @@ impl Screen {
         ));
     }
 
-    /// Without a terminal: prints a line when a test case has all its iterations; with -v a line
-    /// per trial.
+    /// Prints a line per iteration; with -v a line per trial.
     fn trial(&mut self, record: &TrialRecord) {
         let is_verbose = self.verbosity == Verbosity::Verbose;
         if !record.validity.is_valid() && !is_verbose {
@@ -550,19 +570,9 @@ impl Screen {
                 invalid(&record.validity.reasons)
             ));
         }
-        let rates = self.rates.entry(record.test_case.clone()).or_default();
-        rates.extend(forwarded.filter(|_| record.validity.is_valid()));
-        if record.iteration == self.iterations && record.validity.is_valid() && self.bar.is_none() {
-            let mut sorted = rates.clone();
-            sorted.sort_by(f64::total_cmp);
-            let median = sorted.get(sorted.len() / 2).copied();
-            let text = format!(
-                "{:<30} {}  ({})",
-                record.test_case,
-                words(median),
-                counted(sorted.len() as u64, "iteration")
-            );
-            self.line(&text);
+        if record.validity.is_valid() && !is_verbose && !self.tells_iterations {
+            let (name, number) = (&record.test_case, record.iteration);
+            self.line(&format!("{name}  iteration {number}  {}", words(forwarded)));
         }
     }
 
@@ -576,7 +586,7 @@ impl Screen {
     fn line(&self, text: &str) {
         let text = within(text, LABEL);
         match &self.bar {
-            Some(bar) => bar.println(text),
+            Some(bar) => bar.println(coloured(&fwdlab_report::text::hanging(&text))),
             None => message(&text),
         }
     }

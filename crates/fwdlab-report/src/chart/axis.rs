@@ -9,7 +9,10 @@ use crate::number::{
 };
 
 /// Smallest distance between the labels of frame sizes, in percent of the width.
-const APART: f64 = 4.0;
+const APART: f64 = 7.0;
+
+/// Share of a logarithmic axis between zero and its smallest value, in percent.
+pub(super) const LINEAR: f64 = 12.0;
 
 /// Width of a drawing on a narrow page, and of a character of a label, in pixels. Labels are at
 /// least one character apart.
@@ -78,8 +81,15 @@ impl Quantity {
 pub enum Places {
     /// Proportional to the value.
     Linear(Scale),
-    /// Proportional to the logarithm of the value, between these two values.
-    Logarithmic(f64, f64),
+    /// Proportional to the logarithm of the value.
+    Logarithmic {
+        /// Smallest value above zero.
+        low: f64,
+        /// Largest value.
+        high: f64,
+        /// The axis begins at zero: from there to `low` it is linear.
+        zero: bool,
+    },
 }
 
 /// An axis with its title and its ticks.
@@ -199,8 +209,25 @@ impl Axis {
 
     /// A logarithmic axis of times.
     pub(crate) fn delays(curves: &[Curve]) -> Axis {
-        let all = || values(curves).filter(|ns| *ns > 0.0);
-        let high = all().fold(1.0, f64::max);
+        let number = |ns: f64| match ns == 0.0 {
+            true => "0".into(),
+            false => delay(ns).replace(".00", "").replace(".0 ", " "),
+        };
+        Axis::logarithmic("delay", curves, number).reading(Quantity::Delay)
+    }
+
+    /// A logarithmic axis of losses in percent: small losses decide a no-drop rate.
+    pub(crate) fn losses(title: &str, curves: &[Curve]) -> Axis {
+        Axis::logarithmic(title, curves, short).reading(Quantity::Percent)
+    }
+
+    /// A logarithmic axis of the values of curves. If any of them is zero, the axis begins at zero.
+    fn logarithmic(title: &str, curves: &[Curve], number: impl Fn(f64) -> String) -> Axis {
+        let all = || values(curves).filter(|value| *value > 0.0);
+        let high = match all().fold(0.0, f64::max) {
+            0.0 => 1.0,
+            high => high,
+        };
         let low = all().fold(high, f64::min);
         let (mut ticks, mut power) = (Vec::new(), 10f64.powf(low.log10().floor()));
         while power <= high * 10.0 {
@@ -214,48 +241,81 @@ impl Axis {
         // over many powers of ten, only those are labelled
         let is_few = ticks.len() <= 7;
         let number = |tick: f64| match is_few || (tick.log10().fract().abs() < 1e-6) {
-            true => delay(tick).replace(".00", "").replace(".0 ", " "),
+            true => number(tick),
             false => String::new(),
         };
+        let zero = values(curves).any(|value| value <= 0.0);
+        let of_zero = zero.then(|| (0.0, "0".to_owned()));
+        let others = ticks.iter().map(|tick| (*tick, number(*tick)));
         Axis {
-            title: "delay, logarithmic".into(),
-            places: Places::Logarithmic(ticks[0], ticks[ticks.len() - 1]),
-            ticks: ticks.iter().map(|tick| (*tick, number(*tick))).collect(),
-            quantity: Quantity::Delay,
+            title: format!("{title}, logarithmic"),
+            places: Places::Logarithmic {
+                low: ticks[0],
+                high: ticks[ticks.len() - 1],
+                zero,
+            },
+            ticks: of_zero.into_iter().chain(others).collect(),
+            quantity: Quantity::Number,
         }
+    }
+
+    /// A logarithmic axis of the values of a parameter, which are its ticks.
+    pub(crate) fn logarithmic_parameter(title: &str, curves: &[Curve]) -> Axis {
+        let points = curves.iter().flat_map(|curve| &curve.points);
+        let all: Vec<f64> = points.map(|(value, _)| value.max(1.0)).collect();
+        let low = all.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = all.iter().copied().fold(low * 2.0, f64::max);
+        let mut axis = Axis {
+            title: format!("{title}, logarithmic"),
+            places: Places::Logarithmic {
+                low,
+                high,
+                zero: false,
+            },
+            ticks: Vec::new(),
+            quantity: Quantity::Number,
+        };
+        axis.ticks = axis.ticks_at(all, |value| count(value as u64));
+        axis
+    }
+
+    /// Returns a tick at each value; those that have no room have no label, but the largest and the
+    /// smallest have one.
+    fn ticks_at(&self, mut values: Vec<f64>, number: impl Fn(f64) -> String) -> Vec<(f64, String)> {
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        let mut free = f64::INFINITY;
+        let smallest = values.first().copied().unwrap_or_default();
+        let ticks = values.into_iter().rev().map(|value| {
+            let is_apart = self.percent(value) - self.percent(smallest) >= APART;
+            let has_room = value == smallest || is_apart && free - self.percent(value) >= APART;
+            if has_room {
+                free = self.percent(value);
+            }
+            let number = if has_room {
+                number(value)
+            } else {
+                String::new()
+            };
+            (value, number)
+        });
+        ticks.collect()
     }
 
     /// An axis of frame sizes from 0 to the largest, to scale: what grows with every byte is a
     /// straight line.
     pub(crate) fn sizes(curves: &[Curve]) -> Axis {
         let points = curves.iter().flat_map(|curve| &curve.points);
-        let mut sizes: Vec<f64> = points.map(|(size, _)| *size).collect();
-        sizes.sort_by(f64::total_cmp);
-        sizes.dedup();
+        let sizes: Vec<f64> = points.map(|(size, _)| *size).collect();
         let scale = Scale::covering(sizes.iter().copied().chain([0.0]), 8);
-        // the largest size is always labelled
-        let mut ticks: Vec<(f64, String)> = Vec::new();
-        let mut free = f64::INFINITY;
-        for size in sizes.iter().rev() {
-            let has_room = free - scale.percent(*size) >= APART;
-            if has_room {
-                free = scale.percent(*size);
-            }
-            ticks.push((
-                *size,
-                if has_room {
-                    short(*size)
-                } else {
-                    String::new()
-                },
-            ));
-        }
-        Axis {
+        let mut axis = Axis {
             title: "frame size, bytes".into(),
-            ticks,
+            ticks: Vec::new(),
             places: Places::Linear(scale),
             quantity: Quantity::Bytes,
-        }
+        };
+        axis.ticks = axis.ticks_at(sizes, short);
+        axis
     }
 
     /// An axis of the values of a parameter, from zero.
@@ -293,7 +353,10 @@ impl Axis {
     pub(crate) fn ends(&self) -> (f64, f64) {
         match self.places {
             Places::Linear(scale) => (scale.low(), scale.high()),
-            Places::Logarithmic(low, high) => (low, high),
+            Places::Logarithmic {
+                high, zero: true, ..
+            } => (0.0, high),
+            Places::Logarithmic { low, high, .. } => (low, high),
         }
     }
 
@@ -301,9 +364,13 @@ impl Axis {
     pub(crate) fn percent(&self, value: f64) -> f64 {
         match &self.places {
             Places::Linear(scale) => scale.percent(value),
-            Places::Logarithmic(low, high) => {
-                let value = value.max(*low);
-                (100.0 * (value / low).ln() / (high / low).ln()).clamp(0.0, 100.0)
+            Places::Logarithmic { low, high, zero } => {
+                let from = if *zero { LINEAR } else { 0.0 };
+                let percent = match value < *low {
+                    true => from * value / low,
+                    false => from + (100.0 - from) * (value / low).ln() / (high / low).ln(),
+                };
+                percent.clamp(0.0, 100.0)
             }
         }
     }
@@ -344,6 +411,15 @@ mod tests {
         let same = Axis::delays(&curve(&[(1.0, 15e3)]));
         assert_eq!(same.ticks.len(), 2);
         assert!(!Axis::delays(&curve(&[(1.0, 0.0)])).ticks.is_empty());
+    }
+
+    #[test]
+    fn zero_has_a_place_of_its_own_on_a_logarithmic_axis() {
+        let axis = Axis::losses("lost", &curve(&[(1.0, 0.0), (2.0, 0.0004), (3.0, 90.0)]));
+        assert_eq!(axis.ticks[0], (0.0, "0".into()));
+        let places = [0.0, 0.0002, 0.0004, 0.5, 90.0].map(|loss| axis.percent(loss));
+        assert_eq!(places[..2], [0.0, LINEAR]);
+        assert!(places.is_sorted_by(|a, b| a + 1.0 < *b), "{places:?}");
     }
 
     #[test]
@@ -388,6 +464,6 @@ mod tests {
             .iter()
             .map(|(_, reported)| reported.as_str())
             .collect();
-        assert_eq!(reported, ["1518", "128", "", "64"]);
+        assert_eq!(reported, ["1518", "", "", "64"]);
     }
 }

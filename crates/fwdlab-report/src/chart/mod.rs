@@ -129,6 +129,8 @@ pub struct Reference {
 pub enum Tone {
     /// A median.
     Median,
+    /// A median of less than half of the iterations.
+    Partial,
     /// The range from the smallest to the largest value.
     Span,
     /// A measurement.
@@ -182,8 +184,21 @@ pub struct Curves {
     pub moments: Vec<Reference>,
     /// Values to mark on the vertical axis.
     pub references: Vec<Reference>,
+    /// Parts of the horizontal axis to shade.
+    pub bands: Vec<Band>,
     /// Height of the graph.
     pub size: Size,
+}
+
+/// A labelled part of the horizontal axis, such as loads that the generator cannot offer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Band {
+    /// Start of the part.
+    pub from: f64,
+    /// End of the part.
+    pub to: f64,
+    /// The label.
+    pub label: String,
 }
 
 /// The height of a graph of curves.
@@ -207,6 +222,10 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
     /// 95 % intervals, one per point; empty if there are none.
     pub intervals: Vec<Option<(f64, f64)>>,
+    /// Points that need a remark, which are drawn hollow: their horizontal positions, and why.
+    pub hollow: Vec<(f64, String)>,
+    /// Positions without a value, where the line is interrupted, and why.
+    pub gaps: Vec<(f64, String)>,
     /// How the points are joined.
     pub line: Line,
 }
@@ -231,13 +250,19 @@ impl Chart {
         legend: Vec<(Tone, String)>,
         rows: impl IntoIterator<Item = Row>,
     ) -> Chart {
+        let rows: Vec<Row> = rows.into_iter().collect();
+        let mut legend = legend;
+        if rows.iter().any(Row::is_hatched) {
+            let words = "median of less than half of the iterations";
+            legend.insert(1, (Tone::Partial, words.into()));
+        }
         Chart {
             name: name.to_owned(),
             title: String::new(),
             plot: Plot::Rows(Rows {
                 axis,
                 legend,
-                rows: rows.into_iter().collect(),
+                rows,
                 references: Vec::new(),
             }),
         }
@@ -332,6 +357,28 @@ impl Row {
         }));
         marks
     }
+
+    /// Hatches the bar if the median is from less than half of the iterations.
+    pub(crate) fn hatched(mut self, values: usize, iterations: usize) -> Row {
+        let Some(remark) = partial(values, iterations) else {
+            return self;
+        };
+        for mark in &mut self.marks {
+            if let Mark::Bar { tone, words, .. } = mark
+                && *tone == Tone::Median
+            {
+                *tone = Tone::Partial;
+                *words += &format!(", {remark}");
+            }
+        }
+        self
+    }
+
+    fn is_hatched(&self) -> bool {
+        let is_partial =
+            |mark: &Mark| matches!(mark, Mark::Bar { tone, .. } if *tone == Tone::Partial);
+        self.marks.iter().any(is_partial)
+    }
 }
 
 impl Mark {
@@ -346,6 +393,11 @@ impl Mark {
             tone,
         }
     }
+}
+
+/// Returns the remark for a figure from less than half of the iterations.
+pub(crate) fn partial(values: usize, iterations: usize) -> Option<String> {
+    (2 * values < iterations).then(|| format!("from {values} of {iterations} iterations"))
 }
 
 /// Returns the legend for the marks of [`Row::of_values`].
@@ -363,6 +415,8 @@ impl Curve {
             name: name.into(),
             points,
             intervals: Vec::new(),
+            hollow: Vec::new(),
+            gaps: Vec::new(),
             line: Line::Solid,
         }
     }
@@ -398,12 +452,21 @@ impl Curves {
             curves,
             moments: Vec::new(),
             references: Vec::new(),
+            bands: Vec::new(),
             size: Size::Whole,
         }
     }
 
     pub(crate) fn moments(self, moments: Vec<Reference>) -> Curves {
         Curves { moments, ..self }
+    }
+
+    pub(crate) fn references(self, references: Vec<Reference>) -> Curves {
+        Curves { references, ..self }
+    }
+
+    pub(crate) fn bands(self, bands: Vec<Band>) -> Curves {
+        Curves { bands, ..self }
     }
 
     pub(crate) fn size(self, size: Size) -> Curves {

@@ -4,6 +4,7 @@
 //! Start with [`all`].
 
 pub(crate) mod comparison;
+mod crossed;
 pub(crate) mod differences;
 mod families;
 pub(crate) mod fates;

@@ -7,7 +7,9 @@ use fwdlab_model::outcome::Unit;
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::TestCase;
 
+use super::crossed;
 use crate::chart::{Axis, Chart, Mark, Quantity, Reference, Row, Scale, Tone, legend_of_values};
+use crate::link;
 use crate::name::{label, slug, value};
 use crate::number::{rate, rate_with_interval};
 use crate::procedures::charts::lines;
@@ -65,6 +67,7 @@ pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
             beyond,
             ..Row::default()
         }
+        .hatched(case.rates.len(), case.case.iterations.len())
     });
     Chart::rows("forwarding-rate", axis, legend, rows).with_references(references)
 }
@@ -87,6 +90,9 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
             .iter()
             .filter(|case| of(case).is_some() || case.figures.is_empty())
             .collect();
+        if let Some(lines) = crossed::crossed(link::link_speed(info), name, unit, &shown) {
+            return lines;
+        }
         let all: Vec<f64> = shown
             .iter()
             .filter_map(|case| of(case))
@@ -106,7 +112,8 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
                     value: State::from_case(case).beside(unit, &value(unit, median)),
                     marks: Row::of_values(Some(median), &values, |v| value(unit, v), "iteration"),
                     ..Row::default()
-                },
+                }
+                .hatched(values.len(), case.iterations.len()),
                 None => Row {
                     label,
                     value: State::from_case(case).instead().to_owned(),
@@ -138,7 +145,7 @@ pub(super) fn axis_along(name: &str, unit: Unit, ends: impl IntoIterator<Item = 
     }
 }
 
-fn quantity(unit: Unit) -> Quantity {
+pub(super) fn quantity(unit: Unit) -> Quantity {
     match unit {
         Unit::FramesPerSecond => Quantity::Rate,
         Unit::Nanoseconds | Unit::Cost => Quantity::Delay,

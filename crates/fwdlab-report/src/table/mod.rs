@@ -209,6 +209,11 @@ pub(crate) fn fold_at(columns: usize) {
     FOLD_AT.store(columns, Ordering::Relaxed);
 }
 
+/// Returns the width at which tables are folded.
+pub(crate) fn fold() -> usize {
+    FOLD_AT.load(Ordering::Relaxed)
+}
+
 /// Indentation of folded columns.
 const FOLDED: &str = "    ";
 

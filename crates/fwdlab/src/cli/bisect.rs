@@ -419,7 +419,7 @@ impl ProgressPrinter {
                     EventKind::Note { .. } | EventKind::Warning { .. } | EventKind::Progress { .. }
                 ) || is_end;
                 let verbosity = self.verbosity;
-                let screen = self.screen.get_or_insert_with(|| Screen::new(verbosity, 1));
+                let screen = self.screen.get_or_insert_with(|| Screen::new(verbosity));
                 if is_shown || verbosity == Verbosity::Verbose {
                     screen.show(event);
                 }

@@ -185,7 +185,6 @@ impl Run {
         enter_namespace(campaign)?;
         run::carry_out(
             global,
-            0,
             |runs, control, listener| {
                 if self.wait {
                     wait_for_bed(&plan, control, !global.quiet)?;

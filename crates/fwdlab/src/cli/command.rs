@@ -32,13 +32,11 @@ pub struct PrintCampaign {
 
 /// Measures the campaign of a command, or prints it.
 ///
-/// `iterations` is the total for the progress display, 0 if unknown. `text` returns the result for
-/// people, and `next` suggests the next step.
+/// `text` returns the result for people, and `next` suggests the next step.
 pub(super) fn run(
     global: &Global,
     draft: &Draft,
     print: PrintCampaign,
-    iterations: u32,
     text: impl FnOnce(&fwdlab_report::run::Run<'_>) -> String,
     next: impl FnOnce(&Summary) -> Option<String>,
 ) -> anyhow::Result<Code> {
@@ -53,7 +51,6 @@ pub(super) fn run(
     enter_namespace(plan.campaign())?;
     carry_out(
         global,
-        iterations,
         |runs, control, listener| start(&plan, runs, control, listener),
         |made| judge(plan.campaign(), &references, made),
         text,

@@ -80,7 +80,7 @@ impl Gate {
         let draft = self.draft()?;
         let text =
             |run: &fwdlab_report::run::Run<'_>| fwdlab_report::text::quick(run.info, run.summary);
-        command::run(global, &draft, self.print, draft.iterations, text, |_| None)
+        command::run(global, &draft, self.print, text, |_| None)
     }
 
     /// Returns the campaign of the command.

@@ -72,7 +72,7 @@ impl Arrangement {
                 false => result,
             }
         };
-        command::run(global, draft, self.print, 0, shown, |_| None)
+        command::run(global, draft, self.print, shown, |_| None)
     }
 
     /// Returns the campaign of a command: frames of these sizes, or of the smallest size of the IP

@@ -123,14 +123,10 @@ impl Quick {
             ))
             .into());
         }
-        let iterations = match &draft.procedure {
-            Procedure::Paired(_) => 0,
-            _ => draft.iterations,
-        };
         let text =
             |run: &fwdlab_report::run::Run<'_>| fwdlab_report::text::quick(run.info, run.summary);
         let next = |summary: &Summary| Some(next_steps(summary, self.bed.is_some()));
-        command::run(global, &draft, self.print, iterations, text, next)
+        command::run(global, &draft, self.print, text, next)
     }
 
     /// Returns the campaign of the command.

@@ -69,11 +69,10 @@ pub(super) fn kept_in(directory: &Path) -> String {
 
 /// Runs `work` until it finishes or a signal arrives, then stores and prints the outcome.
 ///
-/// `iterations` is the total for the progress display, 0 if unknown. `judge` adds to the outcome
-/// before it is stored, `text` returns the result for people, and `next` suggests the next step.
+/// `judge` adds to the outcome before it is stored, `text` returns the result for people, and `next`
+/// suggests the next step.
 pub(super) fn carry_out(
     global: &Global,
-    iterations: u32,
     work: impl for<'a> FnOnce(
         &Path,
         &Control,
@@ -89,7 +88,7 @@ pub(super) fn carry_out(
     if !global.behind_a_screen {
         announce_stop()?;
     }
-    let mut screen = Screen::new(global.verbosity(), iterations);
+    let mut screen = Screen::new(global.verbosity());
     let as_stream = global.json_stream;
     let is_behind = global.behind_a_screen;
     let mut listener = |event: &Event| {

@@ -47,7 +47,7 @@ fn speed(text: &str) -> Result<f64, String> {
 
 /// For terminals that cannot draw: prints a line per event until the run is over, then its result.
 fn lines(mut follower: Follower, dir: &Path) -> anyhow::Result<Code> {
-    let mut screen = Screen::new(Verbosity::Verbose, 0);
+    let mut screen = Screen::new(Verbosity::Verbose);
     loop {
         // checked before the last read, so that no event is missed
         let is_running = follower.is_running()?;

@@ -338,9 +338,7 @@ impl App {
             }
             EventKind::TrialFinished { record } => self.trial(t, record),
             EventKind::RebuildFinished { record } => {
-                let differences = record.difference_percent.iter().skip(1);
-                let words: Vec<String> = differences.map(|d| format!("{d:+.2} %")).collect();
-                let words = format!("rebuild {}: {}", record.rebuild, words.join("  "));
+                let words = clean(&fwdlab_report::campaign::rebuild_in_one_line(record));
                 self.add_measured(t, &words, &record.validity);
                 self.step(t);
             }

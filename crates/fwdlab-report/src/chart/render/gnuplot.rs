@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::chart::axis::short;
+use crate::chart::axis::{LINEAR, short};
 use crate::chart::{Axis, Chart, Curves, Line, Mark, Places, Plot, Reference, Row, Rows, Tone};
 use crate::table::shorten;
 
@@ -257,6 +257,16 @@ impl Drawing {
         }
         let mut script = axis('x', &curves.across) + &axis('y', &curves.up);
         script += "set key outside right\n";
+        for band in &curves.bands {
+            let _ = writeln!(
+                script,
+                "set object rect from first {from}, graph 0 to first {to}, graph 1 behind fc rgb '#eceff1' fs noborder\n\
+                 set label {words} at first {from}, graph 0.05 offset 0.5,0",
+                from = band.from,
+                to = band.to,
+                words = quoted(&band.label)
+            );
+        }
         for moment in &curves.moments {
             let _ = writeln!(
                 script,
@@ -290,7 +300,15 @@ fn axis(letter: char, axis: &Axis) -> String {
     let ticks: Vec<String> = ticks.collect();
     let scale = match axis.places {
         Places::Linear(_) => String::new(),
-        Places::Logarithmic(..) => format!("set logscale {letter}\n"),
+        Places::Logarithmic { zero: false, .. } => format!("set logscale {letter}\n"),
+        // linear from zero to the smallest value
+        Places::Logarithmic { low, high, .. } => {
+            let slope = (100.0 - LINEAR) / LINEAR / (high / low).ln();
+            format!(
+                "set nonlinear {letter} via {letter} < {low} ? {letter} / {low} : 1 + {slope} * log({letter} / {low}) \
+                 inverse {letter} < 1 ? {letter} * {low} : {low} * exp(({letter} - 1) / {slope})\n"
+            )
+        }
     };
     format!(
         "{scale}set {letter}label {}\nset {letter}range [{low}:{high}]\nset {letter}tics ({})\n",
@@ -301,7 +319,7 @@ fn axis(letter: char, axis: &Axis) -> String {
 
 fn colour(tone: Tone) -> &'static str {
     match tone {
-        Tone::Median => "#a9cfe6",
+        Tone::Median | Tone::Partial => "#a9cfe6",
         Tone::Span | Tone::Dot | Tone::Mean => "#1c2024",
         Tone::Quiet | Tone::More => "#0072b2",
         Tone::Ungated | Tone::LostAtOutput => "#cc79a7",

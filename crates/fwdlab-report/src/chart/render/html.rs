@@ -161,7 +161,8 @@ fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
         chart.screen_reader_text()
     );
     let height = format!("{}", curves.size.pixels() + NUMBERS);
-    let is_beside = shapes::has_names_at_ends(curves);
+    let has_switches = shapes::has_switches(curves);
+    let is_beside = shapes::has_names_at_ends(curves) && !has_switches;
     let class = if is_beside { "graph" } else { "graph wide" };
     m.within("div", &[("class", class)], |m| {
         if !chart.title.is_empty() {
@@ -170,7 +171,17 @@ fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
         if !is_beside {
             m.within("div", &[("class", "legend")], |m| {
                 for (n, curve) in curves.curves.iter().enumerate() {
-                    named(m, &curve.name, |m| shapes::curve_swatch(m, n, curve));
+                    let swatch = |m: &mut Markup| shapes::curve_swatch(m, n, curve);
+                    if !has_switches {
+                        named(m, &curve.name, swatch);
+                        continue;
+                    }
+                    m.within("label", &[], |m| {
+                        let class = shapes::trace(n);
+                        let shown = [("type", "checkbox"), ("class", &class), ("checked", "")];
+                        m.shape("input", &shown);
+                        named(m, &curve.name, swatch);
+                    });
                 }
             });
         }

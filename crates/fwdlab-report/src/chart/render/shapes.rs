@@ -16,8 +16,14 @@ const NAME: f64 = 15.0;
 const BESIDE: usize = 11;
 /// With more curves, the names are above the drawing, too.
 const CURVES: usize = 12;
+/// On a page, curves have switches from this number on, and up to the number of classes in the
+/// style sheet.
+const SWITCHES: usize = 3;
+const TRACES: usize = 16;
 /// Curves with more points have no point marks.
 const MARKED: usize = 25;
+/// Number of points of a long curve whose values can be read.
+const READ: usize = 60;
 /// Number of parts of a long curve; only the smallest and the largest value of each part are drawn.
 const PARTS: usize = 400;
 
@@ -38,6 +44,7 @@ impl Tone {
     pub(super) fn class(self) -> &'static str {
         match self {
             Tone::Median => "bar",
+            Tone::Partial => "bar partial",
             Tone::Span => "whisker",
             Tone::Dot => "dot",
             Tone::Quiet => "dot quiet",
@@ -98,6 +105,7 @@ pub(super) fn swatch(m: &mut Markup, tone: Tone) {
             }
         }
         Tone::Offered | Tone::Mean => line(m, ["11", "0", "11", "12"]),
+        Tone::Partial => hatched(m, ("2", "20"), 6.0, 10.0, ""),
         _ => m.shape(
             "rect",
             &[
@@ -126,7 +134,7 @@ pub(super) fn height(row: &Row) -> f64 {
         () if row.is_thin => 26.0,
         () if row.marks.is_empty() => 30.0,
         () if has(Tone::is_part) => 42.0,
-        () if has(|tone| tone == Tone::Median) => 46.0,
+        () if has(|tone| matches!(tone, Tone::Median | Tone::Partial)) => 46.0,
         () if has_dots => 52.0,
         () => 34.0,
     }
@@ -162,12 +170,16 @@ pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &R
                 words,
             } => {
                 let thick = match tone {
-                    Tone::Median if height > 40.0 => 22.0,
+                    Tone::Median | Tone::Partial if height > 40.0 => 22.0,
                     tone if tone.is_part() => height - 16.0,
                     _ if height > 40.0 => 26.0,
                     _ => 18.0,
                 };
                 let (left, right) = (axis.percent(from.min(*to)), axis.percent(from.max(*to)));
+                if *tone == Tone::Partial {
+                    hatched(m, (&at(left), &at(right)), middle, thick, words);
+                    continue;
+                }
                 titled(
                     m,
                     "rect",
@@ -231,6 +243,21 @@ pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &R
             &format!("{} \u{25b8}", row.beyond),
         );
     }
+}
+
+/// Draws a hatched bar: a thick dashed line, which is hatched at every width and in every viewer.
+fn hatched(m: &mut Markup, (left, right): (&str, &str), middle: f64, thick: f64, words: &str) {
+    let (y, thick) = (format!("{middle}"), format!("{thick}"));
+    let attributes = [
+        ("class", Tone::Partial.class()),
+        ("x1", left),
+        ("x2", right),
+        ("y1", &y),
+        ("y2", &y),
+        ("stroke-width", &thick),
+        ("stroke-dasharray", "3 3"),
+    ];
+    titled(m, "line", &attributes, words);
 }
 
 /// Draws the tick labels below rows.
@@ -324,20 +351,30 @@ impl Size {
 pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
     grid(m, curves);
     let height = curves.size.pixels();
+    for band in &curves.bands {
+        let (left, right) = (
+            curves.across.percent(band.from),
+            curves.across.percent(band.to),
+        );
+        let attributes = [
+            ("class", "band"),
+            ("x", &at(left)),
+            ("width", &at(right - left)),
+            ("height", &format!("{height}")),
+        ];
+        let attributes = attributes.map(|(name, value)| (name, value as &str));
+        titled(m, "rect", &attributes, &band.label);
+        upright_name(m, (left + right) / 2.0, height - 8.0, &band.label);
+    }
+    // labels of close moments are below each other
+    let mut last = (f64::NEG_INFINITY, 12.0);
     for moment in &curves.moments {
         let percent = curves.across.percent(moment.at);
         let x = at(percent);
         line(m, "moment", (&x, &x), ("0", &format!("{height}")));
-        let (class, dx) = if percent > 80.0 {
-            ("end", "-5")
-        } else {
-            ("", "5")
-        };
-        m.leaf(
-            "text",
-            &[("class", class), ("x", &x), ("dx", dx), ("y", "12")],
-            &moment.label,
-        );
+        let is_close = (percent - last.0).abs() < 15.0;
+        last = (percent, if is_close { last.1 + 14.0 } else { 12.0 });
+        upright_name(m, percent, last.1, &moment.label);
     }
     for reference in &curves.references {
         let y = up(curves, reference.at);
@@ -352,17 +389,44 @@ pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
         m.leaf("text", &[("x", "6"), ("y", &above)], &words);
     }
     for (n, curve) in curves.curves.iter().enumerate() {
-        draw(m, curves, n, curve, width);
+        m.within("g", &[("class", &trace(n))], |m| {
+            draw(m, curves, n, curve, width)
+        });
     }
-    if has_names_at_ends(curves) {
+    if has_names_at_ends(curves) && !(width.is_none() && has_switches(curves)) {
         draw_curve_names(m, curves);
     }
+}
+
+/// Draws the name of a vertical line, on the side that has room.
+fn upright_name(m: &mut Markup, percent: f64, y: f64, words: &str) {
+    let (class, dx) = if percent > 80.0 {
+        ("end", "-5")
+    } else {
+        ("", "5")
+    };
+    let (x, y) = (at(percent), format!("{y}"));
+    m.leaf(
+        "text",
+        &[("class", class), ("x", &x), ("dx", dx), ("y", &y)],
+        words,
+    );
 }
 
 /// Returns true if the names of the curves are at their right ends rather than above the drawing.
 pub(super) fn has_names_at_ends(curves: &Curves) -> bool {
     let all = &curves.curves;
     all.len() <= CURVES && all.iter().all(|curve| curve.name.chars().count() <= BESIDE)
+}
+
+/// Returns true if a page lists the curves with a switch for each.
+pub(super) fn has_switches(curves: &Curves) -> bool {
+    (SWITCHES..=TRACES).contains(&curves.curves.len())
+}
+
+/// Returns the class of everything that belongs to a curve, which its switch hides.
+pub(super) fn trace(n: usize) -> String {
+    format!("t{n}")
 }
 
 /// Draws a sample of a curve for the list of names, 22 by 12 pixels.
@@ -429,22 +493,27 @@ fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<
     let wide = width.unwrap_or(1000.0);
     let place = |(x, y): &(f64, f64)| (wide * curves.across.percent(*x) / 100.0, up(curves, *y));
     let drawn = thinned(&curve.points);
-    let mut points: Vec<String> = Vec::with_capacity(drawn.len());
-    let mut before: Option<f64> = None;
-    for (x, y) in drawn.iter().map(place) {
-        if let (Line::Steps, Some(before)) = (curve.line, before) {
-            points.push(format!("{x:.1},{before:.1}"));
-        }
-        points.push(format!("{x:.1},{y:.1}"));
-        before = Some(y);
-    }
     let class = match curve.line {
         Line::Dashed => "curve dashed",
         Line::Solid | Line::Steps | Line::None => "curve",
     };
     let class = style(n, class);
-    let attributes = [("class", class.as_str()), ("points", &points.join(" "))];
-    if curve.line != Line::None {
+    // a gap interrupts the line
+    let gaps_before = |x: f64| curve.gaps.iter().filter(|(gap, _)| *gap < x).count();
+    for part in drawn.chunk_by(|a, b| gaps_before(a.0) == gaps_before(b.0)) {
+        if curve.line == Line::None {
+            break;
+        }
+        let mut points: Vec<String> = Vec::with_capacity(part.len());
+        let mut before: Option<f64> = None;
+        for (x, y) in part.iter().map(place) {
+            if let (Line::Steps, Some(before)) = (curve.line, before) {
+                points.push(format!("{x:.1},{before:.1}"));
+            }
+            points.push(format!("{x:.1},{y:.1}"));
+            before = Some(y);
+        }
+        let attributes = [("class", class.as_str()), ("points", &points.join(" "))];
         match width {
             Some(_) => m.shape("polyline", &attributes),
             None => {
@@ -460,6 +529,10 @@ fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<
             }
         }
     }
+    for (x, reason) in &curve.gaps {
+        let words = format!("{}, {}: {reason}", curve.name, short(*x));
+        point(m, n, &at(curves.across.percent(*x)), height, &words, "gap");
+    }
     for ((x, _), interval) in curve.points.iter().zip(&curve.intervals) {
         let Some((low, high)) = interval else {
             continue;
@@ -471,21 +544,34 @@ fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<
         );
         line(m, &style(n, "curve span"), (&x, &x), (&ends.0, &ends.1));
     }
-    if curve.line != Line::None && curve.points.len() > MARKED {
-        return;
-    }
-    for (x, y) in &curve.points {
+    // a long curve has no marks, but its values can still be read at some places
+    let (every, class) = match curve.line != Line::None && curve.points.len() > MARKED {
+        true => (curve.points.len().div_ceil(READ), "hidden"),
+        false => (1, ""),
+    };
+    for (x, y) in curve.points.iter().step_by(every) {
+        let remark = curve.hollow.iter().find(|(at, _)| at == x);
         let words = format!(
-            "{}, {}: {}",
+            "{}, {}: {}{}",
             curve.name,
             short(*x),
-            curves.up.quantity.words(*y)
+            curves.up.quantity.words(*y),
+            remark.map_or(String::new(), |(_, words)| format!(", {words}"))
         );
-        point(m, n, &at(curves.across.percent(*x)), up(curves, *y), &words);
+        let class = if remark.is_some() { "hollow" } else { class };
+        point(
+            m,
+            n,
+            &at(curves.across.percent(*x)),
+            up(curves, *y),
+            &words,
+            class,
+        );
     }
 }
 
-fn point(m: &mut Markup, n: usize, x: &str, y: f64, words: &str) {
+/// Draws a point: `class` is empty, or `hollow`, `hidden` or `gap`.
+fn point(m: &mut Markup, n: usize, x: &str, y: f64, words: &str, class: &str) {
     let y = format!("{y:.1}");
     m.within(
         "svg",
@@ -496,13 +582,12 @@ fn point(m: &mut Markup, n: usize, x: &str, y: f64, words: &str) {
             ("overflow", "visible"),
         ],
         |m| {
-            let shape = POINTS[n % POINTS.len()];
-            titled(
-                m,
-                "path",
-                &[("class", &style(n, "mark")), ("d", shape)],
-                words,
-            );
+            let shape = match class {
+                "gap" => POINTS[POINTS.len() - 1],
+                _ => POINTS[n % POINTS.len()],
+            };
+            let class = style(n, "mark") + if class.is_empty() { "" } else { " " } + class;
+            titled(m, "path", &[("class", &class), ("d", shape)], words);
         },
     );
 }

@@ -37,6 +37,7 @@ fn printable(text: &str) -> String {
 fn sign(tone: Tone) -> char {
     match tone {
         Tone::Median | Tone::Received => '\u{2588}',
+        Tone::Partial => '\u{2592}',
         Tone::Span => '\u{2500}',
         Tone::Dot | Tone::Quiet => '\u{25cf}',
         Tone::Ungated => '\u{25cb}',
@@ -188,9 +189,18 @@ fn draw_curves(curves: &Curves, width: usize) -> String {
     let below: String = below.into_iter().collect();
     text += format!("{:NUMBERS$} {below}", "").trim_end();
     text += &format!("\n{:NUMBERS$} {}\n", "", curves.across.title);
+    let across = curves.across.quantity;
+    for band in &curves.bands {
+        let (from, to) = (across.words(band.from), across.words(band.to));
+        text += &format!(
+            "{:NUMBERS$} {from} to {to}: {}\n",
+            "",
+            printable(&band.label)
+        );
+    }
     for reference in curves.moments.iter().chain(&curves.references) {
         let of = match curves.moments.contains(reference) {
-            true => curves.across.quantity,
+            true => across,
             false => curves.up.quantity,
         };
         text += &format!(
@@ -247,8 +257,15 @@ impl Canvas {
         if curve.line == Line::None {
             return;
         }
-        for pair in points.windows(2) {
+        for (pair, own) in points.windows(2).zip(curve.points.windows(2)) {
             let [(x0, y0), (x1, y1)] = [pair[0], pair[1]];
+            if curve
+                .gaps
+                .iter()
+                .any(|(at, _)| (own[0].0..own[1].0).contains(at))
+            {
+                continue;
+            }
             let steps = ((x1 - x0).abs() * 2.0 * self.wide as f64)
                 .max((y1 - y0).abs() * 4.0 * LINES as f64)
                 .ceil() as usize;

@@ -18,7 +18,7 @@ use crate::link;
 const COMMON: [u32; 8] = [100, 1_000, 2_500, 5_000, 10_000, 25_000, 40_000, 100_000];
 
 /// Lines above this multiple of the largest value are not drawn, so that values stay legible.
-const AT_MOST: f64 = 1.6;
+pub(crate) const AT_MOST: f64 = 1.6;
 
 /// Lines below this share of the largest value are not drawn.
 const AT_LEAST: f64 = 0.02;

@@ -18,12 +18,13 @@ fn bytes(outcome: &Outcome) -> f64 {
 /// Draws the frame rate over the frame size, theoretical and measured (RFC 2544 §26.1). Skips
 /// profiles, which have no single size.
 pub(in crate::procedures) fn throughput(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
-    let (mut theoretical, mut measured) = (Vec::new(), Vec::new());
+    let (mut theoretical, mut measured, mut shares) = (Vec::new(), Vec::new(), Vec::new());
     let all = of_type::<Throughput>(outcomes);
     for (outcome, found) in all.filter(|(outcome, _)| outcome.variant.profile.is_none()) {
         let size = bytes(outcome);
         theoretical.extend(found.line_rate_pps.map(|pps| (size, pps)));
         measured.extend(found.throughput_pps.map(|pps| (size, pps)));
+        shares.extend(found.percent.map(|percent| (size, percent)));
     }
     if measured.len() < 2 {
         return;
@@ -32,10 +33,23 @@ pub(in crate::procedures) fn throughput(charts: &mut Vec<Chart>, outcomes: &[&Ou
     if !theoretical.is_empty() {
         curves.push(Curve::new("theoretical", theoretical).dashed());
     }
+    let whole = match curves.len() {
+        1 => "largest load",
+        _ => "line rate",
+    };
+    let shares = [Curve::new("measured", shares)];
+    let graph = |up: Axis, curves: &[Curve]| {
+        Curves::new(Axis::sizes(curves), up, curves.to_vec()).size(Size::Low)
+    };
     charts.push(Chart::curves(
         "throughput",
-        "",
-        Curves::new(Axis::sizes(&curves), Axis::rates(&curves), curves.to_vec()),
+        "Frame rate",
+        graph(Axis::rates(&curves), &curves),
+    ));
+    charts.push(Chart::curves(
+        "throughput",
+        format!("Share of the {whole}"),
+        graph(Axis::whole_percent(&format!("% of the {whole}")), &shares),
     ));
 }
 

@@ -8,7 +8,7 @@ use fwdlab_model::outcome::{CriticalLoad, Outcome};
 use fwdlab_model::search::{SearchOutcome, SearchStep};
 
 use super::of_type;
-use crate::chart::{Axis, Chart, Curve, Curves, Line, Size};
+use crate::chart::{Axis, Chart, Curve, Curves, Line, Reference};
 use crate::number::plural;
 use crate::search;
 
@@ -49,7 +49,7 @@ fn search(charts: &mut Vec<Chart>, search: &SearchOutcome) {
     let shown = progress.iter().filter(|step| near.contains(&step.load_pps));
     let left_out = match progress.len() - shown.clone().count() {
         0 => String::new(),
-        far => format!(", without {} outliers", plural(far, "trial")),
+        far => format!(", without {} far from the bounds", plural(far, "trial")),
     };
     let number = |index: usize| (index + 1) as f64;
     let trials = progress.iter().enumerate();
@@ -85,15 +85,28 @@ fn search(charts: &mut Vec<Chart>, search: &SearchOutcome) {
     ));
     let lost = shown.map(|step| (step.load_pps, 100.0 * step.loss_ratio));
     let curves = [Curve::new("trials", lost.collect()).points_only()];
+    let up = Axis::losses("lost or not sent, % of the frames due", &curves);
+    let named = || search.goals.iter().zip(search::labels(search));
+    let bounds = named().filter_map(|(goal, label)| {
+        let at = goal.relevant_lower_bound_pps?;
+        Some(Reference::new(at, label))
+    });
+    let allowed = named().filter_map(|(goal, label)| {
+        let percent = 100.0 * goal.goal.loss_ratio;
+        let is_shown = percent > 0.0 && percent <= up.ends().1;
+        is_shown.then(|| Reference::new(percent, format!("{label} allows")))
+    });
+    let (bounds, allowed) = (bounds.collect(), allowed.collect());
     charts.push(Chart::curves(
         "search",
         format!("Loss over load{left_out}"),
         Curves::new(
             Axis::close_loads("intended load", &curves),
-            Axis::percents("lost or not sent, % of the frames due", &curves),
+            up,
             curves.to_vec(),
         )
-        .size(Size::Low),
+        .moments(bounds)
+        .references(allowed),
     ));
 }
 

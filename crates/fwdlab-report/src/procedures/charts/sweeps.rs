@@ -9,7 +9,7 @@ use fwdlab_model::units::FrameSize;
 
 use super::lines::ceiling;
 use super::of_type;
-use crate::chart::{Axis, Chart, Curve, Curves, Quantity};
+use crate::chart::{Axis, Chart, Curve, Curves, Plot, Quantity, Size};
 use crate::procedures::frames;
 
 /// Number of segments of a curved line.
@@ -47,8 +47,8 @@ pub(in crate::procedures) fn differences(charts: &mut Vec<Chart>, outcomes: &[&O
     ));
 }
 
-/// Draws the forwarding rate over the values of a parameter, the cost per frame, and the cost of
-/// each added unit. If every unit costs the same, the cost per frame is a straight line.
+/// Draws the forwarding rate over the values of a parameter, the time per frame, and how far it is
+/// from a straight line, on which it would be if every unit cost the same.
 pub(in crate::procedures) fn sweep(
     charts: &mut Vec<Chart>,
     outcomes: &[&Outcome],
@@ -92,7 +92,8 @@ pub(crate) fn combine(all: &[Named<'_>]) -> Vec<Chart> {
 /// Draws the graphs of sweeps over one parameter.
 fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
     let mut parameter = String::new();
-    let (mut rates, mut costs, mut units) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rates, mut costs, mut rests) = (Vec::new(), Vec::new(), Vec::new());
+    let mut is_fitted = true;
     let mut ceilings: Vec<(LinkSpeed, FrameSize)> = Vec::new();
     for (name, outcome, link) in all {
         let Some(found) = outcome.found.get::<Sweep>() else {
@@ -108,16 +109,20 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
         }
         let of_frame = points.iter().map(|(value, pps)| (*value, 1e9 / pps));
         let of_frame: Vec<(f64, f64)> = of_frame.collect();
-        let (first, cheapest) = of_frame[0];
-        let of_unit = of_frame[1..].iter();
-        let of_unit = of_unit.map(|(value, cost)| (*value, (cost - cheapest) / (value - first)));
-        units.push(Curve::new(name.clone(), of_unit.collect()));
         let before = if all.len() > 1 {
             format!("{name}, ")
         } else {
             String::new()
         };
-        rates.push(Curve::new(name.clone(), points.clone()));
+        let missing = found.points.iter().filter(|p| p.median_pps.is_none());
+        let gaps: Vec<(f64, String)> = missing
+            .map(|point| (point.value as f64, "no result".into()))
+            .collect();
+        let curve = |points| Curve {
+            gaps: gaps.clone(),
+            ..Curve::new(name.clone(), points)
+        };
+        rates.push(curve(points.clone()));
         if Sweep::is_resource_sweep(parameter.as_str()) {
             let one = points[0].1 / points[0].0.max(1.0);
             let linear = points
@@ -125,7 +130,6 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
                 .map(|(cores, _)| (*cores, one * cores))
                 .collect();
             rates.push(Curve::new(format!("{before}linear reference"), linear).dashed());
-            units.pop();
             continue;
         }
         let line = found.cost().and_then(|cost| fitted(cost, &points));
@@ -137,15 +141,16 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
                 vec![of_frame[0], of_frame[of_frame.len() - 1]],
             ),
         };
-        costs.push(Curve::new(name.clone(), of_frame));
-        let which = format!("{before}{which}");
-        rates.push(Curve::new(which.clone(), rates_of(&line, &points)).dashed());
+        is_fitted &= which == "fitted";
         if let [(from, low), .., (to, high)] = line[..] {
             let slope = (high - low) / (to - from).max(f64::MIN_POSITIVE);
-            let ends = units.last().map_or(Vec::new(), |own| own.points.clone());
-            let level = ends.iter().map(|(value, _)| (*value, slope)).collect();
-            units.push(Curve::new(which.clone(), level).dashed());
+            let rest = of_frame.iter();
+            let rest = rest.map(|(value, cost)| (*value, cost - low - slope * (value - from)));
+            rests.push(curve(rest.collect()));
         }
+        costs.push(curve(of_frame));
+        let which = format!("{before}{which}");
+        rates.push(Curve::new(which.clone(), rates_of(&line, &points)).dashed());
         costs.push(Curve::new(which, line).dashed());
         let size = outcome.frame_size_bytes;
         ceilings.extend(
@@ -155,7 +160,7 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
     }
     rates.retain(|curve| curve.points.len() > 1);
     costs.retain(|curve| curve.points.len() > 1);
-    units.retain(|curve| curve.points.len() > 1);
+    rests.retain(|curve| curve.points.len() > 1);
     if rates.is_empty() {
         return Vec::new();
     }
@@ -173,11 +178,23 @@ fn graphs(all: &[Named<'_>]) -> Vec<Chart> {
     let mut charts = vec![graph("Forwarding rate".into(), Axis::rates(&rates), &rates)];
     if !costs.is_empty() {
         let up = times("nanoseconds per frame", &costs);
-        charts.push(graph("Time per frame".into(), up, &costs));
+        let cost = match is_fitted {
+            true => "",
+            false => ": not linear",
+        };
+        charts.push(graph(format!("Time per frame{cost}"), up, &costs));
     }
-    if !units.is_empty() {
-        let up = times("nanoseconds per frame and unit", &units);
-        charts.push(graph(format!("Cost per unit, {parameter}"), up, &units));
+    if !rests.is_empty() {
+        let title = match is_fitted {
+            true => "Distance from the fitted line",
+            false => "Distance from a straight line",
+        };
+        let up = times("nanoseconds per frame", &rests);
+        let mut rest = graph(title.into(), up, &rests);
+        if let Plot::Curves(curves) = &mut rest.plot {
+            curves.size = Size::Strip;
+        }
+        charts.push(rest);
     }
     charts
 }
