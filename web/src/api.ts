@@ -36,12 +36,7 @@ export interface Compared {
   metrics: string[]; html: string; text: string; ministat: string;
   outcome: { metric: string; columns: { labels: Record<string, string> }[] };
 }
-export interface Trend {
-  families: string[]; of: string; metrics: string[]; metric: string | null;
-  runs: { run: string; started_at: string; facts: Record<string, string> }[];
-  series: { test_case: string; configuration: string; unit: string; values: number[] }[][];
-  changes: { rows: { test_case: string; groups: { first: number; last: number; from: string; to: string; mean: number; n: number; shift: unknown; unconfirmed: boolean }[] }[] } | null;
-}
+export interface Trend { families: string[]; of: string; metrics: string[]; metric: string | null; html: string | null }
 export interface Bed { name: string; facts: Record<string, unknown>; runs: number; last_run: string; last_started_at: string; running: string[] }
 
 const KEY = "fwdlab-token";

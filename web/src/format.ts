@@ -21,14 +21,6 @@ export function digits(value: number): string {
   return value.toLocaleString("en", { maximumFractionDigits: Math.max(0, Math.min(6, 3 - size)) });
 }
 
-/** A value with the unit of the data. */
-export function withUnit(value: number | null | undefined, unit: string): string {
-  if (value === null || value === undefined) return "-";
-  if (unit === "frames/s" || unit === "pps") return scaled(value, "pps");
-  if (unit === "ns") return time(value);
-  return unit ? `${digits(value)} ${unit}` : digits(value);
-}
-
 /** A time in nanoseconds. */
 export function time(ns: number): string {
   if (ns >= 1e9) return `${digits(ns / 1e9)} s`;
@@ -50,12 +42,6 @@ export function span(seconds: number): string {
   if (s < 60) return `${s} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
   return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
-}
-
-export function median(values: number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const half = Math.floor(sorted.length / 2);
-  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
 /** Round numbers for an axis, from 0 to at least `most`. */

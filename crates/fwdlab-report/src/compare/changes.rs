@@ -31,6 +31,9 @@ pub struct Groups {
     pub bits: f64,
     /// Elements without a valid value, which are skipped.
     pub missing: Vec<String>,
+    /// The median of every element, with its number among all, from 1.
+    #[serde(skip)]
+    pub medians: Vec<(usize, f64)>,
 }
 
 /// A part of the series that is one population.
@@ -69,8 +72,11 @@ pub fn changes(sources: &[Source], options: &Options) -> Result<Changes, Compare
     for line in &arranged.rows {
         let mut elements: Vec<(String, Vec<f64>)> = Vec::new();
         let mut missing = Vec::new();
-        for (column, cell) in arranged.columns.iter().zip(&line.cells) {
+        let mut medians = Vec::new();
+        for (number, (column, cell)) in (1..).zip(arranged.columns.iter().zip(&line.cells)) {
             let values: Vec<f64> = cell.iter().flat_map(|s| s.values.clone()).collect();
+            let sample = Sample::new(values.clone());
+            medians.extend(sample.ok().map(|sample| (number, sample.median())));
             if arranged.columns.len() == 1 {
                 let each = values.iter().enumerate();
                 elements.extend(each.map(|(i, v)| (format!("value {}", i + 1), vec![*v])));
@@ -80,7 +86,10 @@ pub fn changes(sources: &[Source], options: &Options) -> Result<Changes, Compare
                 elements.push((column.name.clone(), values));
             }
         }
-        rows.push(groups(&line.test_case, &elements, missing)?);
+        rows.push(Groups {
+            medians,
+            ..groups(&line.test_case, &elements, missing)?
+        });
     }
     Ok(Changes {
         metric: options.metric.clone(),
@@ -136,5 +145,6 @@ fn groups(
         groups,
         bits: partition.bits,
         missing,
+        medians: Vec::new(),
     })
 }

@@ -25,6 +25,7 @@ use fwdlab_stats::Confidence;
 use serde::Serialize;
 
 pub use changes::{Changes, changes};
+pub(crate) use changes::{Group, Groups};
 pub(crate) use formats::table;
 pub use formats::{csv, markdown, ministat};
 pub use fwdlab_model::threshold::Judged;

@@ -206,7 +206,8 @@ impl Scale {
         Scale::new(&outcome.unit, cells.map(|cell| cell.median))
     }
 
-    fn new(unit: &str, medians: impl Iterator<Item = f64>) -> Scale {
+    /// Returns the scale of these values.
+    pub(crate) fn new(unit: &str, medians: impl Iterator<Item = f64>) -> Scale {
         let prefix = (unit == "pps").then(|| Prefix::for_largest(medians));
         let unit = prefix.map_or(unit.to_owned(), Prefix::pps);
         Scale { prefix, unit }
@@ -221,7 +222,7 @@ impl Scale {
     }
 
     /// Formats a value with the digits that `spread` justifies.
-    fn number(&self, value: f64, spread: f64) -> String {
+    pub(crate) fn number(&self, value: f64, spread: f64) -> String {
         let divisor = self.prefix.map_or(1.0, |prefix| prefix.divisor);
         let (value, spread) = (value / divisor, (spread / divisor).abs());
         if value != 0.0 && !(1e-4..1e15).contains(&value.abs()) {

@@ -10,6 +10,7 @@ mod elements;
 mod imported;
 mod measured;
 mod multi_run;
+mod trend;
 
 use fwdlab_model::event::RebuildRecord;
 pub use fwdlab_model::facts::ShownFacts;
@@ -59,6 +60,7 @@ use crate::words;
 
 pub use comparison::{comparison, comparison_fragment};
 pub use multi_run::pages;
+pub use trend::trend_fragment;
 /// Largest number of ministat blocks on a page.
 const BLOCKS: usize = 12;
 /// With more test cases, their results are folded.

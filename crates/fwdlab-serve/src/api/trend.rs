@@ -1,12 +1,12 @@
 //! `/api/trend`: a figure over runs, with the points where it changed and what was different there.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Query, State};
 use axum::response::Response;
 use fwdlab_model::result::RunInfo;
 use fwdlab_report::compare;
+use fwdlab_report::html::trend_fragment;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -32,30 +32,12 @@ pub struct Wanted {
 struct Point {
     run: String,
     started_at: String,
-    /// What can differ between runs, as text.
-    facts: BTreeMap<&'static str, String>,
 }
 
 /// Returns the series that a run belongs to: the name of its campaign, or its kind.
 pub fn family(info: &RunInfo) -> String {
     let campaign = info.parameters.get("campaign").and_then(|c| c.as_str());
     campaign.unwrap_or(&info.kind).to_owned()
-}
-
-fn facts(info: &RunInfo) -> BTreeMap<&'static str, String> {
-    let facts = &info.facts;
-    BTreeMap::from([
-        ("fwdlab", info.tool_version.clone()),
-        ("kernel", facts.kernel.clone()),
-        ("CPU", facts.cpu_model.clone()),
-        ("CPUs", facts.cpus.to_string()),
-        ("driver", facts.driver.clone().unwrap_or_default()),
-        ("governor", facts.cpu_governor.clone().unwrap_or_default()),
-        ("engine", facts.engine.clone()),
-        ("sysctls", format!("{:?}", facts.sysctls)),
-        ("mitigations", format!("{:?}", facts.mitigations)),
-        ("offloads", format!("{:?}", facts.offloads)),
-    ])
 }
 
 /// Handles the request.
@@ -93,7 +75,6 @@ pub async fn trend(
             .map(|info| Point {
                 run: info.id.clone(),
                 started_at: info.started_at.clone(),
-                facts: facts(info),
             })
             .collect();
         let series: Vec<_> = sources
@@ -126,6 +107,7 @@ pub async fn trend(
             "metric": metric,
             "runs": points,
             "series": series,
+            "html": changes.as_ref().map(|changes| trend_fragment(&of, &runs, changes)),
             "changes": changes,
         }))
     })
