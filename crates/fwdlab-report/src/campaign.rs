@@ -19,7 +19,7 @@ use crate::number::{percent, plural};
 use crate::procedures::{self, tables};
 use crate::section::{Format, Named, Section, named};
 use crate::state::State;
-use crate::table::{Cell, Column, Mark, Table, capital, shorten, table};
+use crate::table::{Cell, Column, Mark, Table, shorten, table};
 use crate::telemetry;
 use crate::thresholds;
 use crate::words::{self, all_warnings};
@@ -66,10 +66,10 @@ pub(crate) fn headline(cases: &[TestCase]) -> String {
         all => format!("; {} in all", plural(all, "test case")),
     };
     if let Some(to) = high {
-        let what = capital(&low.name);
         return format!(
-            "{what} from {} ({name}) to {to}{more}{failed}",
-            central(low)
+            "{} ({name}) to {to}, {}{more}{failed}",
+            central(low),
+            low.name
         );
     }
     let outcomes = cases.iter().find(|case| !case.figures.is_empty());
@@ -510,4 +510,62 @@ fn order_words(info: &RunInfo) -> String {
         of("order"),
         info.seed
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn case(size: u32, median: f64) -> TestCase {
+        let figure = json!({ "name": "ndr", "unit": "frames/s", "better": "higher", "values": [median], "median": median });
+        serde_json::from_value(json!({
+            "test_case": "x", "configuration": "plain", "ip_version": "ipv4", "frame_size_bytes": size,
+            "flows": 1, "figures": [figure], "iterations": [], "outcomes": [],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_headline_of_many_test_cases_is_the_range() {
+        let all = [case(64, 2e6), case(512, 3e6), case(1518, 1e6)];
+        let range = "1.000 Mpps (1518 B) to 3.000 Mpps (512 B), ndr; 3 test cases in all";
+        assert_eq!(headline(&all), range);
+        assert_eq!(
+            headline(&all[..2]),
+            "64 B, ndr: 2.000 Mpps; 2 test cases in all"
+        );
+        // the answer is in doubt if either end is
+        let mut doubtful = all;
+        assert!(!is_headline_doubtful(&doubtful));
+        doubtful[1].doubt = Some("noise".into());
+        assert!(is_headline_doubtful(&doubtful));
+    }
+
+    #[test]
+    fn differences_of_a_rebuild_have_the_names_of_their_duts() {
+        let dut = |configuration: &str, control: bool| {
+            let stream = json!({ "ip_version": "ipv4", "frame_size_bytes": 64, "flows": 1 });
+            json!({ "test_case": "x", "configuration": configuration, "control": control, "stream": stream })
+        };
+        let record = |differences: &[f64]| -> RebuildRecord {
+            serde_json::from_value(json!({
+                "rebuild": 2, "started_at": "", "places": [0, 1, 2], "blocks": 5, "blocks_not_offered": 0,
+                "compared": [dut("plain", false), dut("plain", true), dut("nft add table\n  t", false)],
+                "forwarding_rate_pps": [], "difference_percent": differences, "frames_sent": 0,
+                "frames_received": 0, "ledgers": [], "validity": { "valid": true, "reasons": [] },
+            }))
+            .unwrap()
+        };
+        let line = rebuild_in_one_line(&record(&[0.0, 0.5, -2.25]));
+        assert_eq!(
+            line,
+            "rebuild 2  A/A control +0.50 %  nft add table t -2.25 %  (5 blocks)"
+        );
+        assert_eq!(
+            rebuild_in_one_line(&record(&[])),
+            "rebuild 2  no result from 5 blocks"
+        );
+    }
 }

@@ -12,7 +12,7 @@ use crate::headline;
 use crate::name::label;
 use crate::number::{bits_per_second, counted, delay, rate, rate_with_interval};
 use crate::shape::Shape;
-use crate::table::{Cell, Table, shorten, table};
+use crate::table::{Cell, Table, shorten, table, wrap};
 
 /// The state of a run that needs no remark.
 const FINISHED: &str = "finished";
@@ -21,7 +21,7 @@ const FINISHED: &str = "finished";
 const ID: usize = 24;
 
 /// Minimum width of a result next to its run.
-const RESULT: usize = 36;
+const RESULT: usize = 42;
 
 /// Indent of a result on a line below its run.
 const BELOW: &str = "     ";
@@ -91,25 +91,28 @@ fn fitted(entries: &[Entry<'_>], fold: usize) -> String {
     let mut text = String::new();
     for (line, result) in lines.lines().zip(results) {
         let result = result.replace('\n', " ");
-        let line = match is_beside {
-            true => format!("{line:used$}{result}"),
-            false => format!("{}\n{BELOW}{result}", cut(line, fold)),
+        let lines = match is_beside {
+            true => format!("{line:used$}{}", cut(&result, fold.saturating_sub(used))),
+            false => format!("{line}\n{}", wrap(&result, fold, BELOW)),
         };
-        text.extend(line.lines().map(|line| cut(line.trim_end(), fold) + "\n"));
+        for line in lines.lines() {
+            text += &format!("{}\n", line.trim_end());
+        }
     }
     text
 }
 
-/// Cuts the end of a line that is too long.
-fn cut(line: &str, width: usize) -> String {
-    match line.chars().count() > width {
-        true => line
-            .chars()
-            .take(width.saturating_sub(3))
-            .chain("...".chars())
-            .collect(),
-        false => line.to_owned(),
+/// Cuts the end of a text that is too long, but never between a number and its unit.
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
     }
+    let lines = wrap(text, width.saturating_sub(3), "");
+    let first = lines.lines().next().unwrap_or_default();
+    format!(
+        "{}...",
+        first.trim_end_matches([',', ':', ';', ' ', '\u{b1}'])
+    )
 }
 
 /// Creates the table of runs without their results.
@@ -380,17 +383,21 @@ mod tests {
             run(3, "2026-11-21-ndr-7f3h", ""),
         ];
         let expected = "
-     run                               UTC  result
- @1  2026-11-21-ndr-7f3k             08:50  NDR 999.4 kpps
- @2  2026-11-21-imp...1-yandex-v1n8  08:50  rules, cost of one 12.5 ns, of wh...
- @3  2026-11-21-ndr-7f3h             08:50
+     run                         UTC  result
+ @1  2026-11-21-ndr-7f3k       08:50  NDR 999.4 kpps
+ @2  2026-11-21-...andex-v1n8  08:50  rules, cost of one 12.5 ns, of which...
+ @3  2026-11-21-ndr-7f3h       08:50
 ";
         assert_eq!(fitted(&runs, 80), expected[1..]);
         let narrow = fitted(&runs, 40);
-        assert_eq!(narrow.lines().count(), 8, "{narrow}");
+        assert_eq!(narrow.lines().count(), 9, "{narrow}");
         assert!(
             narrow.lines().all(|line| line.chars().count() <= 40),
             "{narrow}"
+        );
+        assert_eq!(
+            cut("64 B: 1.488 \u{b1} 0.057 Mpps, 3 more", 27),
+            "64 B: 1.488..."
         );
         assert!(narrow.contains("     NDR 999.4 kpps\n"), "{narrow}");
     }

@@ -572,7 +572,9 @@ impl Screen {
         }
         if record.validity.is_valid() && !is_verbose && !self.tells_iterations {
             let (name, number) = (&record.test_case, record.iteration);
-            self.line(&format!("{name}  iteration {number}  {}", words(forwarded)));
+            let quiet = || counted(record.quiet.windows, "quiet window");
+            let words = forwarded.map_or_else(|| format!("no result: {}", quiet()), rate);
+            self.line(&format!("{name}  iteration {number}  {words}"));
         }
     }
 

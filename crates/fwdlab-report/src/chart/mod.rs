@@ -502,3 +502,30 @@ pub(crate) fn number_duplicates(all: &mut [Chart]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_of_few_iterations_is_hatched_and_explained() {
+        let tones = |iterations: usize| {
+            let row = Row {
+                marks: Row::of_values(Some(2.0), &[2.0, 3.0], |v| v.to_string(), "iteration"),
+                ..Row::default()
+            };
+            let axis = Axis::linear("x", Scale::covering([0.0, 3.0], 3), |v| v.to_string());
+            let legend = legend_of_values("iteration");
+            let chart = Chart::rows("x", axis, legend, [row.hatched(2, iterations)]);
+            let Plot::Rows(rows) = chart.plot else {
+                panic!("no rows");
+            };
+            rows.legend
+                .into_iter()
+                .map(|(tone, _)| tone)
+                .collect::<Vec<_>>()
+        };
+        assert!(!tones(4).contains(&Tone::Partial));
+        assert_eq!(tones(5)[..2], [Tone::Median, Tone::Partial]);
+    }
+}

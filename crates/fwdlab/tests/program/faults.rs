@@ -58,7 +58,7 @@ fn a_disk_that_gets_full_is_reported() {
     let ended = on_a_file_system(&lab, "size=200k", many);
     assert_ne!(ended.code, 0, "it all fitted: {}", ended.out);
     ended.says(&["No space left on device"]);
-    ended.prints(&[" failed\n", "cannot "]);
+    ended.prints(&["  failed: cannot "]);
 }
 
 #[test]
