@@ -284,9 +284,10 @@ impl Builder for ThisMachine {
             (Kind::Vpp | Kind::VppHugePages, both_ways) => {
                 Bed::up_vpp(requested.dut, both_ways, requested.placement)?
             }
-            (Kind::Testpmd, _) => {
-                let reason = "testpmd is counted in virtual machines: set image in [matrix]";
-                return Err(LabError::Preflight(reason.into()));
+            (kind @ (Kind::Testpmd | Kind::OvsDpdk), _) => {
+                let reason =
+                    format!("{kind} is counted in virtual machines: set image in [matrix]");
+                return Err(LabError::Preflight(reason));
             }
             (Kind::Linux, true) => Bed::up_both_ways(requested.placement)?,
             (Kind::Linux, false) => Bed::up(requested.duts, requested.placement, false)?,

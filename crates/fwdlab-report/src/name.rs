@@ -120,6 +120,7 @@ pub(crate) fn dut(kind: Kind) -> &'static str {
         Kind::Vpp => "VPP",
         Kind::VppHugePages => "VPP in huge pages",
         Kind::Testpmd => "testpmd",
+        Kind::OvsDpdk => "Open vSwitch with DPDK",
     }
 }
 

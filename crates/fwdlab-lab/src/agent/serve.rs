@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fwdlab_engine::{Exact, PathSpec, PortSpec, exact};
+use fwdlab_engine::{EngineError, Exact, PathSpec, PortSpec, exact};
 use fwdlab_model::campaign::Generator;
 
 use super::part::Parts;
@@ -229,7 +229,13 @@ impl Agent {
 }
 
 pub(super) fn refused(error: impl Into<LabError>) -> Failure {
-    Failure::Refused(error.into().to_string())
+    let error = error.into();
+    let reason = error.to_string();
+    match error {
+        // permissions are not its problem
+        LabError::Engine(EngineError::Poller { .. }) => Failure::File(reason),
+        _ => Failure::Refused(reason),
+    }
 }
 
 fn host(place: &Place) -> Box<dyn Host> {

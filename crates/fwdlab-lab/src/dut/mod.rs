@@ -2,8 +2,8 @@
 //! file.
 //!
 //! [`linux`] is a Linux machine or a part of one, over any [`Host`]; [`freebsd`] is FreeBSD, and
-//! [`vpp`] is VPP; [`black_box`] is a DUT without login, [`testpmd`]
-//! a data plane in a guest that counts instructions. [`set`] has the configurations that users
+//! [`vpp`] is VPP; [`black_box`] is a DUT without login, [`data_plane`]
+//! has data planes of guests that count instructions. [`set`] has the configurations that users
 //! apply, [`sweep`] what campaigns vary. A change that can be undone returns a [`Change`], and the
 //! undo command is recorded first. Start with [`Dut`].
 //!
@@ -11,12 +11,12 @@
 
 pub mod black_box;
 pub(crate) mod daemons;
+pub(crate) mod data_plane;
 pub mod freebsd;
 pub mod linux;
 pub mod set;
 mod spread;
 pub(crate) mod sweep;
-pub(crate) mod testpmd;
 mod upload;
 mod verify;
 pub mod vpp;

@@ -357,9 +357,9 @@ impl Campaign {
             }
         }
         let has_vpp = kinds.iter().any(|kind| kind.is_vpp());
-        let has_testpmd = kinds.contains(&Kind::Testpmd);
+        let counted = kinds.iter().find(|kind| kind.is_counted_only());
         for (key, is_said) in [
-            ("program", self.dut.program.is_some() && !has_testpmd),
+            ("program", self.dut.program.is_some() && counted.is_none()),
             ("workers", self.dut.workers > 0),
         ] {
             if is_said && !has_vpp {
@@ -372,19 +372,21 @@ impl Campaign {
         if has_vpp && (self.is_simulated() || self.dut.host.is_some() || matrix.image.is_some()) {
             return wrong(
                 &["matrix", "dut"],
-                "VPP is measured in a namespace of this machine: omit engine = \"sim\", host and image, or vpp",
+                "VPP is measured in a namespace of this machine, and its instructions are not counted: omit engine = \"sim\", host and image, or vpp",
             );
         }
-        if has_testpmd && matrix.image.is_none() && self.dut.image().is_none() {
-            let key = if matrix.dut.is_some() {
-                "matrix"
-            } else {
-                "dut"
+        if let Some(kind) = counted
+            && matrix.image.is_none()
+            && self.dut.image().is_none()
+        {
+            let at: &[&str] = match matrix.dut {
+                Some(_) => &["matrix", "dut"],
+                None => &["dut", "kind"],
             };
-            return wrong(
-                &[key, if key == "dut" { "kind" } else { "dut" }],
-                "the instructions of testpmd are counted in a virtual machine: set image = [\"debian:PACKAGE\"] in [matrix], and id = \"exact\"",
+            let reason = format!(
+                "the instructions of {kind} are counted in a virtual machine: set image = [\"debian:PACKAGE\"] in [matrix], and id = \"exact\""
             );
+            return wrong(at, &reason);
         }
         Ok(kinds)
     }

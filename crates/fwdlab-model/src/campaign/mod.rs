@@ -259,7 +259,7 @@ pub struct Dut {
     pub kind: Kind,
     /// Location: vm:IMAGE boots a virtual machine; IMAGE is debian:PACKAGE or a bzImage
     pub host: Option<String>,
-    /// The program: of VPP, by default $FWDLAB_VPP, or vpp in PATH; of testpmd, by default dpdk-testpmd in PATH
+    /// The program: of VPP, by default $FWDLAB_VPP, or vpp in PATH; of testpmd, by default dpdk-testpmd in PATH; of Open vSwitch, by default the ovs-vswitchd-dpdk of Debian, or ovs-vswitchd in PATH
     pub program: Option<String>,
     /// Number of VPP workers, each on one of the DUT's CPUs; with 0 the main thread forwards
     #[schemars(range(max = 64))]
@@ -281,11 +281,19 @@ pub enum Kind {
     VppHugePages,
     /// DPDK's testpmd, whose instructions are counted in a virtual machine; configurations are programs and their options
     Testpmd,
+    /// Open vSwitch with DPDK, whose instructions are counted in a virtual machine; configurations are commands such as ovs-ofctl
+    OvsDpdk,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 4] = [Kind::Linux, Kind::Vpp, Kind::VppHugePages, Kind::Testpmd];
+    pub const ALL: [Kind; 5] = [
+        Kind::Linux,
+        Kind::Vpp,
+        Kind::VppHugePages,
+        Kind::Testpmd,
+        Kind::OvsDpdk,
+    ];
 
     /// Returns the name used in files.
     pub fn name(self) -> &'static str {
@@ -294,6 +302,7 @@ impl Kind {
             Kind::Vpp => "vpp",
             Kind::VppHugePages => "vpp-huge-pages",
             Kind::Testpmd => "testpmd",
+            Kind::OvsDpdk => "ovs-dpdk",
         }
     }
 
@@ -305,6 +314,12 @@ impl Kind {
     /// Returns true for a VPP, with either kind of memory.
     pub fn is_vpp(self) -> bool {
         matches!(self, Kind::Vpp | Kind::VppHugePages)
+    }
+
+    /// Returns true for a data plane in user space whose instructions are counted in a virtual
+    /// machine, and nothing else.
+    pub fn is_counted_only(self) -> bool {
+        matches!(self, Kind::Testpmd | Kind::OvsDpdk)
     }
 }
 

@@ -241,6 +241,14 @@ impl Configuration {
         Ok(whole)
     }
 
+    /// Returns it with these steps only.
+    pub(crate) fn with_steps(&self, steps: Vec<Step>) -> Configuration {
+        Configuration {
+            steps,
+            ..self.clone()
+        }
+    }
+
     /// Returns the files and directories it came from, to be kept with the run.
     pub fn inputs(&self) -> &[PathBuf] {
         &self.inputs

@@ -17,7 +17,7 @@ use fwdlab_measure::campaign::Turn;
 use fwdlab_measure::exact::{
     Next, compare, controls, iteration, lost_all_frames, middle, next, objections, shares,
 };
-use fwdlab_model::campaign::{self, Campaign, Case, Counting, Generator, Kind, Procedure};
+use fwdlab_model::campaign::{self, Campaign, Case, Counting, Generator, Procedure};
 use fwdlab_model::event::EventKind;
 use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::file::FileError;
@@ -29,7 +29,7 @@ use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 use super::CountingMethod;
 use crate::bed::Bed;
 use crate::bed::veth::DUT_PORTS;
-use crate::dut::testpmd::{CommandLine, MOST_FRAMES, Testpmd};
+use crate::dut::data_plane::{self, CommandLine, MOST_FRAMES};
 use crate::dut::{Configuration, Spread};
 use crate::error::LabError;
 use crate::host::{Host, Limit, Remote};
@@ -127,17 +127,18 @@ impl CountingMethod for campaign::Exact {
             return wrong(&["matrix"], reason);
         }
         for case in &campaign.cases {
-            let Some(line) = data_plane(plan, case) else {
+            let Some(line) = data_plane(plan, case)? else {
                 continue;
             };
-            line?;
+            line.needs()?;
+            let kind = case.dut;
             if self.generator == Generator::Pktgen {
-                let reason = "testpmd is counted with live frames only: omit generator";
-                return wrong(&["procedure", "generator"], reason);
+                let reason = format!("{kind} is counted with live frames only: omit generator");
+                return wrong(&["procedure", "generator"], &reason);
             }
             if self.frames > MOST_FRAMES {
                 let reason = format!(
-                    "the frames of a burst wait for testpmd in its ring, which has room for {MOST_FRAMES}"
+                    "the frames of a burst wait for {kind} in its ring, which has room for {MOST_FRAMES}"
                 );
                 return wrong(&["procedure", "frames"], &reason);
             }
@@ -275,8 +276,8 @@ struct BootRequest {
     image: String,
     files: Files,
     configurations: Vec<Configuration>,
-    /// The data plane that forwards instead of the kernel; its configuration is in it.
-    testpmd: Option<CommandLine>,
+    /// The data plane that forwards instead of the kernel.
+    data_plane: Option<CommandLine>,
     /// Counts by call path.
     plugin: Option<PathBuf>,
     /// The boot that it shares with the other test cases of its image and iteration, if any.
@@ -402,9 +403,13 @@ impl Method for Bursts {
             let reason = LabError::Preflight(reason.unwrap_or_default());
             return Ok(Some(Made::failed(reason)));
         };
-        let testpmd = match data_plane(plan, case).transpose() {
-            Ok(testpmd) => testpmd,
+        let data_plane = match data_plane(plan, case) {
+            Ok(data_plane) => data_plane,
             Err(error) => return Ok(Some(Made::failed(error))),
+        };
+        let configuration = match &data_plane {
+            Some(line) => line.after.clone(),
+            None => plan.configuration(&case.configuration).cloned(),
         };
         let requested = || BootRequest {
             turn,
@@ -413,11 +418,8 @@ impl Method for Bursts {
             case: case.clone(),
             image: image.clone(),
             files: files.clone(),
-            configurations: (plan.configuration(&case.configuration).cloned())
-                .filter(|_| testpmd.is_none())
-                .into_iter()
-                .collect(),
-            testpmd: testpmd.clone(),
+            configurations: configuration.iter().cloned().collect(),
+            data_plane: data_plane.clone(),
             // boots of a test case are alike, and the control shows that a profile changes nothing
             plugin: (self.plugin.clone()).filter(|_| turn.iteration == 1 && !control),
             shared: shared.clone().flatten(),
@@ -588,10 +590,9 @@ impl Bursts {
 }
 
 /// Returns the data plane in user space that a test case stands for, if it is one.
-fn data_plane(plan: &Plan, case: &Case) -> Option<Result<CommandLine, LabError>> {
+fn data_plane(plan: &Plan, case: &Case) -> Result<Option<CommandLine>, LabError> {
     let program = plan.campaign().dut.program.as_deref();
-    let configuration = plan.configuration(&case.configuration);
-    (case.dut == Kind::Testpmd).then(|| CommandLine::of(configuration, program))
+    CommandLine::of(case.dut, plan.configuration(&case.configuration), program)
 }
 
 /// Measures the cost of the same configurations in instructions, if that was requested in addition
@@ -673,13 +674,14 @@ fn images(
     let applied = cases
         .iter()
         .filter_map(|case| running.plan.configuration(&case.configuration));
-    let words: BTreeSet<String> = applied.flat_map(Configuration::words).collect();
-    let lines = cases
-        .iter()
-        .filter_map(|case| data_plane(running.plan, case));
-    let data_planes = lines
-        .map(|line| Ok(line?.program))
-        .collect::<Result<BTreeSet<_>, LabError>>()?;
+    let mut words: BTreeSet<String> = applied.flat_map(Configuration::words).collect();
+    let mut data_planes = BTreeSet::new();
+    for case in &cases {
+        if let Some(line) = data_plane(running.plan, case)? {
+            words.extend(line.of.modules.iter().map(|module| (*module).to_owned()));
+            data_planes.extend(line.needs()?);
+        }
+    }
     let is_named = |program: &&&str| words.contains(**program);
     requested.extend(PROGRAMS_NAMED.iter().filter(is_named));
     let mut images = BTreeMap::new();
@@ -819,10 +821,14 @@ impl Profiler {
     }
 
     /// Writes the current symbol names of the guest's kernel, and of its data plane, to a file.
-    fn name_functions(&self, host: &Remote, testpmd: Option<&Testpmd>) -> Result<(), LabError> {
+    fn name_functions(
+        &self,
+        host: &Remote,
+        data_plane: Option<&data_plane::Running>,
+    ) -> Result<(), LabError> {
         let mut symbols = vm::plugin::symbols(&host.read("/proc/kallsyms")?);
-        if let Some(testpmd) = testpmd {
-            symbols += &testpmd.symbols(host)?;
+        if let Some(data_plane) = data_plane {
+            symbols += &data_plane.symbols(host)?;
         }
         std::fs::write(&self.symbols, symbols)
             .map_err(|e| LabError::system(format!("write {}", self.symbols.display()), e))
@@ -875,32 +881,41 @@ fn boot(
         Start::Saved(_) => Bed::built_in_guest(&machine)?,
         Start::Cold | Start::ToSave => Bed::in_guest(&machine)?,
     };
-    for configuration in &requested.configurations {
-        bed.dut(0).apply(configuration, control)?;
-    }
-    let testpmd = match (&requested.testpmd, bed.dut(0).place()) {
-        (Some(line), Some(dut)) => Some(Testpmd::start(&*dut, DUT_PORTS, line, p.frames)?),
+    let data_plane = match (&requested.data_plane, bed.dut(0).place()) {
+        (Some(line), Some(dut)) => {
+            Some(data_plane::Running::start(dut, DUT_PORTS, line, p.frames)?)
+        }
         _ => None,
     };
+    let with_output = |error| match &data_plane {
+        Some(data_plane) => data_plane.explain(error),
+        None => error,
+    };
+    for configuration in &requested.configurations {
+        let applied = bed.dut(0).apply(configuration, control);
+        applied.map_err(with_output)?;
+    }
     let stream = &requested.case.stream;
     let host = machine.host();
     let addresses = bed.networks().forward();
-    let poller = testpmd.as_ref().map(|testpmd| testpmd.pid);
-    let with_output = |error| match &testpmd {
-        Some(testpmd) => testpmd.explain(error),
-        None => error,
-    };
+    let poller = data_plane.as_ref().map(|data_plane| data_plane.pid);
     let bursts = bursts::Bursts::open(&host, &addresses, stream, p.generator, poller)
         .map_err(with_output)?;
     bursts.rest(SETTLING)?;
     if let Some(profile) = &profile {
-        profile.name_functions(&host, testpmd.as_ref())?;
+        profile.name_functions(&host, data_plane.as_ref())?;
     }
     let limit = Limit {
         time: BURST,
         is_stopped,
     };
     let spread = bed.spread()?;
+    // the first burst is omitted from the result: it fills the caches of a data plane
+    let mut slow_path = None;
+    let read_slow_path = || match &data_plane {
+        Some(data_plane) => data_plane.slow_path().map_err(with_output),
+        None => Ok(None),
+    };
     let mut made: Vec<BurstRecord> = Vec::new();
     while let Next::Burst(way) = next(&made, p, poller.is_some()) {
         let frames = match way {
@@ -914,7 +929,13 @@ fn boot(
             received: burst.received,
             instructions: burst.instructions,
         });
+        if made.len() == 1 {
+            slow_path = read_slow_path()?;
+        }
     }
+    let took_slow_path = read_slow_path()?
+        .zip(slow_path)
+        .map_or(0, |(now, before)| now - before);
     let ticks_per_instruction = machine.per_instruction();
     // read after all counting; only in the first boot, because all are alike
     let is_first = requested.turn.iteration == 1 && !requested.control && !lost_all_frames(&made);
@@ -924,6 +945,11 @@ fn boot(
         .collect::<Result<Vec<_>, LabError>>()?;
     let mut reasons = objections(ticks_per_instruction, &made);
     reasons.extend(Spread::unused(&spread, &bed.spread()?));
+    if took_slow_path > 0 {
+        reasons.push(format!(
+            "{took_slow_path} frames after the first burst took the slow path of the data plane: instructions per frame are a mixture"
+        ));
+    }
     let profiled = match (&profile, middle(&made)) {
         (Some(profile), Some(middle)) if !lost_all_frames(&made) => Some(profile.read(middle)),
         _ => None,

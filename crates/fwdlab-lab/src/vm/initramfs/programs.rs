@@ -262,9 +262,20 @@ impl Programs<'_> {
         self.put_needs(Path::new("/"), program)
     }
 
-    /// Adds a data plane of this machine, and DPDK's drivers for it.
-    pub(super) fn put_data_plane(&mut self, program: &Path) -> Result<(), ImageError> {
-        self.put_cut(program, &in_guest(program))?;
+    /// Adds a file of a data plane of this machine, and if it is a program, DPDK's drivers for it.
+    pub(super) fn put_data_plane(&mut self, file: &Path) -> Result<(), ImageError> {
+        let content = fs::read(file)
+            .map_err(|e| ImageError::system(format!("read {}", file.display()), e))?;
+        if elf::needs(&content).is_none() {
+            return self.put_path(Path::new("/"), file).map(drop);
+        }
+        let there = in_guest(file);
+        self.put_cut(file, &there)?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let called = format!("usr/bin/{name}");
+        if !self.tree.has(&called) {
+            self.tree.put(&called, Node::Link(format!("/{there}")));
+        }
         let folders = library_folders(None).into_iter();
         let versions = folders.flat_map(|folder| entries(&folder.join("dpdk")));
         for driver in versions.flat_map(|version| entries(&version)) {
