@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(Variant::default().id(&stream), "64B-7flows-ipv4");
         assert_eq!(
             variant.id(&stream),
-            "imix/random-destinations/both-directions/broadcast-+-filters=25-+-updates-every-30-s"
+            "imix/random-destinations/both-directions/broadcast-+-filters=25-+-updates-every-30-s/shard-2"
         );
         let single = Variant {
             destinations: Destinations::Single,
