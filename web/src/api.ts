@@ -37,7 +37,6 @@ export interface Compared {
   outcome: { metric: string; columns: { labels: Record<string, string> }[] };
 }
 export interface Trend { families: string[]; of: string; metrics: string[]; metric: string | null; html: string | null }
-export interface Bed { name: string; facts: Record<string, unknown>; runs: number; last_run: string; last_started_at: string; running: string[] }
 
 const KEY = "fwdlab-token";
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use fwdlab_model::facts::Facts;
 use fwdlab_model::result::{RunInfo, Summary};
 
 use super::elements::{folded, note, section};
@@ -18,7 +19,6 @@ pub(super) fn measurement_table(
     summary: &Summary,
     shown: ShownFacts,
 ) {
-    let facts = &info.facts;
     section(m, "Measurement", |m| {
         m.leaf("p", &[], &note(&words::procedure_words(summary)));
         bed::test_bed(m, info);
@@ -32,9 +32,6 @@ pub(super) fn measurement_table(
             }
         });
 
-        let plain = |map: &BTreeMap<String, String>| -> Vec<(String, String)> {
-            map.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
-        };
         let procedure = &summary.procedure;
         let is_new = !info.parameters.contains_key("procedure");
         let mut parameters = pairs([
@@ -47,59 +44,70 @@ pub(super) fn measurement_table(
         ]);
         let own = info.parameters.iter();
         parameters.extend(own.map(|(name, value)| (name.clone(), plain_value(value, shown))));
-        let command_line = facts.kernel_command_line.clone();
-        let of_host = |fact: &dyn Fn() -> String| facts.is_known().then(fact);
-        let host = pairs([
-            ("kernel", of_host(&|| facts.kernel.clone())),
-            ("CPU", of_host(&|| facts.cpu_model.clone())),
-            ("CPUs online", of_host(&|| facts.cpus.to_string())),
-            (
-                "threads per core",
-                facts.threads_per_core.map(|n| n.to_string()),
-            ),
-            ("frequency governor", facts.cpu_governor.clone()),
-            ("virtual machine", Some(yes_no(facts.virtual_machine))),
-            ("memory", Some(bytes(facts.memory_bytes))),
-            ("clock source", facts.clock_source.clone()),
-            ("root of the host", Some(yes_no(facts.privileged))),
-            ("driver of the ports", facts.driver.clone()),
-            ("link", facts.link.clone()),
-            ("engine", Some(facts.engine.clone())),
-            (
-                "kernel command line",
-                command_line.filter(|_| shown == ShownFacts::Full),
-            ),
-        ]);
-
         let head = |m: &mut Markup| m.text("Parameters and facts of the host");
         folded(m, false, head, |m| {
             m.within("div", &[("class", "columns")], |m| {
-                for (title, rows) in [
-                    ("Parameters", parameters),
-                    ("Host", host),
-                    ("Placement", plain(&facts.placement)),
-                    ("Sysctls set", plain(&facts.sysctls)),
-                    ("Offloads", plain(&facts.offloads)),
-                    (
-                        "CPU vulnerabilities and mitigations",
-                        plain(&facts.mitigations),
-                    ),
-                ] {
-                    if rows.is_empty() {
-                        continue;
-                    }
-                    m.within("div", &[("class", "group")], |m| {
-                        m.leaf("h3", &[], title);
-                        m.within("table", &[("class", "pairs")], |m| {
-                            m.within("tbody", &[], |m| {
-                                for (name, value) in &rows {
-                                    m.within("tr", &[], |m| {
-                                        m.leaf("th", &[("scope", "row")], name);
-                                        m.leaf("td", &[], value);
-                                    });
-                                }
-                            });
-                        });
+                group(m, "Parameters", &parameters);
+                facts(m, &info.facts, shown);
+            });
+        });
+    });
+}
+
+/// Writes the facts of a host and of the test bed on it, in groups.
+pub(super) fn facts(m: &mut Markup, facts: &Facts, shown: ShownFacts) {
+    let plain = |map: &BTreeMap<String, String>| -> Vec<(String, String)> {
+        map.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+    };
+    let command_line = facts.kernel_command_line.clone();
+    let of_host = |fact: &dyn Fn() -> String| facts.is_known().then(fact);
+    let host = pairs([
+        ("kernel", of_host(&|| facts.kernel.clone())),
+        ("CPU", of_host(&|| facts.cpu_model.clone())),
+        ("CPUs online", of_host(&|| facts.cpus.to_string())),
+        (
+            "threads per core",
+            facts.threads_per_core.map(|n| n.to_string()),
+        ),
+        ("frequency governor", facts.cpu_governor.clone()),
+        ("virtual machine", Some(yes_no(facts.virtual_machine))),
+        ("memory", Some(bytes(facts.memory_bytes))),
+        ("clock source", facts.clock_source.clone()),
+        ("root of the host", Some(yes_no(facts.privileged))),
+        ("driver of the ports", facts.driver.clone()),
+        ("link", facts.link.clone()),
+        ("engine", Some(facts.engine.clone())),
+        (
+            "kernel command line",
+            command_line.filter(|_| shown == ShownFacts::Full),
+        ),
+    ]);
+    for (title, rows) in [
+        ("Host", host),
+        ("Placement", plain(&facts.placement)),
+        ("Sysctls set", plain(&facts.sysctls)),
+        ("Offloads", plain(&facts.offloads)),
+        (
+            "CPU vulnerabilities and mitigations",
+            plain(&facts.mitigations),
+        ),
+    ] {
+        group(m, title, &rows);
+    }
+}
+
+fn group(m: &mut Markup, title: &str, rows: &[(String, String)]) {
+    if rows.is_empty() {
+        return;
+    }
+    m.within("div", &[("class", "group")], |m| {
+        m.leaf("h3", &[], title);
+        m.within("table", &[("class", "pairs")], |m| {
+            m.within("tbody", &[], |m| {
+                for (name, value) in rows {
+                    m.within("tr", &[], |m| {
+                        m.leaf("th", &[("scope", "row")], name);
+                        m.leaf("td", &[], value);
                     });
                 }
             });

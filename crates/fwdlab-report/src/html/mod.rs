@@ -5,6 +5,7 @@
 //! The terminal's summary is in [`text`](crate::text). Start with [`page`].
 
 mod bed;
+mod beds;
 mod comparison;
 mod elements;
 mod imported;
@@ -58,6 +59,7 @@ use crate::trust;
 use crate::windows::tables;
 use crate::words;
 
+pub use beds::{ShownBed, beds_fragment};
 pub use comparison::{comparison, comparison_fragment};
 pub use multi_run::pages;
 pub use trend::trend_fragment;

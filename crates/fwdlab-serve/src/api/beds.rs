@@ -5,43 +5,28 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use fwdlab_model::facts::Facts;
 use fwdlab_model::result::RunState;
-use serde::Serialize;
+use fwdlab_report::html::{ShownBed, beds_fragment};
+use serde_json::json;
 
 use super::runs::bed;
 use super::{json, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
 
-#[derive(Serialize)]
-struct Bed {
-    name: String,
-    /// From its latest run.
-    facts: Facts,
-    runs: u32,
-    last_run: String,
-    last_started_at: String,
-    running: Vec<String>,
-}
-
 /// Handles the request.
 pub async fn list(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
     run_blocking(move || {
-        let mut beds: BTreeMap<String, Bed> = BTreeMap::new();
+        let mut beds: BTreeMap<String, ShownBed> = BTreeMap::new();
         for entry in fwdlab_store::list(&shared.runs)? {
-            let Some(info) = entry.info else { continue };
+            let Some(mut info) = entry.info else { continue };
+            info.facts.kernel_command_line = None;
             let name = bed(&info);
             // the newest run comes first
-            let bed = beds.entry(name.clone()).or_insert_with(|| Bed {
+            let bed = beds.entry(name.clone()).or_insert_with(|| ShownBed {
                 name,
-                facts: Facts {
-                    kernel_command_line: None,
-                    ..info.facts
-                },
+                last: info,
                 runs: 0,
-                last_run: info.id,
-                last_started_at: info.started_at,
                 running: Vec::new(),
             });
             bed.runs += 1;
@@ -49,7 +34,14 @@ pub async fn list(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal
                 bed.running.push(entry.id);
             }
         }
-        json(&beds.into_values().collect::<Vec<_>>())
+        let all: Vec<ShownBed> = beds.into_values().collect();
+        let listed = all.iter().map(|bed| {
+            json!({
+                "name": bed.name, "facts": bed.last.facts, "runs": bed.runs, "last_run": bed.last.id,
+                "last_started_at": bed.last.started_at, "running": bed.running,
+            })
+        });
+        json(&json!({ "beds": listed.collect::<Vec<_>>(), "html": beds_fragment(&all) }))
     })
     .await
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::extract::{Query, State};
 use axum::response::Response;
+use fwdlab_model::facts::TEST_BED;
 use fwdlab_model::outcome::Outcome;
 use fwdlab_model::result::{RunInfo, RunState, Summary};
 use fwdlab_report::listing;
@@ -155,7 +156,12 @@ pub async fn list(
 
 /// Returns where it was measured, in a word: the name of the test bed, or the machine.
 pub fn bed(info: &RunInfo) -> String {
-    let named = info.parameters.get("bed").and_then(|bed| bed.as_str());
+    // early runs have a parameter instead
+    let placed = info.facts.placement.get(TEST_BED).map(String::as_str);
+    let asked = || info.parameters.get("bed").and_then(|bed| bed.as_str());
+    let named = placed
+        .or_else(asked)
+        .and_then(|words| words.split(':').next());
     let of_host = || match info.facts.is_simulated() {
         true => "simulated".to_owned(),
         false => "this machine".to_owned(),
