@@ -10,7 +10,7 @@ FWDLAB = $(TARGET)/$(PROFILE)/fwdlab
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help quick dist test test-all bench build bootstrap clean-beds
+.PHONY: help quick dist test test-all bench build bootstrap gallery clean-beds
 
 help:
 	@echo 'make quick        build, then measure how fast this machine forwards packets (about a minute)'
@@ -22,6 +22,8 @@ help:
 	@echo '                  at everything but frames; neither has PNG and TLS (make dist includes them)'
 	@echo 'make dist         static programs and Debian packages for x86-64 and arm64, in dist/'
 	@echo 'make bench        benchmarks; sudo make bench also compares our engines with other generators (4 minutes)'
+	@echo 'sudo make gallery make the pages of examples/published, with their runs measured again;'
+	@echo '                  make gallery ARGS=pages only makes the pages'
 	@echo 'make clean-beds   remove test beds that a killed run left behind'
 	@echo 'make bootstrap    install the system packages that the build needs, if any are missing'
 
@@ -67,6 +69,9 @@ bench:
 
 dist: bootstrap
 	@scripts/dist $(ARGS)
+
+gallery: build
+	@FWDLAB=$(FWDLAB) scripts/published $(ARGS)
 
 clean-beds: build
 	@$(FWDLAB) bed down

@@ -196,3 +196,39 @@ fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
         m.leaf("div", &[("class", "axis-title")], &curves.across.title);
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::{Axis, Curve};
+
+    #[test]
+    fn every_switch_hides_its_curve_without_a_script() {
+        let page = |count: u32| {
+            let curve = |n: u32| Curve::new(format!("{n}"), vec![(0.0, 1.0), (1.0, f64::from(n))]);
+            let curves: Vec<Curve> = (0..count).map(curve).collect();
+            let (across, up) = (Axis::parameter("x", &curves), Axis::rates(&curves));
+            let mut m = Markup::default();
+            draw(
+                &mut m,
+                &Chart::curves("x", "", Curves::new(across, up, curves)),
+            );
+            m.finish()
+        };
+        for count in [1, 2, 3, 16, 17] {
+            let page = page(count);
+            let has_switches = (3..=16).contains(&count);
+            assert_eq!(page.contains("checkbox"), has_switches, "{count}");
+            for n in (0..count).filter(|_| has_switches) {
+                let switch = format!("type=\"checkbox\" class=\"t{n}\"");
+                let curve = format!("<g class=\"t{n}\">");
+                let style = format!(".graph:has(input.t{n}:not(:checked)) g.t{n}");
+                assert!(
+                    page.contains(&switch) && page.contains(&curve),
+                    "{n}: {page}"
+                );
+                assert!(crate::html::STYLE.contains(&style), "{style}");
+            }
+        }
+    }
+}
