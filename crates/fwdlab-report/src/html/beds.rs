@@ -38,11 +38,14 @@ pub fn beds_fragment(beds: &[ShownBed]) -> String {
     for one in beds {
         section(&mut m, &one.name, |m| {
             m.within("p", &[], |m| match &one.running[..] {
-                [] => m.text("Idle. "),
+                [] => m.text("Idle."),
                 running => {
                     m.text("In use by ");
-                    running.iter().for_each(|id| link(m, id));
-                    m.text(". ");
+                    for (n, id) in running.iter().enumerate() {
+                        m.text(if n > 0 { ", " } else { "" });
+                        link(m, id);
+                    }
+                    m.text(".");
                 }
             });
             m.within("p", &[], |m| {
@@ -68,5 +71,4 @@ pub fn beds_fragment(beds: &[ShownBed]) -> String {
 
 fn link(m: &mut Markup, run: &str) {
     m.leaf("a", &[("href", &format!("/runs/{run}"))], run);
-    m.text(" ");
 }
