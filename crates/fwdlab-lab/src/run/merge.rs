@@ -276,7 +276,14 @@ impl Shards {
             summary: Some(summary.clone()),
             ..first.clone()
         };
-        let (result, _) = derive_with(&run, || events.to_vec())
+        let again = derive_with(&run, || events.to_vec());
+        // whole test cases have the result that their shard has
+        if let (true, Some(difference)) = (self.are_measured, again.differences.first()) {
+            return wrong(format!(
+                "the result of a shard does not follow from its trials: {difference}"
+            ));
+        }
+        let (result, _) = again
             .renewed(&summary)
             .map_err(|error| LabError::Preflight(format!("the result of all shards: {error}")))?;
         run.summary = Some(result);

@@ -476,8 +476,14 @@ fn shards_of_a_measured_campaign_keep_their_machines() {
          [procedure]\nid = 'maxfwd'\nload = '20kpps'\nfor = '200ms'\n\
          [[threshold]]\ncase = 'plain/512B-*'\nat-most = '30kpps'\n",
     );
+    let mut of_shards = Vec::new();
     for shard in ["1/2", "2/2"] {
-        lab.run(&format!("run {path} --shard {shard}"));
+        let document = lab.json(&format!("run {path} --shard {shard}"));
+        of_shards.extend(
+            list(&document["test_cases"])
+                .iter()
+                .map(|one| one["figures"].to_string()),
+        );
     }
     let joined = lab.run("runs merge @1 @2 --json").document();
     let cases = list(&joined["test_cases"]).iter();
@@ -488,6 +494,9 @@ fn shards_of_a_measured_campaign_keep_their_machines() {
     let expected =
         expected.map(|(size, shard)| format!("plain/{size}-2000flows-ipv4/shard-{shard}"));
     assert_eq!(names, expected.collect::<Vec<_>>());
+    let cases = list(&joined["test_cases"]).iter();
+    let figures: Vec<String> = cases.map(|one| one["figures"].to_string()).collect();
+    assert_eq!(figures, of_shards);
     assert_eq!(joined["control"]["control"], true, "{joined}");
     // its pattern is that of the campaign
     let judged = &list(&joined["thresholds"])[0];
