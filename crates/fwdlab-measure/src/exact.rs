@@ -210,6 +210,18 @@ pub fn objections(ticks_per_instruction: f64, bursts: &[BurstRecord]) -> Vec<Str
     reasons
 }
 
+/// Returns the reason why the counts are no steady state, if they are none: how many frames a data
+/// plane had forwarded by its slow path after the first burst, which is omitted, and after the last.
+pub fn mixture(slow_path: [u64; 2]) -> Option<String> {
+    let [first, last] = slow_path;
+    (last != first).then(|| {
+        format!(
+            "{} frames after the first burst took the data plane's slow path: instructions per frame are those of two paths",
+            last.abs_diff(first)
+        )
+    })
+}
+
 /// Returns the instructions per frame of each DUT function: those on the whole path minus those
 /// past the DUT.
 pub fn shares(through: &Stacks, past: &Stacks, frames: u32) -> Vec<FunctionShare> {
@@ -653,6 +665,15 @@ mod tests {
         lossy[1].received -= 7;
         let reasons = objections(1.0, &lossy);
         assert!(reasons[0].contains("7 of 20000 frames"), "{reasons:?}");
+    }
+
+    #[test]
+    fn frames_on_the_slow_path_spoil_a_steady_state() {
+        assert_eq!(mixture([2000, 2000]), None);
+        let reason = mixture([2000, 2003]).unwrap();
+        assert!(reason.starts_with("3 frames after the first"), "{reason}");
+        // a data plane that restarted counts from 0
+        assert!(mixture([2000, 1]).is_some());
     }
 
     #[test]

@@ -228,7 +228,7 @@ impl Agent {
     }
 }
 
-pub(super) fn refused(error: impl Into<LabError>) -> Failure {
+pub(crate) fn refused(error: impl Into<LabError>) -> Failure {
     let error = error.into();
     let reason = error.to_string();
     match error {

@@ -355,3 +355,44 @@ impl Running {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fwdlab_engine::EngineError;
+
+    use super::*;
+    use crate::host::{HostError, Local};
+
+    /// What it said explains more than what the engine found, and never are permissions the cause.
+    #[test]
+    fn the_error_of_a_program_that_ended_is_what_it_said() {
+        let explained = |pid: u32| {
+            let dut: Arc<dyn Host> = Arc::new(Local);
+            let command = Command::new("sh", &["-c", "echo unrecognized option"]);
+            let process = Mutex::new(dut.start(&command).unwrap());
+            let line = CommandLine::of(Kind::Testpmd, None, Some("sh")).unwrap();
+            let running = Running {
+                line: line.expect("a data plane"),
+                dut,
+                process,
+                pid,
+            };
+            let reason = "none of its threads polls".into();
+            let failure = crate::agent::serve::refused(EngineError::Poller {
+                process: pid,
+                reason,
+            });
+            let error = HostError::new("the guest", "open senders", failure);
+            running.explain(error.into()).to_string()
+        };
+        let ended = explained(u32::MAX);
+        let expected = "it ended in the guest. It said: unrecognized option";
+        assert!(ended.ends_with(expected), "{ended}");
+        let runs = explained(std::process::id());
+        let expected = "none of its threads polls. It said: unrecognized option";
+        assert!(
+            runs.ends_with(expected) && !runs.contains("permissions"),
+            "{runs}"
+        );
+    }
+}

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use fwdlab_measure::campaign::Turn;
 use fwdlab_measure::exact::{
-    Next, compare, controls, iteration, lost_all_frames, middle, next, objections, shares,
+    Next, compare, controls, iteration, lost_all_frames, middle, mixture, next, objections, shares,
 };
 use fwdlab_model::campaign::{self, Campaign, Case, Counting, Generator, Procedure};
 use fwdlab_model::event::EventKind;
@@ -933,9 +933,7 @@ fn boot(
             slow_path = read_slow_path()?;
         }
     }
-    let took_slow_path = read_slow_path()?
-        .zip(slow_path)
-        .map_or(0, |(now, before)| now - before);
+    let slow_path = slow_path.zip(read_slow_path()?);
     let ticks_per_instruction = machine.per_instruction();
     // read after all counting; only in the first boot, because all are alike
     let is_first = requested.turn.iteration == 1 && !requested.control && !lost_all_frames(&made);
@@ -945,11 +943,7 @@ fn boot(
         .collect::<Result<Vec<_>, LabError>>()?;
     let mut reasons = objections(ticks_per_instruction, &made);
     reasons.extend(Spread::unused(&spread, &bed.spread()?));
-    if took_slow_path > 0 {
-        reasons.push(format!(
-            "{took_slow_path} frames after the first burst took the slow path of the data plane: instructions per frame are a mixture"
-        ));
-    }
+    reasons.extend(slow_path.and_then(|(first, last)| mixture([first, last])));
     let profiled = match (&profile, middle(&made)) {
         (Some(profile), Some(middle)) if !lost_all_frames(&made) => Some(profile.read(middle)),
         _ => None,
