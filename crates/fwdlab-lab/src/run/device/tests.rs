@@ -137,20 +137,22 @@ fn total_stall_s(answer: &Answer) -> f64 {
 /// the reported resolution and the sender's lateness. Returns false if the sender stalled too long
 /// to conclude anything.
 fn check(answer: &Answer, shortest_s: f64, longest_s: f64) -> bool {
+    let stalled = total_stall_s(answer);
+    if stalled >= HELD_UP_S {
+        return false;
+    }
     let outage = answer.outage.unwrap();
-    let by_moments = (outage.first_after_ns.unwrap() - outage.last_before_ns) as f64 / 1e9;
+    let first_after_ns = outage.first_after_ns;
+    let first_after_ns = first_after_ns.unwrap_or_else(|| panic!("no frame after: {answer:?}"));
+    let by_moments = (first_after_ns - outage.last_before_ns) as f64 / 1e9;
     let offered_pps = answer.frames_sent as f64 / (answer.duration_ns as f64 / 1e9);
     let by_loss = answer.frames_lost() as f64 / offered_pps;
     let resolution = answer.resolution_ns.unwrap() as f64 / 1e9;
-    let stalled = total_stall_s(answer);
     let words = format!(
         "{by_loss} s by lost frames, {by_moments} s by timestamps, known to {resolution} s; sender stalled for {stalled} s; it \
          was \
          {shortest_s} to {longest_s} s"
     );
-    if stalled >= HELD_UP_S {
-        return false;
-    }
     // a host that stalls the sender also delays counters and commands for about as long; a frame
     // that was not sent in that time was not lost
     let slack = resolution + 1.1 * stalled + 0.005;
