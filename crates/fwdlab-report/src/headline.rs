@@ -115,7 +115,7 @@ pub(crate) fn from_summary(info: &RunInfo, summary: &Summary) -> Headline {
     }
 }
 
-/// Counts the iterations of a run that goes on.
+/// Counts the iterations of a run in progress.
 fn iterations(summary: &Summary) -> String {
     let made = summary.test_cases.iter().map(|case| case.iterations.len());
     let made = plural(made.sum(), "iteration");

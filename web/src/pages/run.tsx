@@ -8,7 +8,7 @@ import { useState } from "preact/hooks";
 
 const SHOWN = 100;
 
-/** The least time between two readings of the report of a run that goes on, in milliseconds. */
+/** The least time between two readings of the report of a run in progress, in milliseconds. */
 const AGAIN = 2000;
 
 export function Run(props: { id: string }) {

@@ -1,5 +1,5 @@
-//! The result of a run that goes on, from what it has measured until now: a page can show it before
-//! the run has one.
+//! The result of a run in progress, from what it has measured so far: a page shows it until the run
+//! has one.
 //!
 //! Its noise is not judged, because that takes the readings of the whole run. Start with
 //! [`so_far`].
@@ -62,14 +62,14 @@ pub fn so_far(run: &StoredRun) -> Option<Summary> {
         thresholds: Vec::new(),
         imix_estimate_l2_bps: None,
     };
-    trust::not_judged(&mut summary, "the run goes on");
+    trust::not_judged(&mut summary, "the run is in progress");
     Some(summary)
 }
 
-/// Returns true if a run calls the test case by this name; on a virtual machine it is followed by
-/// the image.
+/// Returns true if this is the name of the test case in a run; on a virtual machine it ends with the
+/// image.
 fn is_named(case: &Case, name: &str) -> bool {
-    let without_image = name.split('@').next().unwrap_or_default();
+    let without_image = name.rsplit_once('@').map_or(name, |(before, _)| before);
     let id = case.id();
     id == name || case.series() == name || case.image.is_none() && id == without_image
 }

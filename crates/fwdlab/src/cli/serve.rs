@@ -102,7 +102,7 @@ fn rendered(run: &StoredRun, render: fn(&Run<'_>, ShownFacts) -> String) -> Opti
         state: run.state,
         ..run.info.clone()
     };
-    // a run that goes on has no result yet
+    // a run in progress has no result yet
     let so_far = match run.summary {
         Some(_) => None,
         None => Some(StoredRun {
