@@ -10,10 +10,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use fwdlab_model::campaign::Campaign;
+use fwdlab_model::result::Summary;
 use fwdlab_model::test_case::TestCase;
-use fwdlab_store::load;
+use fwdlab_store::{StoredRun, load};
 
 use super::super::plan::Host;
+use super::super::so_far::so_far;
 use super::super::{Control, campaign, verify};
 use super::*;
 use crate::host::scripted::{Fails, Faults};
@@ -166,16 +168,14 @@ fn cut_everywhere(scene: &Scene, text: &str) -> usize {
     for at in 0..count {
         let dir = only_run(&copies.path().join(at.to_string()));
         damage_journal(&dir, at);
-        match go_on_with(&plan, &dir) {
-            // the last event is the end of the run, which only the head lacks
-            Ok(measured) => {
-                assert_eq!(found(&measured), right, "cut off after event {at}");
-                let summary = measured.summary.as_ref().unwrap();
-                let reported = summary.warnings.iter().any(|text| text.contains("resumed"));
-                assert!(reported, "{:?}", summary.warnings);
-            }
-            Err(error) => panic!("cut off after event {at}: {error}"),
-        }
+        // the last event is the end of the run, which only the head lacks
+        let measured = go_on_with(&plan, &dir)
+            .unwrap_or_else(|error| panic!("cut off after event {at}: {error}"));
+        assert_eq!(found(&measured), right, "cut off after event {at}");
+        let measured_summary = measured.summary.expect("a result");
+        let warnings = &measured_summary.warnings;
+        let reported = warnings.iter().any(|text| text.contains("resumed"));
+        assert!(reported, "{warnings:?}");
         let stored = load(&dir).unwrap();
         assert_eq!(stored.problems, ["x"; 0], "{at}");
         assert_eq!(stored.changed_files(), ["x"; 0], "{at}");
@@ -191,6 +191,19 @@ fn cut_everywhere(scene: &Scene, text: &str) -> usize {
         assert_eq!(all.count(), gap.discarded as usize, "{at}");
         let again = verify::derive(&stored);
         assert_eq!(again.differences, ["x"; 0], "{at}");
+        // from its journal and records alone, without its result
+        let figures = |summary: &Summary| -> Vec<_> {
+            let cases = summary.test_cases.iter();
+            cases
+                .map(|case| (case.test_case.clone(), case.figures.clone()))
+                .collect()
+        };
+        let stored = StoredRun {
+            summary: None,
+            ..stored
+        };
+        let so_far = so_far(&stored).expect("iterations have ended");
+        assert_eq!(figures(&so_far), figures(&measured_summary), "{at}");
         // nothing is left of a finished run
         let error = opened(&dir).err().unwrap().to_string();
         assert!(error.contains("is finished"), "{error}");
