@@ -360,30 +360,6 @@ fn overload(bed: &Bed, mode: Mode) -> Option<(Reading, Transmitted)> {
     Some((reading, port))
 }
 
-#[test]
-fn select_steers_frames() {
-    let Some(bed) = bed(2) else { return };
-    for mode in Mode::ALL {
-        let Some(mut tester) = tester(&bed, Some(mode)) else {
-            continue;
-        };
-        tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
-        // on a busy host the test itself may wait for a CPU: slowly, so that frames are left then
-        let slowly = Schedule {
-            load: Some(LOAD_PPS / 4.0).into(),
-            ..paced(FRAMES)
-        };
-        tester.start(slowly).unwrap();
-        wait_until(|| tester.read().unwrap().sent[0] > FRAMES / 4);
-        tester.select(1).unwrap();
-        let reading = finish(&mut tester);
-        assert_eq!(reading.sent[0] + reading.sent[1], FRAMES);
-        assert!(reading.sent[1] > FRAMES / 4, "{}: {reading:?}", mode.name());
-        assert_eq!(reading.received, reading.sent, "{}", mode.name());
-        assert!(tester.select(2).is_err());
-    }
-}
-
 /// Every renewal is a pause in which nothing is due: only the time between renewals counts.
 #[test]
 fn a_renewed_sender_continues_without_catching_up_the_pause() {
@@ -736,4 +712,33 @@ fn drops_have_the_kernels_names() {
     tester.start(paced(1000)).unwrap();
     assert_eq!(finish(&mut tester).received, [0]);
     assert_eq!(monitor.counts().unwrap(), []);
+}
+
+/// In the second tier, because they take long.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn select_steers_frames() {
+        let Some(bed) = bed(2) else { return };
+        for mode in Mode::ALL {
+            let Some(mut tester) = tester(&bed, Some(mode)) else {
+                continue;
+            };
+            tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
+            // on a busy host the test itself may wait for a CPU: slowly, so that frames are left then
+            let slowly = Schedule {
+                load: Some(LOAD_PPS / 4.0).into(),
+                ..paced(FRAMES)
+            };
+            tester.start(slowly).unwrap();
+            wait_until(|| tester.read().unwrap().sent[0] > FRAMES / 4);
+            tester.select(1).unwrap();
+            let reading = finish(&mut tester);
+            assert_eq!(reading.sent[0] + reading.sent[1], FRAMES);
+            assert!(reading.sent[1] > FRAMES / 4, "{}: {reading:?}", mode.name());
+            assert_eq!(reading.received, reading.sent, "{}", mode.name());
+            assert!(tester.select(2).is_err());
+        }
+    }
 }

@@ -24,58 +24,6 @@ fn read_everything(dir: &Path) -> Result<(StoredRun, Vec<fwdlab_model::event::Ev
     Ok((run, events))
 }
 
-#[test]
-fn no_flipped_bit_is_silently_wrong() {
-    let root = tempfile::tempdir().unwrap();
-    finished_run(root.path(), ID, NOW);
-    let dir = root.path().join(ID);
-    let whole = read_everything(&dir).unwrap();
-    assert_eq!(whole.0.problems, Vec::<String>::new());
-    for name in [
-        "run.json",
-        "summary.json",
-        "trials.jsonl",
-        "events.jsonl",
-        "checksums.sfv",
-    ] {
-        let path = dir.join(name);
-        let bytes = fs::read(&path).unwrap();
-        let (mut flips, mut seen) = (0, 0);
-        for bit in (0..8 * bytes.len()).step_by(STRIDE) {
-            let mut flipped = bytes.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            fs::write(&path, &flipped).unwrap();
-            flips += 1;
-            let at = format!("bit {bit} of {name}");
-            match read_everything(&dir) {
-                Err(error) => {
-                    seen += 1;
-                    let listed = list(root.path()).unwrap();
-                    assert_eq!(listed[0].problems, [error.to_string()], "{at}");
-                }
-                Ok((run, events)) if run.problems.is_empty() => {
-                    // only the information whether it is protected may be lost
-                    let same = StoredRun {
-                        is_protected: true,
-                        ..run
-                    };
-                    assert_eq!((same, events), whole, "{at}");
-                }
-                Ok(_) => seen += 1,
-            }
-        }
-        println!("{name}: {seen} of {flips} flipped bits told");
-        // unreported damage is in what only `verify` reads: the checksums of inputs and reports
-        assert!(
-            seen == flips || name == "checksums.sfv" || 100 * seen > 98 * flips,
-            "{name}: {seen} of {flips}"
-        );
-        assert!(2 * seen > flips, "{name}: {seen} of {flips}");
-        fs::write(&path, &bytes).unwrap();
-    }
-    assert_eq!(read_everything(&dir).unwrap(), whole);
-}
-
 /// A changed digit that is still valid JSON: undetectable before there were checksums.
 #[test]
 fn a_wrong_figure_is_not_shown() {
@@ -331,4 +279,61 @@ fn only_what_was_left_over_is_removed() {
     fs::rename(root.path().join(ID), &copy).unwrap();
     remove(&copy).unwrap();
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), kept.len());
+}
+
+/// In the second tier, because they take long.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn no_flipped_bit_is_silently_wrong() {
+        let root = tempfile::tempdir().unwrap();
+        finished_run(root.path(), ID, NOW);
+        let dir = root.path().join(ID);
+        let whole = read_everything(&dir).unwrap();
+        assert_eq!(whole.0.problems, Vec::<String>::new());
+        for name in [
+            "run.json",
+            "summary.json",
+            "trials.jsonl",
+            "events.jsonl",
+            "checksums.sfv",
+        ] {
+            let path = dir.join(name);
+            let bytes = fs::read(&path).unwrap();
+            let (mut flips, mut seen) = (0, 0);
+            for bit in (0..8 * bytes.len()).step_by(STRIDE) {
+                let mut flipped = bytes.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                fs::write(&path, &flipped).unwrap();
+                flips += 1;
+                let at = format!("bit {bit} of {name}");
+                match read_everything(&dir) {
+                    Err(error) => {
+                        seen += 1;
+                        let listed = list(root.path()).unwrap();
+                        assert_eq!(listed[0].problems, [error.to_string()], "{at}");
+                    }
+                    Ok((run, events)) if run.problems.is_empty() => {
+                        // only the information whether it is protected may be lost
+                        let same = StoredRun {
+                            is_protected: true,
+                            ..run
+                        };
+                        assert_eq!((same, events), whole, "{at}");
+                    }
+                    Ok(_) => seen += 1,
+                }
+            }
+            println!("{name}: {seen} of {flips} flipped bits told");
+            // unreported damage is in what only `verify` reads: the checksums of inputs and reports
+            assert!(
+                seen == flips || name == "checksums.sfv" || 100 * seen > 98 * flips,
+                "{name}: {seen} of {flips}"
+            );
+            assert!(2 * seen > flips, "{name}: {seen} of {flips}");
+            fs::write(&path, &bytes).unwrap();
+        }
+        assert_eq!(read_everything(&dir).unwrap(), whole);
+    }
 }

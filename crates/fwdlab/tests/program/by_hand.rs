@@ -428,81 +428,6 @@ fn a_recording_is_replayed_byte_by_byte_at_its_own_times() {
     }
 }
 
-/// Tests every kind of timestamps that veth has. For the others, the command fails before any frame
-/// is sent.
-#[test]
-fn the_source_of_timestamps_is_reported_for_both_ends() {
-    let Some((lab, wire)) = wired() else { return };
-    let ends = format!("--port pa --rx-port pb --dst-mac {MAC_B}");
-    let table = "ping ENDS --timestamps hardware => 3: NO-CLOCK
-        capture --port pa --timestamps hardware -c 1 => 3: NO-CLOCK
-        ping ENDS --timestamps software --engine xdp-live => 2: use --engine af-packet
-        ping ENDS -c 5000000 => 2: use --timestamps user
-        ping ENDS --load max => 2: the load of a probe must be low
-        send ENDS --timestamps software => 2: --analyse";
-    let no_clock = "pa (veth) has no clock of its own (ethtool -T: PTP Hardware Clock: none), and SIOCGHWTSTAMP says: \
-                    Operation not supported (os error 95). Nothing was changed. Use --timestamps software";
-    let table = table.replace("ENDS", &ends).replace("NO-CLOCK", no_clock);
-    refused(&table, |line| wire.run(&lab, line));
-    assert_eq!(wire.counter("pa", "tx", "packets"), 0);
-
-    for (words, used, origins) in [
-        ("", "software", ["software CLOCK_REALTIME"; 2]),
-        (
-            "--no-floor --engine af-xdp",
-            "user",
-            ["user CLOCK_MONOTONIC", "software CLOCK_MONOTONIC"],
-        ),
-    ] {
-        let document = wire.json(&lab, &format!("ping {ends} -c 300 {words}"));
-        let (stamps, latency) = (&document["timestamps"], &document["latency"]);
-        assert_eq!(stamps["kind"], used, "{document}");
-        assert_eq!(stamps["valid"], true, "{document}");
-        for (end, origin) in ["departure", "arrival"].into_iter().zip(origins) {
-            let reported = &latency[format!("{end}_timestamps")];
-            let (kind, clock) = origin.split_once(' ').unwrap();
-            assert_eq!(reported["kind"], kind, "{words}: {reported}");
-            assert_eq!(reported["clock"], clock, "{words}: {reported}");
-        }
-        assert_eq!(latency["latency_frames"], document["frames_received"]);
-        assert_eq!(list(&stamps["not_taken"]).len(), 1, "{stamps}");
-        if used == "software" {
-            for end in ["departures", "arrivals"] {
-                assert_eq!(stamps[format!("{end}_stamped")], document["frames_sent"]);
-                assert_eq!(stamps[format!("{end}_not_stamped")], 0);
-            }
-            assert_eq!(document["engine"], "af-packet");
-            // the output includes the tester's own latency
-            assert_eq!(document["frames_lost"], 0);
-            for part in ["latency", "floor"] {
-                let at = |name: &str| count(&document[part][format!("latency_{name}_ns")]);
-                let rising = ["min", "p50", "p90", "max"].map(at);
-                assert!(rising[0] > 0 && rising.is_sorted(), "{document}");
-            }
-        }
-    }
-    let reported = wire.run(&lab, &format!("ping {ends} -c 30 --no-floor"));
-    reported.measured().prints(&[
-        "clocks    departures: software, as the driver takes the frame (SO_TIMESTAMPING), CLOCK_REALTIME",
-        " departures, ",
-        "not hardware: pa (veth) has no clock of its own",
-        "not part of the latency",
-    ]);
-    // also for the receiver of `send`
-    let words = "--for 150frames --load 1kpps --analyse --timestamps software";
-    let document = wire.json(&lab, &format!("send {ends} {words}"));
-    let port = &document["receive"][0];
-    assert_eq!(
-        port["timestamps"]["departures_stamped"],
-        document["send"][0]["frames_sent"]
-    );
-    assert_eq!(
-        port["streams"][0]["latency"]["departure_timestamps"]["kind"],
-        "software"
-    );
-    lab.assert_clean("timestamps");
-}
-
 #[test]
 fn the_tester_measures_itself() {
     let Some(lab) = Lab::root() else { return };
@@ -644,27 +569,107 @@ fn large_capture(lab: &Lab) -> PathBuf {
     path
 }
 
-/// The memory limit of the program is smaller than the file.
-#[test]
-fn captures_of_any_size_are_read_while_they_are_sent() {
-    let Some((lab, wire)) = wired() else { return };
-    let script = format!(
-        "ulimit -d 307200; exec {PROGRAM} send --port pa --pcap {} --load max --netns {}",
-        large_capture(&lab).display(),
-        wire.name
-    );
-    let started = lab.start_command(lab.with(&["sh", "-c"], &[&script]));
-    // an error far into the file is found when it is read; all frames before it are sent
-    started.wait(PATIENCE).code(4).says(&[
-        &format!("frame {} of ", MANY + 5),
-        "8.8.8.8",
-        "the frames before that were sent",
-    ]);
-    assert_eq!(wire.counter("pa", "tx", "packets"), MANY + 4);
-    // a profile uses one frame of the capture, and reads no further
-    let text = "about = 'one'\n[[stream]]\npcap = 'large.pcapng'\nframe = 3\n";
-    let words = format!("--profile {} --for 10frames", lab.write("one.toml", text));
-    wire.run(&lab, &send(&words)).measured();
-    assert_eq!(wire.counter("pa", "tx", "packets"), MANY + 14);
-    lab.assert_clean("large captures");
+/// In the second tier, because they take long.
+mod slow {
+    use super::*;
+
+    /// Tests every kind of timestamps that veth has. For the others, the command fails before any frame
+    /// is sent.
+    #[test]
+    fn the_source_of_timestamps_is_reported_for_both_ends() {
+        let Some((lab, wire)) = wired() else { return };
+        let ends = format!("--port pa --rx-port pb --dst-mac {MAC_B}");
+        let table = "ping ENDS --timestamps hardware => 3: NO-CLOCK
+            capture --port pa --timestamps hardware -c 1 => 3: NO-CLOCK
+            ping ENDS --timestamps software --engine xdp-live => 2: use --engine af-packet
+            ping ENDS -c 5000000 => 2: use --timestamps user
+            ping ENDS --load max => 2: the load of a probe must be low
+            send ENDS --timestamps software => 2: --analyse";
+        let no_clock = "pa (veth) has no clock of its own (ethtool -T: PTP Hardware Clock: none), and SIOCGHWTSTAMP says: \
+                        Operation not supported (os error 95). Nothing was changed. Use --timestamps software";
+        let table = table.replace("ENDS", &ends).replace("NO-CLOCK", no_clock);
+        refused(&table, |line| wire.run(&lab, line));
+        assert_eq!(wire.counter("pa", "tx", "packets"), 0);
+
+        for (words, used, origins) in [
+            ("", "software", ["software CLOCK_REALTIME"; 2]),
+            (
+                "--no-floor --engine af-xdp",
+                "user",
+                ["user CLOCK_MONOTONIC", "software CLOCK_MONOTONIC"],
+            ),
+        ] {
+            let document = wire.json(&lab, &format!("ping {ends} -c 300 {words}"));
+            let (stamps, latency) = (&document["timestamps"], &document["latency"]);
+            assert_eq!(stamps["kind"], used, "{document}");
+            assert_eq!(stamps["valid"], true, "{document}");
+            for (end, origin) in ["departure", "arrival"].into_iter().zip(origins) {
+                let reported = &latency[format!("{end}_timestamps")];
+                let (kind, clock) = origin.split_once(' ').unwrap();
+                assert_eq!(reported["kind"], kind, "{words}: {reported}");
+                assert_eq!(reported["clock"], clock, "{words}: {reported}");
+            }
+            assert_eq!(latency["latency_frames"], document["frames_received"]);
+            assert_eq!(list(&stamps["not_taken"]).len(), 1, "{stamps}");
+            if used == "software" {
+                for end in ["departures", "arrivals"] {
+                    assert_eq!(stamps[format!("{end}_stamped")], document["frames_sent"]);
+                    assert_eq!(stamps[format!("{end}_not_stamped")], 0);
+                }
+                assert_eq!(document["engine"], "af-packet");
+                // the output includes the tester's own latency
+                assert_eq!(document["frames_lost"], 0);
+                for part in ["latency", "floor"] {
+                    let at = |name: &str| count(&document[part][format!("latency_{name}_ns")]);
+                    let rising = ["min", "p50", "p90", "max"].map(at);
+                    assert!(rising[0] > 0 && rising.is_sorted(), "{document}");
+                }
+            }
+        }
+        let reported = wire.run(&lab, &format!("ping {ends} -c 30 --no-floor"));
+        reported.measured().prints(&[
+            "clocks    departures: software, as the driver takes the frame (SO_TIMESTAMPING), CLOCK_REALTIME",
+            " departures, ",
+            "not hardware: pa (veth) has no clock of its own",
+            "not part of the latency",
+        ]);
+        // also for the receiver of `send`
+        let words = "--for 150frames --load 1kpps --analyse --timestamps software";
+        let document = wire.json(&lab, &format!("send {ends} {words}"));
+        let port = &document["receive"][0];
+        assert_eq!(
+            port["timestamps"]["departures_stamped"],
+            document["send"][0]["frames_sent"]
+        );
+        assert_eq!(
+            port["streams"][0]["latency"]["departure_timestamps"]["kind"],
+            "software"
+        );
+        lab.assert_clean("timestamps");
+    }
+
+    /// The memory limit of the program is smaller than the file.
+    #[test]
+    fn captures_of_any_size_are_read_while_they_are_sent() {
+        let Some((lab, wire)) = wired() else { return };
+        let script = format!(
+            "ulimit -d 307200; exec {PROGRAM} send --port pa --pcap {} --load max --netns {}",
+            large_capture(&lab).display(),
+            wire.name
+        );
+        let started = lab.start_command(lab.with(&["sh", "-c"], &[&script]));
+        // an error far into the file is found when it is read; all frames before it are sent
+        started.wait(PATIENCE).code(4).says(&[
+            &format!("frame {} of ", MANY + 5),
+            "8.8.8.8",
+            "the frames before that were sent",
+        ]);
+        assert_eq!(wire.counter("pa", "tx", "packets"), MANY + 4);
+        // a profile uses one frame of the capture, and reads no further
+        let text = "about = 'one'\n[[stream]]\npcap = 'large.pcapng'\nframe = 3\n";
+        let words = format!("--profile {} --for 10frames", lab.write("one.toml", text));
+        wire.run(&lab, &send(&words)).measured();
+        assert_eq!(wire.counter("pa", "tx", "packets"), MANY + 14);
+        lab.assert_clean("large captures");
+    }
 }

@@ -465,64 +465,6 @@ a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
     }
 }
 
-/// Two shards that were measured keep their own reference and control, and are never compared with
-/// each other; their result is derived again from all trials.
-#[test]
-fn shards_of_a_measured_campaign_keep_their_machines() {
-    let lab = Lab::new();
-    let path = lab.write(
-        "measured.toml",
-        "campaign = 'measured'\niterations = 3\n[matrix]\nsize = [64, 128, 512]\n\
-         [procedure]\nid = 'maxfwd'\nload = '20kpps'\nfor = '200ms'\n\
-         [[threshold]]\ncase = 'plain/512B-*'\nat-most = '30kpps'\n",
-    );
-    let mut of_shards = Vec::new();
-    for shard in ["1/2", "2/2"] {
-        let document = lab.json(&format!("run {path} --shard {shard}"));
-        of_shards.extend(
-            list(&document["test_cases"])
-                .iter()
-                .map(|one| one["figures"].to_string()),
-        );
-    }
-    let joined = lab.run("runs merge @1 @2 --json").document();
-    let cases = list(&joined["test_cases"]).iter();
-    let names: Vec<&str> = cases
-        .map(|one| one["test_case"].as_str().unwrap())
-        .collect();
-    let expected = ["64B", "128B", "64B", "512B"].iter().zip([1, 1, 2, 2]);
-    let expected =
-        expected.map(|(size, shard)| format!("plain/{size}-2000flows-ipv4/shard-{shard}"));
-    assert_eq!(names, expected.collect::<Vec<_>>());
-    let cases = list(&joined["test_cases"]).iter();
-    let figures: Vec<String> = cases.map(|one| one["figures"].to_string()).collect();
-    assert_eq!(figures, of_shards);
-    assert_eq!(joined["control"]["control"], true, "{joined}");
-    // its pattern is that of the campaign
-    let judged = &list(&joined["thresholds"])[0];
-    assert!(!judged.to_string().contains("no test case"), "{judged}");
-
-    let id = joined["info"]["id"].as_str().unwrap();
-    lab.run(&format!("runs verify {id}")).code(0).prints(&[
-        "intact",
-        "follows from what was measured: test_cases, control",
-    ]);
-    let rows = lab.run(&format!("runs table {id} --format jsonl"));
-    let rows = rows
-        .out
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let shards: BTreeSet<String> = rows.map(|row| row["labels"]["shard"].to_string()).collect();
-    assert_eq!(shards, ["\"1\"".to_owned(), "\"2\"".to_owned()].into());
-    let page = lab.run(&format!("runs show {id}"));
-    assert!(
-        !page.out.contains("shard 2 compared with 64 B, shard 1"),
-        "{}",
-        page.out
-    );
-    lab.assert_clean("shards of a measured campaign");
-}
-
 /// Three shards of a simulated campaign, one of them killed and resumed, give the result and the
 /// trials of a run that measured everything, apart from ids and times. A hook makes the first trial
 /// of each test case invalid.
@@ -677,4 +619,67 @@ fn a_killed_campaign_is_resumed() {
             "--only size:65",
             "no test case is meant; there are plain/64B-2000flows-ipv4",
         ]);
+}
+
+/// In the second tier, because they take long.
+mod slow {
+    use super::*;
+
+    /// Two shards that were measured keep their own reference and control, and are never compared with
+    /// each other; their result is derived again from all trials.
+    #[test]
+    fn shards_of_a_measured_campaign_keep_their_machines() {
+        let lab = Lab::new();
+        let path = lab.write(
+            "measured.toml",
+            "campaign = 'measured'\niterations = 3\n[matrix]\nsize = [64, 128, 512]\n\
+             [procedure]\nid = 'maxfwd'\nload = '20kpps'\nfor = '200ms'\n\
+             [[threshold]]\ncase = 'plain/512B-*'\nat-most = '30kpps'\n",
+        );
+        let mut of_shards = Vec::new();
+        for shard in ["1/2", "2/2"] {
+            let document = lab.json(&format!("run {path} --shard {shard}"));
+            of_shards.extend(
+                list(&document["test_cases"])
+                    .iter()
+                    .map(|one| one["figures"].to_string()),
+            );
+        }
+        let joined = lab.run("runs merge @1 @2 --json").document();
+        let cases = list(&joined["test_cases"]).iter();
+        let names: Vec<&str> = cases
+            .map(|one| one["test_case"].as_str().unwrap())
+            .collect();
+        let expected = ["64B", "128B", "64B", "512B"].iter().zip([1, 1, 2, 2]);
+        let expected =
+            expected.map(|(size, shard)| format!("plain/{size}-2000flows-ipv4/shard-{shard}"));
+        assert_eq!(names, expected.collect::<Vec<_>>());
+        let cases = list(&joined["test_cases"]).iter();
+        let figures: Vec<String> = cases.map(|one| one["figures"].to_string()).collect();
+        assert_eq!(figures, of_shards);
+        assert_eq!(joined["control"]["control"], true, "{joined}");
+        // its pattern is that of the campaign
+        let judged = &list(&joined["thresholds"])[0];
+        assert!(!judged.to_string().contains("no test case"), "{judged}");
+
+        let id = joined["info"]["id"].as_str().unwrap();
+        lab.run(&format!("runs verify {id}")).code(0).prints(&[
+            "intact",
+            "follows from what was measured: test_cases, control",
+        ]);
+        let rows = lab.run(&format!("runs table {id} --format jsonl"));
+        let rows = rows
+            .out
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let shards: BTreeSet<String> = rows.map(|row| row["labels"]["shard"].to_string()).collect();
+        assert_eq!(shards, ["\"1\"".to_owned(), "\"2\"".to_owned()].into());
+        let page = lab.run(&format!("runs show {id}"));
+        assert!(
+            !page.out.contains("shard 2 compared with 64 B, shard 1"),
+            "{}",
+            page.out
+        );
+        lab.assert_clean("shards of a measured campaign");
+    }
 }

@@ -65,54 +65,6 @@ fn every_entry_is_in_the_manual_and_mistyped_names_have_a_suggestion() {
     }
 }
 
-/// A gateway with two tunnels of the real daemon: frames pass both tunnels, and the daemons' logs
-/// are stored. A kernel without IPsec is reported.
-#[test]
-fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
-    let Some(lab) = Lab::root() else { return };
-    let all = entries(&lab);
-    let missing = |name: &str| {
-        let entry = all.iter().find(|entry| entry["name"] == name);
-        list(&entry.unwrap()["missing"]).to_vec()
-    };
-    if missing("gateways/esp-sizes").contains(&"module esp4".into()) {
-        lab.run("run gateways/esp-sizes")
-            .code(3)
-            .says(&["module esp4", "this machine does not have"]);
-        lab.run("check gateways/esp-sizes")
-            .code(0)
-            .prints(&["this machine lacks module esp4"]);
-    }
-    let needed = missing("gateways/openvpn-tunnels");
-    if !needed.is_empty() {
-        return skipped(&format!("needs {needed:?}"));
-    }
-    let ended = lab.campaign(
-        "campaign = 'gateway'\niterations = 1\nseed = 1\n[bed]\nmax = '5kpps'\n\
-         [configuration]\ntwo = { generate = 'openvpn', tunnels = 2 }\n[matrix]\nconfiguration = 'two'\nsize = 512\nflows = 50\n\
-         [hooks]\nafter = 'cat /proc/net/dev'\n[procedure]\nid = 'trial'\nload = '300pps'\nfor = '700ms'\n",
-    );
-    let document = ended.document();
-    let trials = list(&document["trials"]);
-    let returned: u64 = trials.iter().map(|t| count(&t["frames_received"])).sum();
-    assert!(returned > 0, "{ended:?}");
-    for trial in trials {
-        let reasons = trial["validity"]["reasons"].to_string();
-        assert!(!reasons.contains("carried none"), "{reasons}");
-    }
-    let run = lab.only_run();
-    let shown = std::fs::read_to_string(run.join("inputs/in-force/two/openvpn.txt")).unwrap();
-    let ups = shown.matches("Initialization Sequence Completed").count();
-    assert!(ups == 4 && shown.contains("dev tun1"), "{shown}");
-    let hooks = std::fs::read_to_string(run.join("hooks.jsonl")).unwrap();
-    for tunnel in ["tun0:", "tun1:"] {
-        let counts = hooks.split(tunnel).nth(1).unwrap_or_default();
-        let sent = counts.split_whitespace().nth(9).unwrap_or_default();
-        assert!(sent.parse::<u64>().is_ok_and(|n| n > 0), "{tunnel} {hooks}");
-    }
-    lab.assert_clean("daemons of a gateway");
-}
-
 /// Returns the conclusion of a campaign on a simulated DUT, whose truth is known.
 fn answers(lab: &Lab, matrix: &str, dut: &str) -> String {
     let text = format!(
@@ -315,5 +267,58 @@ mod alone {
         let bytes = count(&reported["conntrack memory bytes"]["value"]);
         assert!(bytes >= 2000 * 200, "{reported}");
         lab.assert_clean("room for connections");
+    }
+}
+
+/// In the second tier, because they take long.
+mod slow {
+    use super::*;
+
+    /// A gateway with two tunnels of the real daemon: frames pass both tunnels, and the daemons' logs
+    /// are stored. A kernel without IPsec is reported.
+    #[test]
+    fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
+        let Some(lab) = Lab::root() else { return };
+        let all = entries(&lab);
+        let missing = |name: &str| {
+            let entry = all.iter().find(|entry| entry["name"] == name);
+            list(&entry.unwrap()["missing"]).to_vec()
+        };
+        if missing("gateways/esp-sizes").contains(&"module esp4".into()) {
+            lab.run("run gateways/esp-sizes")
+                .code(3)
+                .says(&["module esp4", "this machine does not have"]);
+            lab.run("check gateways/esp-sizes")
+                .code(0)
+                .prints(&["this machine lacks module esp4"]);
+        }
+        let needed = missing("gateways/openvpn-tunnels");
+        if !needed.is_empty() {
+            return skipped(&format!("needs {needed:?}"));
+        }
+        let ended = lab.campaign(
+            "campaign = 'gateway'\niterations = 1\nseed = 1\n[bed]\nmax = '5kpps'\n\
+             [configuration]\ntwo = { generate = 'openvpn', tunnels = 2 }\n[matrix]\nconfiguration = 'two'\nsize = 512\nflows = 50\n\
+             [hooks]\nafter = 'cat /proc/net/dev'\n[procedure]\nid = 'trial'\nload = '300pps'\nfor = '700ms'\n",
+        );
+        let document = ended.document();
+        let trials = list(&document["trials"]);
+        let returned: u64 = trials.iter().map(|t| count(&t["frames_received"])).sum();
+        assert!(returned > 0, "{ended:?}");
+        for trial in trials {
+            let reasons = trial["validity"]["reasons"].to_string();
+            assert!(!reasons.contains("carried none"), "{reasons}");
+        }
+        let run = lab.only_run();
+        let shown = std::fs::read_to_string(run.join("inputs/in-force/two/openvpn.txt")).unwrap();
+        let ups = shown.matches("Initialization Sequence Completed").count();
+        assert!(ups == 4 && shown.contains("dev tun1"), "{shown}");
+        let hooks = std::fs::read_to_string(run.join("hooks.jsonl")).unwrap();
+        for tunnel in ["tun0:", "tun1:"] {
+            let counts = hooks.split(tunnel).nth(1).unwrap_or_default();
+            let sent = counts.split_whitespace().nth(9).unwrap_or_default();
+            assert!(sent.parse::<u64>().is_ok_and(|n| n > 0), "{tunnel} {hooks}");
+        }
+        lab.assert_clean("daemons of a gateway");
     }
 }

@@ -121,51 +121,6 @@ fn a_configuration_that_fails_ends_the_run_with_a_reason() {
     lab.assert_clean("a hanging configuration");
 }
 
-/// Without isolation, a configuration writes files of the host. The daemon that it starts ends with
-/// the run. A process that another program started in the DUT's namespace is reported and left
-/// alone, even if the run is killed and the next one removes its bed.
-#[test]
-fn foreign_processes_in_a_bed_are_left_alone() {
-    let Some(lab) = Lab::root() else { return };
-    let daemon = "echo this was said; echo of the host > /run/fwdlab-test\nsetsid sleep 1000 > /dev/null 2>&1 &\n";
-    let script = lab.write("daemon.sh", daemon);
-    let mut quick = lab.start(&format!(
-        "{TINY} --set-unconfined --set {script} --json-stream"
-    ));
-    quick.event("progress");
-    let dut = quick.bed()[1].clone();
-    let mut theirs = Command::new("ip")
-        .args(["netns", "exec", &dut, "sleep", "1000"])
-        .spawn()
-        .unwrap();
-    let pid = theirs.id().to_string();
-    quick.wait_until("the foreign process", |_| {
-        let pids = tool(&["ip", "netns", "pids", &dut]);
-        pids.lines().any(|line| line.trim() == pid)
-    });
-    quick.signal(Signal::KILL);
-    let killed = quick.wait(PATIENCE);
-    assert!(killed.out.contains("this was said"), "{}", killed.out);
-    let run = lab.only_run();
-    let kept = fs::read_to_string(run.join("inputs/daemon.sh")).unwrap();
-    assert_eq!(kept, daemon);
-    let info = read_json(&run.join("run.json"));
-    assert_eq!(info["parameters"]["set_unconfined"], true, "{info}");
-    // the next run finds what it left
-    let next = lab.run(&format!("{TINY} --json-stream"));
-    next.measured()
-        .prints(&[&format!("process {pid} (sleep) runs in {dut}")]);
-    assert!(theirs.try_wait().unwrap().is_none(), "it was killed");
-    let ports = fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap();
-    assert!(!ports.contains("eth0"), "{ports}");
-    theirs.kill().unwrap();
-    theirs.wait().unwrap();
-    lab.assert_clean("what others run");
-    let written = fs::read_to_string("/run/fwdlab-test").unwrap();
-    fs::remove_file("/run/fwdlab-test").unwrap();
-    assert_eq!(written, "of the host\n");
-}
-
 /// Typical commands of router configurations: they work, and each step sees what the one before has
 /// written.
 const USUAL: &str = r#"#!/bin/sh
@@ -251,4 +206,54 @@ fn a_configuration_is_kept_apart_from_the_host() {
     let ours = fs::read_link("/proc/self/ns/net").unwrap();
     assert_ne!(namespace, ours.to_str().unwrap());
     lab.assert_clean("kept apart");
+}
+
+/// In the second tier, because they take long.
+mod slow {
+    use super::*;
+
+    /// Without isolation, a configuration writes files of the host. The daemon that it starts ends with
+    /// the run. A process that another program started in the DUT's namespace is reported and left
+    /// alone, even if the run is killed and the next one removes its bed.
+    #[test]
+    fn foreign_processes_in_a_bed_are_left_alone() {
+        let Some(lab) = Lab::root() else { return };
+        let daemon = "echo this was said; echo of the host > /run/fwdlab-test\nsetsid sleep 1000 > /dev/null 2>&1 &\n";
+        let script = lab.write("daemon.sh", daemon);
+        let mut quick = lab.start(&format!(
+            "{TINY} --set-unconfined --set {script} --json-stream"
+        ));
+        quick.event("progress");
+        let dut = quick.bed()[1].clone();
+        let mut theirs = Command::new("ip")
+            .args(["netns", "exec", &dut, "sleep", "1000"])
+            .spawn()
+            .unwrap();
+        let pid = theirs.id().to_string();
+        quick.wait_until("the foreign process", |_| {
+            let pids = tool(&["ip", "netns", "pids", &dut]);
+            pids.lines().any(|line| line.trim() == pid)
+        });
+        quick.signal(Signal::KILL);
+        let killed = quick.wait(PATIENCE);
+        assert!(killed.out.contains("this was said"), "{}", killed.out);
+        let run = lab.only_run();
+        let kept = fs::read_to_string(run.join("inputs/daemon.sh")).unwrap();
+        assert_eq!(kept, daemon);
+        let info = read_json(&run.join("run.json"));
+        assert_eq!(info["parameters"]["set_unconfined"], true, "{info}");
+        // the next run finds what it left
+        let next = lab.run(&format!("{TINY} --json-stream"));
+        next.measured()
+            .prints(&[&format!("process {pid} (sleep) runs in {dut}")]);
+        assert!(theirs.try_wait().unwrap().is_none(), "it was killed");
+        let ports = fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap();
+        assert!(!ports.contains("eth0"), "{ports}");
+        theirs.kill().unwrap();
+        theirs.wait().unwrap();
+        lab.assert_clean("what others run");
+        let written = fs::read_to_string("/run/fwdlab-test").unwrap();
+        fs::remove_file("/run/fwdlab-test").unwrap();
+        assert_eq!(written, "of the host\n");
+    }
 }

@@ -159,95 +159,6 @@ fn lines_are_completed_and_remembered() {
     assert_eq!(file.permissions().mode() & 0o077, 0);
 }
 
-#[test]
-fn traffic_is_watched_from_the_prompt_and_back() {
-    let Some((lab, wire)) = wired() else { return };
-    let mut tty = on_terminal(&lab, &wire, (80, 24));
-    tty.keys("start -m 200pps -p 0\r")
-        .wait_for_text("until stop");
-    at_prompt(&mut tty, "fwdlab>")
-        .keys("tui\r")
-        .wait_for_text("back to the prompt");
-    assert!(tty.screen().alternate_screen());
-    let counted = |text: &str| {
-        let line = text.lines().find(|line| line.contains("frames sent"))?;
-        let cell = line.split_whitespace().nth(2)?;
-        cell.replace(',', "").parse::<u64>().ok()
-    };
-    const FRAMES: u64 = 300;
-    tty.wait_for("300 frames", |text| counted(text) > Some(FRAMES));
-    // c resets the counters, which then continue: from here on they lack what was sent before
-    tty.keys("c");
-    tty.wait_for("other counters than the kernel's", |text| {
-        let sent = wire.counter("pa", "tx", "packets");
-        counted(text).is_some_and(|shown| shown + FRAMES < sent)
-    });
-    for key in ["q", "\x1b", "\x03"] {
-        tty.keys(key);
-        at_prompt(&mut tty, "fwdlab>");
-        assert!(!tty.screen().alternate_screen());
-        tty.keys("tui\r").wait_for_text("sending");
-    }
-    tty.keys("q");
-    // leaving the screen does not change the traffic; Ctrl-C at the prompt stops it
-    at_prompt(&mut tty, "fwdlab>")
-        .keys("\x03")
-        .wait_for_text("all traffic stopped");
-    tty.keys("\x03")
-        .wait_for_text("nothing is being sent; quit ends");
-    // traffic that ends by itself prints a message above the line being typed
-    at_prompt(&mut tty, "fwdlab>")
-        .keys("start -m 1kpps -p 1 -d 1\r")
-        .wait_for_text("for 1.00 s");
-    at_prompt(&mut tty, "fwdlab>")
-        .keys("sta")
-        .wait_for_text("port 1 pb  ended");
-    at_prompt(&mut tty, "fwdlab> sta").keys("\x15");
-    // Ctrl-C ends a wait, not the console
-    tty.keys("start -m 1kpps -p 0\r")
-        .wait_for_text("kpps = 672.0 kbit/s L1  until stop");
-    let stops = |text: &str| text.matches("all traffic stopped").count();
-    let before = stops(&tty.text());
-    tty.keys("wait 10m\r");
-    tty.settle(std::time::Duration::from_millis(200));
-    tty.keys("\x03");
-    tty.wait_for("an end", |text| stops(text) > before);
-    // the traffic has stopped, or this would be refused; Ctrl-D ends the console and its traffic
-    at_prompt(&mut tty, "fwdlab>")
-        .keys("start -m 2kpps\r")
-        .wait_for_text("port 1 pb  UDP, 64 B  2.000 kpps");
-    at_prompt(&mut tty, "fwdlab>").keys("\x04");
-    assert_eq!(tty.end(), 0);
-    assert!(tty.is_restored());
-    assert_eq!(wire.attached(), "");
-    lab.assert_clean("a console on a terminal");
-}
-
-#[test]
-fn a_console_that_ends_restores_the_terminal() {
-    let Some((lab, wire)) = wired() else { return };
-    let foot = "q back to the prompt  c clear counters";
-    for (started, last, signal, code) in [
-        ("start -m 1kpps\rtui\r", foot, Signal::TERM, 143),
-        ("start -m 1kpps\rsta", "fwdlab> sta", Signal::HUP, 130),
-    ] {
-        let mut tty = on_terminal(&lab, &wire, (80, 24));
-        at_prompt(tty.keys(started), last);
-        assert!(!tty.is_restored());
-        tty.signal(signal);
-        assert_eq!(tty.end(), code, "{started:?}: {}", tty.text());
-        assert!(tty.is_restored(), "{started:?}: {}", tty.text());
-        // the next output starts on a new line
-        assert_eq!(tty.screen().cursor_position().1, 0, "{}", tty.text());
-        assert_eq!(wire.attached(), "", "{started:?}");
-    }
-    let mut tty = on_terminal(&lab, &wire, (80, 24));
-    tty.keys("start -m 1kpps\r").wait_for_text("until stop");
-    tty.close_terminal();
-    assert_eq!(wire.attached(), "");
-    lab.assert_clean("a console whose terminal went");
-}
-
 /// Types every command in the manual's table, in that order; none is refused.
 #[test]
 fn commands_of_the_manual_are_typed() {
@@ -273,4 +184,98 @@ fn commands_of_the_manual_are_typed() {
     ended.measured();
     assert!(!ended.err.contains("fwdlab: "), "{ended:?}");
     assert_eq!(commands.last(), Some(&"quit"));
+}
+
+/// In the second tier, because they take long.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn traffic_is_watched_from_the_prompt_and_back() {
+        let Some((lab, wire)) = wired() else { return };
+        let mut tty = on_terminal(&lab, &wire, (80, 24));
+        tty.keys("start -m 200pps -p 0\r")
+            .wait_for_text("until stop");
+        at_prompt(&mut tty, "fwdlab>")
+            .keys("tui\r")
+            .wait_for_text("back to the prompt");
+        assert!(tty.screen().alternate_screen());
+        let counted = |text: &str| {
+            let line = text.lines().find(|line| line.contains("frames sent"))?;
+            let cell = line.split_whitespace().nth(2)?;
+            cell.replace(',', "").parse::<u64>().ok()
+        };
+        const FRAMES: u64 = 300;
+        tty.wait_for("300 frames", |text| counted(text) > Some(FRAMES));
+        // c resets the counters, which then continue: from here on they lack what was sent before
+        tty.keys("c");
+        tty.wait_for("other counters than the kernel's", |text| {
+            let sent = wire.counter("pa", "tx", "packets");
+            counted(text).is_some_and(|shown| shown + FRAMES < sent)
+        });
+        for key in ["q", "\x1b", "\x03"] {
+            tty.keys(key);
+            at_prompt(&mut tty, "fwdlab>");
+            assert!(!tty.screen().alternate_screen());
+            tty.keys("tui\r").wait_for_text("sending");
+        }
+        tty.keys("q");
+        // leaving the screen does not change the traffic; Ctrl-C at the prompt stops it
+        at_prompt(&mut tty, "fwdlab>")
+            .keys("\x03")
+            .wait_for_text("all traffic stopped");
+        tty.keys("\x03")
+            .wait_for_text("nothing is being sent; quit ends");
+        // traffic that ends by itself prints a message above the line being typed
+        at_prompt(&mut tty, "fwdlab>")
+            .keys("start -m 1kpps -p 1 -d 1\r")
+            .wait_for_text("for 1.00 s");
+        at_prompt(&mut tty, "fwdlab>")
+            .keys("sta")
+            .wait_for_text("port 1 pb  ended");
+        at_prompt(&mut tty, "fwdlab> sta").keys("\x15");
+        // Ctrl-C ends a wait, not the console
+        tty.keys("start -m 1kpps -p 0\r")
+            .wait_for_text("kpps = 672.0 kbit/s L1  until stop");
+        let stops = |text: &str| text.matches("all traffic stopped").count();
+        let before = stops(&tty.text());
+        tty.keys("wait 10m\r");
+        tty.settle(std::time::Duration::from_millis(200));
+        tty.keys("\x03");
+        tty.wait_for("an end", |text| stops(text) > before);
+        // the traffic has stopped, or this would be refused; Ctrl-D ends the console and its traffic
+        at_prompt(&mut tty, "fwdlab>")
+            .keys("start -m 2kpps\r")
+            .wait_for_text("port 1 pb  UDP, 64 B  2.000 kpps");
+        at_prompt(&mut tty, "fwdlab>").keys("\x04");
+        assert_eq!(tty.end(), 0);
+        assert!(tty.is_restored());
+        assert_eq!(wire.attached(), "");
+        lab.assert_clean("a console on a terminal");
+    }
+
+    #[test]
+    fn a_console_that_ends_restores_the_terminal() {
+        let Some((lab, wire)) = wired() else { return };
+        let foot = "q back to the prompt  c clear counters";
+        for (started, last, signal, code) in [
+            ("start -m 1kpps\rtui\r", foot, Signal::TERM, 143),
+            ("start -m 1kpps\rsta", "fwdlab> sta", Signal::HUP, 130),
+        ] {
+            let mut tty = on_terminal(&lab, &wire, (80, 24));
+            at_prompt(tty.keys(started), last);
+            assert!(!tty.is_restored());
+            tty.signal(signal);
+            assert_eq!(tty.end(), code, "{started:?}: {}", tty.text());
+            assert!(tty.is_restored(), "{started:?}: {}", tty.text());
+            // the next output starts on a new line
+            assert_eq!(tty.screen().cursor_position().1, 0, "{}", tty.text());
+            assert_eq!(wire.attached(), "", "{started:?}");
+        }
+        let mut tty = on_terminal(&lab, &wire, (80, 24));
+        tty.keys("start -m 1kpps\r").wait_for_text("until stop");
+        tty.close_terminal();
+        assert_eq!(wire.attached(), "");
+        lab.assert_clean("a console whose terminal went");
+    }
 }

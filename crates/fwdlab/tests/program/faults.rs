@@ -182,49 +182,54 @@ mod alone {
     }
 }
 
-/// The clock is set a day ahead during the first trial of a campaign, and during the second one back
-/// to before its old time: trials keep their duration, and events stay in order.
-#[test]
-fn a_clock_that_is_stepped_changes_no_trial() {
-    let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
-    let library = format!("/usr/lib/{triple}/faketime/libfaketimeMT.so.1");
-    if !std::path::Path::new(&library).exists() {
-        return skipped("libfaketime is not installed");
+/// In the second tier, because they take long.
+mod slow {
+    use super::*;
+
+    /// The clock is set a day ahead during the first trial of a campaign, and during the second one back
+    /// to before its old time: trials keep their duration, and events stay in order.
+    #[test]
+    fn a_clock_that_is_stepped_changes_no_trial() {
+        let triple = format!("{}-linux-gnu", std::env::consts::ARCH);
+        let library = format!("/usr/lib/{triple}/faketime/libfaketimeMT.so.1");
+        if !std::path::Path::new(&library).exists() {
+            return skipped("libfaketime is not installed");
+        }
+        let Some(lab) = Lab::root() else { return };
+        let offset = lab.path().join("offset");
+        fs::write(&offset, "+0").unwrap();
+        let step = format!(
+            "if [ $FWDLAB_ITERATION = 1 ]; then by=+86400; else by=-7200; fi; printf %s $by > {}",
+            offset.display()
+        );
+        let text = format!(
+            "campaign = 'clock'\niterations = 3\n[procedure]\nid = 'trial'\nload = '5kpps'\nfor = '200ms'\n\
+             [hooks]\nduring = {{ on = 'controller', command = '{step}' }}\n"
+        );
+        lab.write("clock.toml", &text);
+        let mut command = lab.program("run clock.toml --json-stream");
+        command
+            .env("LD_PRELOAD", library)
+            .env("FAKETIME_TIMESTAMP_FILE", &offset)
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        let mut run = lab.start_command(command);
+        run.wait_until("its end", |run| run.has_ended());
+        let all = run.events().into_iter();
+        let all: Vec<Value> = all.filter(|e| e["event"] == "trial_finished").collect();
+        let starts = all
+            .iter()
+            .map(|event| event["record"]["started_at"].as_str());
+        let days: BTreeSet<&str> = starts.map(|start| &start.unwrap()[..10]).collect();
+        assert!(days.len() > 1, "the clock was not stepped: {days:?}");
+        for event in &all {
+            let seconds = number(&event["record"]["duration_s"]);
+            assert!((0.19..0.5).contains(&seconds), "{event}");
+        }
+        let times: Vec<f64> = run.events().iter().map(|e| number(&e["t"])).collect();
+        assert!(times.is_sorted(), "{times:?}");
+        assert!(times.last().is_some_and(|last| *last < 600.0), "{times:?}");
+        lab.run("runs verify @1").code(0);
+        lab.assert_clean("a stepped clock");
     }
-    let Some(lab) = Lab::root() else { return };
-    let offset = lab.path().join("offset");
-    fs::write(&offset, "+0").unwrap();
-    let step = format!(
-        "if [ $FWDLAB_ITERATION = 1 ]; then by=+86400; else by=-7200; fi; printf %s $by > {}",
-        offset.display()
-    );
-    let text = format!(
-        "campaign = 'clock'\niterations = 3\n[procedure]\nid = 'trial'\nload = '5kpps'\nfor = '200ms'\n\
-         [hooks]\nduring = {{ on = 'controller', command = '{step}' }}\n"
-    );
-    lab.write("clock.toml", &text);
-    let mut command = lab.program("run clock.toml --json-stream");
-    command
-        .env("LD_PRELOAD", library)
-        .env("FAKETIME_TIMESTAMP_FILE", &offset)
-        .env("FAKETIME_NO_CACHE", "1")
-        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-    let mut run = lab.start_command(command);
-    run.wait_until("its end", |run| run.has_ended());
-    let all = run.events().into_iter();
-    let all: Vec<Value> = all.filter(|e| e["event"] == "trial_finished").collect();
-    let starts = all
-        .iter()
-        .map(|event| event["record"]["started_at"].as_str());
-    let days: BTreeSet<&str> = starts.map(|start| &start.unwrap()[..10]).collect();
-    assert!(days.len() > 1, "the clock was not stepped: {days:?}");
-    for event in &all {
-        let seconds = number(&event["record"]["duration_s"]);
-        assert!((0.19..0.5).contains(&seconds), "{event}");
-    }
-    let times: Vec<f64> = run.events().iter().map(|e| number(&e["t"])).collect();
-    assert!(times.is_sorted(), "{times:?}");
-    assert!(times.last().is_some_and(|last| *last < 600.0), "{times:?}");
-    lab.run("runs verify @1").code(0);
-    lab.assert_clean("a stepped clock");
 }

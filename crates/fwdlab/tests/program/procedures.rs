@@ -206,55 +206,6 @@ fn impossible_requests_are_reported_before_any_action() {
     assert!(!lab.runs().exists(), "no run was made");
 }
 
-/// Reads rules and routes of the DUT from outside while the series runs: the kernel counts the
-/// frames that each rule examined.
-#[test]
-fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
-    if try_tool(&["nft", "--version"]).is_err() {
-        return skipped("there is no nft");
-    }
-    let Some(lab) = Lab::root() else { return };
-    let mut run = lab
-        .start("trial --load 5kpps --for 800ms --max 20kpps --modifier filters=25,updates=200ms");
-    // for each rule: its frames, and whether it accepts
-    let (mut rules, mut hops) = (Vec::new(), BTreeSet::new());
-    while !run.has_ended() {
-        let table = inside(&["nft", "list", "table", "inet", "fwdlab_filters"]);
-        let now: Vec<(u64, bool)> = (table.lines())
-            .filter_map(|line| {
-                let (_, counts) = line.split_once("counter packets ")?;
-                let packets = counts.split(' ').next()?.parse().ok()?;
-                Some((packets, line.ends_with("accept")))
-            })
-            .collect();
-        if !now.is_empty() {
-            rules = now;
-            let routes = inside(&["ip", "route", "show", "198.51.100.0/28"]);
-            hops.extend(routes.lines().map(str::to_owned));
-        }
-        // often enough for both states of the updates, and seldom enough for the sender
-        std::thread::sleep(Duration::from_millis(90));
-    }
-    run.wait(PATIENCE).measured();
-    // 24 rules that match nothing, the one that accepts, and the final drop, which has counted
-    // frames of the path check
-    assert_eq!(rules.len(), 26, "{rules:?}");
-    assert!(
-        rules[..24].iter().all(|rule| *rule == (0, false)),
-        "{rules:?}"
-    );
-    assert!(rules[24].1 && rules[24].0 > 1000, "{rules:?}");
-    assert!(
-        !rules[25].1 && (1..1000).contains(&rules[25].0),
-        "{rules:?}"
-    );
-    assert_eq!(hops.len(), 2, "{hops:?}");
-    let run = lab.only_run();
-    assert!(input_of_series(&run, "filters.txt").contains("ip saddr 192.0.2.24 "));
-    assert!(input_of_series(&run, "updates.txt").contains("state B"));
-    lab.assert_clean("filters");
-}
-
 /// A real SNMP agent on the DUT, and simulations.
 mod slow {
     use super::*;
@@ -353,5 +304,55 @@ while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 
         let kept = input_of_series(&run, "management.txt");
         assert!(kept.contains("rocommunity=public 169.254.11.2"), "{kept}");
         lab.assert_clean("management");
+    }
+
+    /// Reads rules and routes of the DUT from outside while the series runs: the kernel counts the
+    /// frames that each rule examined.
+    #[test]
+    fn filters_and_updates_are_on_the_dut_while_their_series_runs() {
+        if try_tool(&["nft", "--version"]).is_err() {
+            return skipped("there is no nft");
+        }
+        let Some(lab) = Lab::root() else { return };
+        let mut run = lab.start(
+            "trial --load 5kpps --for 800ms --max 20kpps --modifier filters=25,updates=200ms",
+        );
+        // for each rule: its frames, and whether it accepts
+        let (mut rules, mut hops) = (Vec::new(), BTreeSet::new());
+        while !run.has_ended() {
+            let table = inside(&["nft", "list", "table", "inet", "fwdlab_filters"]);
+            let now: Vec<(u64, bool)> = (table.lines())
+                .filter_map(|line| {
+                    let (_, counts) = line.split_once("counter packets ")?;
+                    let packets = counts.split(' ').next()?.parse().ok()?;
+                    Some((packets, line.ends_with("accept")))
+                })
+                .collect();
+            if !now.is_empty() {
+                rules = now;
+                let routes = inside(&["ip", "route", "show", "198.51.100.0/28"]);
+                hops.extend(routes.lines().map(str::to_owned));
+            }
+            // often enough for both states of the updates, and seldom enough for the sender
+            std::thread::sleep(Duration::from_millis(90));
+        }
+        run.wait(PATIENCE).measured();
+        // 24 rules that match nothing, the one that accepts, and the final drop, which has counted
+        // frames of the path check
+        assert_eq!(rules.len(), 26, "{rules:?}");
+        assert!(
+            rules[..24].iter().all(|rule| *rule == (0, false)),
+            "{rules:?}"
+        );
+        assert!(rules[24].1 && rules[24].0 > 1000, "{rules:?}");
+        assert!(
+            !rules[25].1 && (1..1000).contains(&rules[25].0),
+            "{rules:?}"
+        );
+        assert_eq!(hops.len(), 2, "{hops:?}");
+        let run = lab.only_run();
+        assert!(input_of_series(&run, "filters.txt").contains("ip saddr 192.0.2.24 "));
+        assert!(input_of_series(&run, "updates.txt").contains("state B"));
+        lab.assert_clean("filters");
     }
 }

@@ -108,127 +108,132 @@ const BLOCKED: [&str; 2] = [
     "198.18.10.2:2000 > 198.19.10.7:2000",
 ];
 
-/// Checks by the sender itself, in JSON and as text, by a receiver that knows only the profile, and
-/// in both directions. `engine` tests flows that differ by VLAN or label.
-#[test]
-fn exactly_the_flows_that_a_dut_drops_are_named() {
-    let Some(lab) = Lab::root() else { return };
-    let Some(dut) = Dut::new(lab, RULES) else {
-        return skipped("no nft");
-    };
-    let profile = dut.lab.write("test.toml", TWO_STREAMS);
-    let one = format!("{ONE_WAY} --dst-mac {MAC_E0}");
-    let send = format!("{one} --profile {profile} --for 4800frames --load 5kpps");
-    let document = dut.json(&format!("{send} --rx-port pc --analyse"));
-    let dropped = dut.dropped();
-    let received = &document["receive"][0];
-    let [mix, blocked] = list(&received["streams"]) else {
-        panic!("{received}");
-    };
-    assert_eq!(
-        (&mix["name"], &blocked["name"]),
-        (&"mix".into(), &"blocked".into())
-    );
-    assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
-    assert_eq!(
-        words(&blocked["flows_missing"]),
-        ["198.18.10.1:2000 > 198.19.10.1:3000"]
-    );
-    let lost: u64 = dropped[..3].iter().sum();
-    for (of, counter, frames) in [
-        (mix, "flows", 20),
-        (mix, "flows_not_seen", 2),
-        (mix, "frames_lost", dropped[0] + dropped[1]),
-        (mix, "frames_duplicate", 0),
-        (mix, "frames_reordered", 0),
-        (mix, "frames_corrupt", 0),
-        (blocked, "frames_lost", dropped[2]),
-        (blocked, "frames_sent", dropped[2]),
-        (blocked, "frames_received", 0),
-        (received, "frames_given", 4800),
-        (received, "frames_lost_elsewhere", lost),
-        (received, "frames_delivered", 4800 - lost),
-    ] {
-        assert_eq!(of[counter], frames, "{counter}: {of}");
+/// In the second tier, because they take long.
+mod slow {
+    use super::*;
+
+    /// Checks by the sender itself, in JSON and as text, by a receiver that knows only the profile, and
+    /// in both directions. `engine` tests flows that differ by VLAN or label.
+    #[test]
+    fn exactly_the_flows_that_a_dut_drops_are_named() {
+        let Some(lab) = Lab::root() else { return };
+        let Some(dut) = Dut::new(lab, RULES) else {
+            return skipped("no nft");
+        };
+        let profile = dut.lab.write("test.toml", TWO_STREAMS);
+        let one = format!("{ONE_WAY} --dst-mac {MAC_E0}");
+        let send = format!("{one} --profile {profile} --for 4800frames --load 5kpps");
+        let document = dut.json(&format!("{send} --rx-port pc --analyse"));
+        let dropped = dut.dropped();
+        let received = &document["receive"][0];
+        let [mix, blocked] = list(&received["streams"]) else {
+            panic!("{received}");
+        };
+        assert_eq!(
+            (&mix["name"], &blocked["name"]),
+            (&"mix".into(), &"blocked".into())
+        );
+        assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
+        assert_eq!(
+            words(&blocked["flows_missing"]),
+            ["198.18.10.1:2000 > 198.19.10.1:3000"]
+        );
+        let lost: u64 = dropped[..3].iter().sum();
+        for (of, counter, frames) in [
+            (mix, "flows", 20),
+            (mix, "flows_not_seen", 2),
+            (mix, "frames_lost", dropped[0] + dropped[1]),
+            (mix, "frames_duplicate", 0),
+            (mix, "frames_reordered", 0),
+            (mix, "frames_corrupt", 0),
+            (blocked, "frames_lost", dropped[2]),
+            (blocked, "frames_sent", dropped[2]),
+            (blocked, "frames_received", 0),
+            (received, "frames_given", 4800),
+            (received, "frames_lost_elsewhere", lost),
+            (received, "frames_delivered", 4800 - lost),
+        ] {
+            assert_eq!(of[counter], frames, "{counter}: {of}");
+        }
+        assert_eq!(count(&mix["frames_sent"]) + dropped[2], 4800);
+        is_latency(&mix["latency"]);
+        assert_eq!(mix["latency"]["latency_lost_frames"], mix["frames_lost"]);
+        assert!(blocked["latency"].is_null());
+
+        let receive = format!(
+            "receive --port pc --profile {profile} --for 2000frames --engine af-packet --json-stream"
+        );
+        let mut receive = dut.ours.start(&dut.lab, &receive);
+        receive.event("started");
+        let sent = dut.json(&send);
+        assert_eq!(list(&sent["send"][0]["streams_sent"]).len(), 2);
+        let document = last_line(receive);
+        let received = &document["receive"][0];
+        assert_eq!(received["receiver"], "af-packet");
+        let [mix, blocked] = list(&received["streams"]) else {
+            panic!("{received}");
+        };
+        assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
+        assert_eq!(mix["frames_lost_is_lower_bound"], true);
+        // two of twenty flows, each equally often, among the frames numbered so far
+        let (lost, expected) = (count(&mix["frames_lost"]), count(&mix["frames_expected"]));
+        assert!(lost.abs_diff(expected / 10) <= 12 * 2, "{mix}");
+        assert_eq!(count(&blocked["frames_received"]), 0);
+        is_latency(&mix["latency"]);
+
+        // both directions: the rules drop one flow of the reverse direction, and none of the first ten
+        // of the other
+        let both = format!(
+            "{ONE_WAY} --port pc --dst-mac {MAC_E0},{MAC_E1} --flows 10 --for 1000frames --load 2kpps"
+        );
+        let hdr = dut.lab.path().join("latency.hlog");
+        let before = dut.dropped();
+        let document = dut.json(&format!("{both} --analyse --hdr {}", hdr.display()));
+        let [forward, reverse] = list(&document["receive"]) else {
+            panic!("{document}");
+        };
+        assert_eq!(
+            (&forward["port"], &reverse["port"]),
+            (&"pc".into(), &"pa".into())
+        );
+        assert_eq!(reverse["frames_lost"], dut.dropped()[3] - before[3]);
+        assert_eq!(
+            words(&reverse["streams"][0]["flows_missing"]),
+            ["198.19.10.2:2000 > 198.18.10.1:2000"]
+        );
+        let log = std::fs::read_to_string(&hdr).unwrap();
+        assert_eq!(log.matches("\nTag=0_test_frames,").count(), 2, "{log}");
+
+        // the last: frames too small for a signature
+        let table = "BOTH --rx-port pb --analyse => 2: omit --rx-port
+            BOTH --hdr x => 2: --analyse
+            ONE --analyse => 2: --rx-port
+            ONE --rx-port pc --profile tcp-syn --analyse => 2: carries a signature";
+        let table = table.replace("BOTH", &both).replace("ONE", &one);
+        refused(&table, |line| dut.run(line));
+
+        // as text; without --analyse, frames are counted but not checked
+        let before: u64 = dut.dropped().iter().sum();
+        let sent = dut.run(&format!(
+            "{one} --rx-port pc --profile {profile} --for 1200frames --load 5kpps --analyse"
+        ));
+        let lost = dut.dropped().iter().sum::<u64>() - before;
+        sent.measured().prints(&[
+            &format!("lost elsewhere {lost}"),
+            "stream    0 mix ",
+            "never     0  198.18.10.1:2000 > 198.19.10.3:2000",
+            "latency   0  min",
+            "clocks    departures: user, intended departure, CLOCK_MONOTONIC; arrivals: software",
+        ]);
+        let before = dut.dropped()[3];
+        let document = dut.json(&format!("{both} --count"));
+        let reverse = &document["receive"][1];
+        assert_eq!(
+            reverse["frames_lost"],
+            dut.dropped()[3] - before,
+            "{reverse}"
+        );
+        assert!(reverse["streams"].is_null());
+        dut.lab.assert_clean("streams");
     }
-    assert_eq!(count(&mix["frames_sent"]) + dropped[2], 4800);
-    is_latency(&mix["latency"]);
-    assert_eq!(mix["latency"]["latency_lost_frames"], mix["frames_lost"]);
-    assert!(blocked["latency"].is_null());
-
-    let receive = format!(
-        "receive --port pc --profile {profile} --for 2000frames --engine af-packet --json-stream"
-    );
-    let mut receive = dut.ours.start(&dut.lab, &receive);
-    receive.event("started");
-    let sent = dut.json(&send);
-    assert_eq!(list(&sent["send"][0]["streams_sent"]).len(), 2);
-    let document = last_line(receive);
-    let received = &document["receive"][0];
-    assert_eq!(received["receiver"], "af-packet");
-    let [mix, blocked] = list(&received["streams"]) else {
-        panic!("{received}");
-    };
-    assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
-    assert_eq!(mix["frames_lost_is_lower_bound"], true);
-    // two of twenty flows, each equally often, among the frames numbered so far
-    let (lost, expected) = (count(&mix["frames_lost"]), count(&mix["frames_expected"]));
-    assert!(lost.abs_diff(expected / 10) <= 12 * 2, "{mix}");
-    assert_eq!(count(&blocked["frames_received"]), 0);
-    is_latency(&mix["latency"]);
-
-    // both directions: the rules drop one flow of the reverse direction, and none of the first ten
-    // of the other
-    let both = format!(
-        "{ONE_WAY} --port pc --dst-mac {MAC_E0},{MAC_E1} --flows 10 --for 1000frames --load 2kpps"
-    );
-    let hdr = dut.lab.path().join("latency.hlog");
-    let before = dut.dropped();
-    let document = dut.json(&format!("{both} --analyse --hdr {}", hdr.display()));
-    let [forward, reverse] = list(&document["receive"]) else {
-        panic!("{document}");
-    };
-    assert_eq!(
-        (&forward["port"], &reverse["port"]),
-        (&"pc".into(), &"pa".into())
-    );
-    assert_eq!(reverse["frames_lost"], dut.dropped()[3] - before[3]);
-    assert_eq!(
-        words(&reverse["streams"][0]["flows_missing"]),
-        ["198.19.10.2:2000 > 198.18.10.1:2000"]
-    );
-    let log = std::fs::read_to_string(&hdr).unwrap();
-    assert_eq!(log.matches("\nTag=0_test_frames,").count(), 2, "{log}");
-
-    // the last: frames too small for a signature
-    let table = "BOTH --rx-port pb --analyse => 2: omit --rx-port
-        BOTH --hdr x => 2: --analyse
-        ONE --analyse => 2: --rx-port
-        ONE --rx-port pc --profile tcp-syn --analyse => 2: carries a signature";
-    let table = table.replace("BOTH", &both).replace("ONE", &one);
-    refused(&table, |line| dut.run(line));
-
-    // as text; without --analyse, frames are counted but not checked
-    let before: u64 = dut.dropped().iter().sum();
-    let sent = dut.run(&format!(
-        "{one} --rx-port pc --profile {profile} --for 1200frames --load 5kpps --analyse"
-    ));
-    let lost = dut.dropped().iter().sum::<u64>() - before;
-    sent.measured().prints(&[
-        &format!("lost elsewhere {lost}"),
-        "stream    0 mix ",
-        "never     0  198.18.10.1:2000 > 198.19.10.3:2000",
-        "latency   0  min",
-        "clocks    departures: user, intended departure, CLOCK_MONOTONIC; arrivals: software",
-    ]);
-    let before = dut.dropped()[3];
-    let document = dut.json(&format!("{both} --count"));
-    let reverse = &document["receive"][1];
-    assert_eq!(
-        reverse["frames_lost"],
-        dut.dropped()[3] - before,
-        "{reverse}"
-    );
-    assert!(reverse["streams"].is_null());
-    dut.lab.assert_clean("streams");
 }

@@ -19,31 +19,6 @@ fn samplers(lab: &Lab) -> Vec<i32> {
         .collect()
 }
 
-/// A sampler that is killed during a trial costs only its samples, which is reported; an interrupt
-/// leaves no sampler behind.
-#[test]
-fn a_sampler_that_is_killed_or_interrupted() {
-    let Some(lab) = Lab::root() else { return };
-    let text = "campaign = 'kill'\niterations = 2\nseed = 1\n[bed]\nmax = '100kpps'\n[telemetry]\nevery = '100ms'\ncollect = ['cpu']\n\
-                [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '4s'\n"; // longer than a busy machine takes to find the sampler
-    lab.write("c.toml", text);
-    let mut started = lab.start("run c.toml --json-stream");
-    started.wait_until("a sampler", |_| !samplers(&lab).is_empty());
-    for sampler in samplers(&lab) {
-        // a sampler's shell started by another program ends with it
-        let _ = kill_process(Pid::from_raw(sampler).unwrap(), Signal::KILL);
-    }
-    let finished = started.event("trial_finished");
-    let reported = &finished["record"]["telemetry"];
-    let reason = reported["missing"]["samples"].as_str().unwrap_or_default();
-    assert!(reason.contains("ended before the trial"), "{reported}");
-    assert!(!list(&reported["cpus"]).is_empty(), "the rest is read");
-    started.wait_until("another sampler", |_| !samplers(&lab).is_empty());
-    started.signal(Signal::INT);
-    assert_eq!(started.wait(PATIENCE).code, 130);
-    lab.assert_clean("an interrupt while a sampler ran");
-}
-
 /// Sends frames to a port with four queues; the first gets all of them. Counts every frame in the
 /// right queue.
 #[test]
@@ -202,5 +177,30 @@ for = "600ms"
             .prints(&["dropped on purpose: nft ip t f"]);
         let page = fs::read_to_string(directory.join("report.html")).unwrap();
         assert!(page.contains("Load of the DUT") && page.contains("numgen inc mod 2"));
+    }
+
+    /// A sampler that is killed during a trial costs only its samples, which is reported; an interrupt
+    /// leaves no sampler behind.
+    #[test]
+    fn a_sampler_that_is_killed_or_interrupted() {
+        let Some(lab) = Lab::root() else { return };
+        let text = "campaign = 'kill'\niterations = 2\nseed = 1\n[bed]\nmax = '100kpps'\n[telemetry]\nevery = '100ms'\ncollect = ['cpu']\n\
+                    [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '4s'\n"; // longer than a busy machine takes to find the sampler
+        lab.write("c.toml", text);
+        let mut started = lab.start("run c.toml --json-stream");
+        started.wait_until("a sampler", |_| !samplers(&lab).is_empty());
+        for sampler in samplers(&lab) {
+            // a sampler's shell started by another program ends with it
+            let _ = kill_process(Pid::from_raw(sampler).unwrap(), Signal::KILL);
+        }
+        let finished = started.event("trial_finished");
+        let reported = &finished["record"]["telemetry"];
+        let reason = reported["missing"]["samples"].as_str().unwrap_or_default();
+        assert!(reason.contains("ended before the trial"), "{reported}");
+        assert!(!list(&reported["cpus"]).is_empty(), "the rest is read");
+        started.wait_until("another sampler", |_| !samplers(&lab).is_empty());
+        started.signal(Signal::INT);
+        assert_eq!(started.wait(PATIENCE).code, 130);
+        lab.assert_clean("an interrupt while a sampler ran");
     }
 }

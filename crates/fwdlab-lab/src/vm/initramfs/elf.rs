@@ -289,6 +289,9 @@ mod tests {
         let mut wild = own[..4096].to_vec();
         for at in 16..800 {
             wild[at] = 0xff;
+            if at >= 128 && at % 8 != 7 {
+                continue;
+            }
             _ = (needs(&wild), cut(&wild), functions(&wild));
             _ = address_of(&wild, 4096);
         }

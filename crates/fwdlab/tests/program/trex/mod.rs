@@ -99,85 +99,6 @@ fn refused(found: &Value, requested: &[(&str, &str)]) {
     }
 }
 
-/// Clients on a wire: ports pass from one client to another, and packets are pushed and captured,
-/// byte for byte.
-#[test]
-fn clients_acquire_ports_push_and_capture_packets_and_release() {
-    let Some(python) = client() else { return };
-    if !has_tcpdump() {
-        return;
-    }
-    let lab = Lab::new();
-    let wire = Wire::new();
-    let options = "--ports pa,pb --allow 127.0.0.0/8";
-    let (server, ports) = serve(&lab, &wire.arguments(options));
-    // the server has a higher priority, like its senders: a second port does not wait for a sender
-    // that fills a CPU
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
-    let (_, behind_its_name) = stat.rsplit_once(')').unwrap();
-    assert_eq!(behind_its_name.split(' ').nth(17), Some("-20"), "{stat}");
-    let file = lab.path().join("vlan.pcap");
-    let file = file.to_str().unwrap();
-    let its = found(python, "packets.py", &[&ports[0], &ports[1], file]);
-    // really set, and undone at the end
-    let takes = |port: &str| {
-        let text = wire.ip(&format!("-d -j link show dev {port}"));
-        let json: Value = serde_json::from_str(&text).unwrap();
-        ["promiscuity", "allmulti"].map(|what| json[0][what].as_u64().unwrap())
-    };
-    assert_eq!([takes("pa"), takes("pb")], [[1, 1], [0, 0]]);
-    let mac = |text: &str| text.replace(':', "");
-    let cut = |n: u8| format!("{}{}0000{n:02x}{n:02x}", mac(MAC_B), mac(MAC_A));
-    has(
-        &its,
-        &json!({
-            "connected": true, "ports": 2, "owned": [0, 1], "id": 1, "opackets": [0, 0], "xstats": true, "bob owns": [0, 1],
-            "bob sees": [1, 1000], "service": "fetch all", "counts": its["wanted"], "byte for byte": true, "times": true,
-            "gaps": true, "said": ["RX", 1, 0, 90], "going": true, "the last": true, "file": true, "left": {},
-            "cut": [cut(0), cut(1)], "pending": 1, "matched": [9, 2, 1], "queue": true, "pushed": 1,
-            "map without L3": [[0, 1]], "attributes": ["on", "off"], "vlan": "3/4 (QinQ)",
-        }),
-    );
-    refused(
-        &its,
-        &[
-            ("bob is refused", "already taken by 'alice'"),
-            ("eleventh", "there are 10 captures"),
-            ("service refused", "active capture or queue"),
-            ("queue refused", "active capture or queue"),
-        ],
-    );
-    refused(
-        &its["refused"],
-        &[
-            ("13", "it may have 14 to 9238"),
-            ("9239", "it may have 14 to 9238"),
-            ("no base64", "is not base64"),
-            ("too long", "more than 1 s"),
-            ("filter", "syntax error"),
-            ("limit", "100000 packets"),
-            ("port", "no port 7"),
-            ("link", "does not set 'link_status'"),
-            ("led", "does not set 'led_status'"),
-            ("flow", "does not set 'flow_ctrl_mode'"),
-        ],
-    );
-    // another client package
-    let requested = Command::new(python).args(["-c", "import pytrex"]).output();
-    match requested.is_ok_and(|output| output.status.success()) {
-        false => skipped("no pytrex"),
-        true => assert_eq!(
-            found(python, "others.py", &[&ports[0], &ports[1]]),
-            json!({
-                "ports": 2, "state": "PortState.STREAMS", "sent": 50, "received": 50, "xstats": true, "captured": 20, "relative": true,
-            })
-        ),
-    }
-    end(server);
-    assert_eq!([takes("pa"), takes("pb")], [[0, 0], [0, 0]]);
-    assert_eq!(wire.attached(), "");
-}
-
 /// A client that is not on the list is disconnected before any reply.
 #[test]
 fn unauthorised_clients_are_rejected() {
@@ -464,5 +385,84 @@ mod slow {
             assert!(after <= before + more, "{what}: {its}");
         }
         end(server);
+    }
+
+    /// Clients on a wire: ports pass from one client to another, and packets are pushed and captured,
+    /// byte for byte.
+    #[test]
+    fn clients_acquire_ports_push_and_capture_packets_and_release() {
+        let Some(python) = client() else { return };
+        if !has_tcpdump() {
+            return;
+        }
+        let lab = Lab::new();
+        let wire = Wire::new();
+        let options = "--ports pa,pb --allow 127.0.0.0/8";
+        let (server, ports) = serve(&lab, &wire.arguments(options));
+        // the server has a higher priority, like its senders: a second port does not wait for a sender
+        // that fills a CPU
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+        let (_, behind_its_name) = stat.rsplit_once(')').unwrap();
+        assert_eq!(behind_its_name.split(' ').nth(17), Some("-20"), "{stat}");
+        let file = lab.path().join("vlan.pcap");
+        let file = file.to_str().unwrap();
+        let its = found(python, "packets.py", &[&ports[0], &ports[1], file]);
+        // really set, and undone at the end
+        let takes = |port: &str| {
+            let text = wire.ip(&format!("-d -j link show dev {port}"));
+            let json: Value = serde_json::from_str(&text).unwrap();
+            ["promiscuity", "allmulti"].map(|what| json[0][what].as_u64().unwrap())
+        };
+        assert_eq!([takes("pa"), takes("pb")], [[1, 1], [0, 0]]);
+        let mac = |text: &str| text.replace(':', "");
+        let cut = |n: u8| format!("{}{}0000{n:02x}{n:02x}", mac(MAC_B), mac(MAC_A));
+        has(
+            &its,
+            &json!({
+                "connected": true, "ports": 2, "owned": [0, 1], "id": 1, "opackets": [0, 0], "xstats": true, "bob owns": [0, 1],
+                "bob sees": [1, 1000], "service": "fetch all", "counts": its["wanted"], "byte for byte": true, "times": true,
+                "gaps": true, "said": ["RX", 1, 0, 90], "going": true, "the last": true, "file": true, "left": {},
+                "cut": [cut(0), cut(1)], "pending": 1, "matched": [9, 2, 1], "queue": true, "pushed": 1,
+                "map without L3": [[0, 1]], "attributes": ["on", "off"], "vlan": "3/4 (QinQ)",
+            }),
+        );
+        refused(
+            &its,
+            &[
+                ("bob is refused", "already taken by 'alice'"),
+                ("eleventh", "there are 10 captures"),
+                ("service refused", "active capture or queue"),
+                ("queue refused", "active capture or queue"),
+            ],
+        );
+        refused(
+            &its["refused"],
+            &[
+                ("13", "it may have 14 to 9238"),
+                ("9239", "it may have 14 to 9238"),
+                ("no base64", "is not base64"),
+                ("too long", "more than 1 s"),
+                ("filter", "syntax error"),
+                ("limit", "100000 packets"),
+                ("port", "no port 7"),
+                ("link", "does not set 'link_status'"),
+                ("led", "does not set 'led_status'"),
+                ("flow", "does not set 'flow_ctrl_mode'"),
+            ],
+        );
+        // another client package
+        let requested = Command::new(python).args(["-c", "import pytrex"]).output();
+        match requested.is_ok_and(|output| output.status.success()) {
+            false => skipped("no pytrex"),
+            true => assert_eq!(
+                found(python, "others.py", &[&ports[0], &ports[1]]),
+                json!({
+                    "ports": 2, "state": "PortState.STREAMS", "sent": 50, "received": 50, "xstats": true, "captured": 20, "relative": true,
+                })
+            ),
+        }
+        end(server);
+        assert_eq!([takes("pa"), takes("pb")], [[0, 0], [0, 0]]);
+        assert_eq!(wire.attached(), "");
     }
 }
