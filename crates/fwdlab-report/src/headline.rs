@@ -101,7 +101,7 @@ pub(crate) fn from_summary(info: &RunInfo, summary: &Summary) -> Headline {
             about,
         },
         (RunState::Running, _) => Headline {
-            answer: format!("So far, after {}: {answer}", iterations(summary)),
+            answer: format!("So far, after {}: {answer}", measured(info, summary)),
             about,
         },
         (RunState::Finished, _) => Headline {
@@ -115,10 +115,14 @@ pub(crate) fn from_summary(info: &RunInfo, summary: &Summary) -> Headline {
     }
 }
 
-/// Counts the iterations of a run in progress.
-fn iterations(summary: &Summary) -> String {
-    let made = summary.test_cases.iter().map(|case| case.iterations.len());
-    let made = plural(made.sum(), "iteration");
+/// Counts what a run in progress has measured: its iterations, or the trials of its only turn.
+fn measured(info: &RunInfo, summary: &Summary) -> String {
+    let iterations = || summary.test_cases.iter().flat_map(|case| &case.iterations);
+    let is_one_turn = (info.parameters.get("order")).is_some_and(|order| order == "together");
+    let made = match is_one_turn {
+        true => plural(iterations().map(|one| one.trials.len()).sum(), "trial"),
+        false => plural(iterations().count(), "iteration"),
+    };
     match summary.test_cases.len() {
         1 => made,
         cases => format!("{made} of {}", plural(cases, "test case")),

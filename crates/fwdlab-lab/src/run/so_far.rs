@@ -4,8 +4,9 @@
 //! Its noise is not judged, because that takes the readings of the whole run. Start with
 //! [`so_far`].
 
+use fwdlab_measure::campaign::summarise;
 use fwdlab_measure::trust;
-use fwdlab_model::campaign::{Campaign, Case};
+use fwdlab_model::campaign::{Campaign, Case, Order};
 use fwdlab_model::event::{Event, EventKind};
 use fwdlab_model::result::{Noise, Summary};
 use fwdlab_model::test_case::{Iteration, TestCase};
@@ -13,48 +14,51 @@ use fwdlab_model::version::RUN_FORMAT;
 use fwdlab_store::StoredRun;
 use serde_json::Value;
 
-use super::verify::derive_cases;
+use super::verify::{derive_cases, divided, found_again};
 
 /// The campaign among the inputs of a run.
 const FILE: &str = "campaign.toml";
 
-/// Returns the result of a run without one; `None` if no iteration has ended yet, or if it was not
-/// measured in turns.
+/// Returns the result of a run without one; `None` if nothing follows from its records yet.
 pub fn so_far(run: &StoredRun) -> Option<Summary> {
     let text = std::fs::read_to_string(run.path.join("inputs").join(FILE)).ok()?;
     let campaign = Campaign::parse(FILE, &text).ok()?;
-    let events = run.events();
     let names = run
         .info
         .parameters
         .get("test_cases")
         .and_then(Value::as_array);
     let names = names.into_iter().flatten().filter_map(Value::as_str);
-    let kept = names.filter_map(|name| {
+    let cases = names.filter_map(|name| {
         let case = campaign.cases.iter().find(|case| is_named(case, name))?;
-        let iterations = ended(&events, name);
-        (!iterations.is_empty()).then(|| TestCase {
-            test_case: name.to_owned(),
-            case: case.clone(),
-            figures: Vec::new(),
-            outcomes: Vec::new(),
-            iterations,
-            findings: Vec::new(),
-            doubt: None,
-            work: None,
-            stopped: None,
-        })
+        Some((name.to_owned(), case.clone()))
     });
-    let kept: Vec<TestCase> = kept.collect();
-    if kept.is_empty() {
+    let cases: Vec<(String, Case)> = cases.collect();
+    let procedure = campaign.procedure.id();
+    let test_cases = match campaign.order {
+        Order::Together => {
+            let mut begun = divided(run, cases, found_again(run, &[])?.ok()?);
+            begun.retain(|case| case.iterations.iter().any(|one| !one.trials.is_empty()));
+            begun
+        }
+        _ => {
+            let events = run.events();
+            let begun = cases.into_iter().map(|(name, case)| TestCase {
+                iterations: ended(&events, &name),
+                ..summarise(name, &case, Vec::new())
+            });
+            let begun: Vec<TestCase> = begun.filter(|one| !one.iterations.is_empty()).collect();
+            derive_cases(run, &events, procedure, &begun)
+        }
+    };
+    if test_cases.is_empty() {
         return None;
     }
-    let procedure = campaign.procedure.id();
     let mut summary = Summary {
         format: RUN_FORMAT,
         run: run.info.id.clone(),
         procedure: procedure.into(),
-        test_cases: derive_cases(run, &events, procedure, &kept),
+        test_cases,
         control: None,
         imported: Vec::new(),
         noise: Noise::default(),

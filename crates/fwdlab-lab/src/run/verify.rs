@@ -23,7 +23,7 @@ use fwdlab_model::procedure::{Answer, Question};
 use fwdlab_model::result::{RunState, Summary};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::variant::Variant;
-use fwdlab_store::StoredRun;
+use fwdlab_store::{StoreError, StoredRun};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -303,8 +303,17 @@ fn verify_instructions(run: &StoredRun, summary: &Summary, again: &mut Recheck) 
 
 /// Stores the request to the procedure and its loads with the run: with the answers of its trials,
 /// the procedure finds the same again.
-pub(super) fn keep(requested: &Asked, limits: &[Limit], run: &mut Run<'_>) {
+///
+/// # Errors
+/// Those of the disk.
+pub(super) fn keep(
+    requested: &Asked,
+    limits: &[Limit],
+    run: &mut Run<'_>,
+) -> Result<(), StoreError> {
     (run.info.parameters).insert(ASKED.into(), to_keep(requested, limits));
+    // its page shows what was found so far
+    run.writer.head(&run.info)
 }
 
 fn to_keep(requested: &Asked, limits: &[Limit]) -> Value {
@@ -373,18 +382,50 @@ fn kept(run: &StoredRun) -> Option<(Asked, Vec<Limit>)> {
     Some((requested, limits.map(limit).collect::<Option<_>>()?))
 }
 
-/// Runs the procedure again with the answers that its trials gave.
+/// Compares what a procedure found with what it finds again.
 fn verify_procedure(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
-    let Some((requested, limits)) = kept(run) else {
-        let reason = "what the procedure found: its parameters are not stored with this run";
-        again.not_derived.push(reason.into());
-        return;
-    };
+    match found_again(run, &summary.outcomes().collect::<Vec<_>>()) {
+        None => {
+            let reason = "what the procedure found: its parameters are not stored with this run";
+            again.not_derived.push(reason.into());
+        }
+        Some(Err(difference)) => again.differences.push(difference),
+        Some(Ok(outcomes)) => {
+            let kept = summary.test_cases.iter();
+            let cases = kept.map(|case| (case.test_case.clone(), case.case.clone()));
+            let derived = divided(run, cases.collect(), outcomes);
+            compare_cases(run, &summary.test_cases, derived, again);
+        }
+    }
+}
+
+/// Returns the test cases of a procedure that measured them together.
+pub(super) fn divided(
+    run: &StoredRun,
+    cases: Vec<(String, Case)>,
+    outcomes: Vec<Outcome>,
+) -> Vec<TestCase> {
+    let mut derived = divide(cases, outcomes, &run.trials);
+    efficiency::keep(&mut derived, &run.trials);
+    telemetry::into_cases(&mut derived, &run.trials);
+    derived
+}
+
+/// Runs the procedure again with the answers that its trials gave, and returns what it finds; `None`
+/// if its parameters are not stored. `stored` are the outcomes in the result.
+///
+/// # Errors
+/// The first difference from the records.
+pub(super) fn found_again(
+    run: &StoredRun,
+    stored: &[&Outcome],
+) -> Option<Result<Vec<Outcome>, String>> {
+    let (requested, limits) = kept(run)?;
     let mut outcomes = Vec::new();
     // a series that was stopped before its first trial has a result, too: that nothing is known
     let mut variants: Vec<&Variant> = Vec::new();
     let of_trials = run.trials.iter().map(|trial| &trial.variant);
-    for variant in of_trials.chain(summary.outcomes().map(|outcome| &outcome.variant)) {
+    for variant in of_trials.chain(stored.iter().map(|outcome| &outcome.variant)) {
         if !variants.contains(&variant) {
             variants.push(variant);
         }
@@ -392,12 +433,7 @@ fn verify_procedure(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
     for variant in variants {
         let mut session = match make(&requested, &limits) {
             Ok(procedure) => Session::new(procedure),
-            Err(reason) => {
-                again
-                    .differences
-                    .push(format!("the parameters are invalid: {reason}"));
-                return;
-            }
+            Err(reason) => return Some(Err(format!("the parameters are invalid: {reason}"))),
         };
         for record in run.trials.iter().filter(|trial| trial.variant == *variant) {
             let Some(made) = &record.asked else {
@@ -405,10 +441,8 @@ fn verify_procedure(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
             };
             let place = format!("trial {}", record.trial);
             let Some((question, _)) = session.next_trial() else {
-                again.differences.push(format!(
-                    "{place}: no trial is requested after the trials before it"
-                ));
-                return;
+                let words = "no trial is requested after the trials before it";
+                return Some(Err(format!("{place}: {words}")));
             };
             let recorded = session.record(&Answer {
                 // stored separately from the answer
@@ -418,17 +452,16 @@ fn verify_procedure(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
             let reported = |question: &Question, says: &str, reasons: &[String]| json!({ "question": question, "says": says, "reasons": reasons });
             let kept = reported(&made.question, &made.evaluation, &record.validity.reasons);
             let derived = reported(&question, &recorded.says, &recorded.validity.reasons);
-            let before = again.differences.len();
-            differences(&place, &kept, &derived, &mut again.differences);
-            if again.differences.len() > before {
+            let mut found = Vec::new();
+            differences(&place, &kept, &derived, &mut found);
+            if !found.is_empty() {
                 // what follows cannot agree either
-                again.differences.truncate(before + 1);
-                return;
+                return Some(Err(found.swap_remove(0)));
             }
         }
         let mut found = session.outcomes();
-        let stored = summary.outcomes();
-        if found.len() < stored.filter(|stored| stored.variant == *variant).count() {
+        let own = stored.iter().filter(|stored| stored.variant == *variant);
+        if found.len() < own.count() {
             // the interrupted trial, which is not stored, was the first one of its outcome
             let _ = session.next_trial();
             found = session.outcomes();
@@ -436,12 +469,7 @@ fn verify_procedure(run: &StoredRun, summary: &Summary, again: &mut Recheck) {
         let found = found.into_iter();
         outcomes.extend(found.map(|outcome| with_series(outcome, variant)));
     }
-    let kept = summary.test_cases.iter();
-    let cases = kept.map(|case| (case.test_case.clone(), case.case.clone()));
-    let mut derived = divide(cases.collect(), outcomes, &run.trials);
-    efficiency::keep(&mut derived, &run.trials);
-    telemetry::into_cases(&mut derived, &run.trials);
-    compare_cases(run, &summary.test_cases, derived, again);
+    Some(Ok(outcomes))
 }
 
 impl Recheck {

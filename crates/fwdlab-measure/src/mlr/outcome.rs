@@ -99,7 +99,7 @@ pub fn goals(search: &Search, goals: &[Named], unreached_pps: Option<f64>) -> Ve
                 pps(upper).is_none_or(is_unreached) || is_tester_bound(found, max)
             });
             let mut verdict = match (lower, upper) {
-                (None, None) => "interrupted before the first result".to_owned(),
+                (None, None) => "no load is decided".to_owned(),
                 (None, Some(_)) if pps(upper).is_some_and(is_unreached) => {
                     "cannot tell: the generator did not reach the loads that could meet it".into()
                 }

@@ -188,7 +188,7 @@ impl TrialTurns {
             return self.on_bed(work, &common, &requested, of_case, running, run, measured);
         };
         if plan.is_together() {
-            verify::keep(&requested, &limits, run);
+            verify::keep(&requested, &limits, run)?;
         }
         let progress = ProcedureRun {
             streams: &common.streams,
@@ -279,7 +279,7 @@ impl TrialTurns {
             Err(error) => return Ok((Vec::new(), Some(error))),
         };
         if plan.is_together() {
-            verify::keep(requested, &limits, run);
+            verify::keep(requested, &limits, run)?;
         }
         if let Some(configuration) = &common.configuration {
             let stream = &common.streams[0];

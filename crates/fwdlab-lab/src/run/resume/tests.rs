@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use fwdlab_model::campaign::Campaign;
 use fwdlab_model::result::Summary;
-use fwdlab_model::test_case::TestCase;
+use fwdlab_model::test_case::{CaseFigure, TestCase};
 use fwdlab_store::{StoredRun, load};
 
 use super::super::plan::Host;
@@ -192,18 +192,11 @@ fn cut_everywhere(scene: &Scene, text: &str) -> usize {
         let again = verify::derive(&stored);
         assert_eq!(again.differences, ["x"; 0], "{at}");
         // from its journal and records alone, without its result
-        let figures = |summary: &Summary| -> Vec<_> {
-            let cases = summary.test_cases.iter();
-            cases
-                .map(|case| (case.test_case.clone(), case.figures.clone()))
-                .collect()
-        };
-        let stored = StoredRun {
-            summary: None,
-            ..stored
-        };
-        let so_far = so_far(&stored).expect("iterations have ended");
-        assert_eq!(figures(&so_far), figures(&measured_summary), "{at}");
+        assert_eq!(
+            figures(&found_so_far(stored)),
+            figures(&measured_summary),
+            "{at}"
+        );
         // nothing is left of a finished run
         let error = opened(&dir).err().unwrap().to_string();
         assert!(error.contains("is finished"), "{error}");
@@ -423,13 +416,43 @@ fn a_run_of_one_turn_is_not_resumed() {
     let (runs, copies) = (folder(), folder());
     let text = SIMULATED.replace("iterations = 2", "iterations = 1\norder = 'together'");
     let text = text.replace("size = [64, 512]", "size = 64");
+    let text = text.replace("\"mrr\"\ntrials = 3", "\"throughput\"");
     whole(&plan(&scene, &text), runs.path(), || {
         let dir = only_run(runs.path());
         let copied = copies.path().join(dir.file_name().unwrap());
-        if load(&dir).unwrap().trials.len() == 2 && !copied.exists() {
+        if load(&dir).unwrap().trials.len() == 5 && !copied.exists() {
             copy(&dir, &copied);
         }
     });
-    let error = reopen(&only_run(copies.path())).err().unwrap().to_string();
+    let dir = only_run(copies.path());
+    let error = reopen(&dir).err().unwrap().to_string();
     assert!(error.contains("in one turn"), "{error}");
+    // but its page shows what it found so far, and at its end what it found
+    let begun = found_so_far(load(&dir).unwrap());
+    let [only] = &begun.test_cases[..] else {
+        panic!("{begun:?}");
+    };
+    assert_eq!(
+        (only.iterations[0].trials.len(), only.outcomes[0].answered),
+        (5, false)
+    );
+    let whole = load(&only_run(runs.path())).unwrap();
+    let found = whole.summary.clone().unwrap();
+    assert_eq!(found_so_far(whole).test_cases, found.test_cases);
+}
+
+fn figures(summary: &Summary) -> Vec<(String, Vec<CaseFigure>)> {
+    let cases = summary.test_cases.iter();
+    cases
+        .map(|case| (case.test_case.clone(), case.figures.clone()))
+        .collect()
+}
+
+/// Returns what is shown while a run has no result.
+fn found_so_far(run: StoredRun) -> Summary {
+    let run = StoredRun {
+        summary: None,
+        ..run
+    };
+    so_far(&run).expect("something was measured")
 }
