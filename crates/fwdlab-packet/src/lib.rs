@@ -13,6 +13,7 @@
 //! - [`walk`]: the order in which the flows of a set are sent;
 //! - [`modifier`], [`permutation`]: programs that vary the frames of a template, and the order they
 //!   use;
+//! - [`rss`]: the hash by which a card chooses a receive queue;
 //! - [`pcap`]: capture files as bytes;
 //! - [`template`]: a complete UDP test frame of a given size, written or patched in place.
 //!
@@ -44,6 +45,7 @@ pub mod header;
 pub mod modifier;
 pub mod pcap;
 pub mod permutation;
+pub mod rss;
 pub mod signature;
 pub mod stack;
 pub mod template;
