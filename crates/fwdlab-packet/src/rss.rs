@@ -32,6 +32,18 @@ pub enum Transport {
     Tcp6,
 }
 
+impl Transport {
+    /// Returns the name that ethtool uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Udp4 => "udp4",
+            Transport::Tcp4 => "tcp4",
+            Transport::Udp6 => "udp6",
+            Transport::Tcp6 => "tcp6",
+        }
+    }
+}
+
 /// Which fields of a packet are hashed, as ethtool's letters: `sd`, `sdfn`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fields {
@@ -52,6 +64,13 @@ impl Fields {
         destination: true,
         source_port: false,
         destination_port: false,
+    };
+    /// Addresses and ports.
+    pub const ALL: Fields = Fields {
+        source: true,
+        destination: true,
+        source_port: true,
+        destination_port: true,
     };
 
     fn letters(self) -> [(char, bool); 4] {

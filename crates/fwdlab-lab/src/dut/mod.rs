@@ -35,7 +35,7 @@ use fwdlab_model::trial::IpVersion;
 pub use black_box::BlackBox;
 pub use daemons::EndedDaemon;
 pub use freebsd::FreeBsd;
-pub use linux::Linux;
+pub use linux::{Hashing, Linux};
 pub use set::Configuration;
 pub use spread::Spread;
 pub use sweep::SweptParameter;

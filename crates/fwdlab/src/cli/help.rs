@@ -418,6 +418,14 @@ const MORE: &[More] = &[
         ..TRAFFIC
     },
     More {
+        command: "traffic flow",
+        examples: "
+  fwdlab traffic flow --queues 8 --flows 20
+      how even do 20 flows spread over eight queues?",
+        options: &["json", "verbose"],
+        ..TRAFFIC
+    },
+    More {
         command: "traffic selftest",
         examples: "
   fwdlab traffic selftest eth1 eth2

@@ -12,6 +12,7 @@ mod completions;
 mod console;
 mod defaults;
 mod doctor;
+mod flow;
 #[cfg(feature = "png")]
 mod fonts;
 mod foreign;
@@ -228,6 +229,7 @@ enum Traffic {
     Capture(Box<capture::Capture>),
     Console(Box<console::Console>),
     Queues(queues::Queues),
+    Flow(flow::Flow),
     #[command(name = "selftest")]
     SelfTest(Box<selftest::SelfTest>),
     PktGen(Box<pkt_gen::PktGen>),
@@ -246,6 +248,7 @@ impl Traffic {
             Traffic::Capture(capture) => capture.run(global),
             Traffic::Console(console) => console.run(global),
             Traffic::Queues(queues) => queues.run(global),
+            Traffic::Flow(flow) => flow.run(global),
             Traffic::SelfTest(selftest) => selftest.run(global),
             Traffic::PktGen(pkt_gen) => pkt_gen.run(global),
             Traffic::Profile(profile) => profile.run(global),

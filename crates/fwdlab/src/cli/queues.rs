@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use fwdlab_lab::host::{Host, Local, Netns, Ssh};
-use fwdlab_lab::telemetry::queues::{PortReading, Rates, rates, read_counters};
+use fwdlab_lab::telemetry::queues::{Rates, rates, read_counters};
 use fwdlab_model::campaign::value::Period;
 use fwdlab_model::test_bed::{BedFile, Place, TestBed};
 use serde_json::{Value, json};
@@ -29,8 +29,18 @@ const THOUSANDS_PPS: f64 = 10_000.0;
 /// changes nothing. On Linux the counters are those of `ethtool -S`, on FreeBSD those of the driver's sysctl tree.
 #[derive(Debug, Args)]
 pub struct Queues {
+    #[command(flatten)]
+    interface: Interface,
+    /// Duration: 10s, 2m [default: until Ctrl-C]
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<Period>,
+}
+
+/// An interface of a host or of a test bed.
+#[derive(Debug, Args)]
+pub(super) struct Interface {
     /// Interface; with --bed also a port name such as dut.a, dut.b, generator.a, receiver.b [default: dut.a of the test bed]
-    #[arg(value_name = "IFACE", required_unless_present = "bed")]
+    #[arg(value_name = "IFACE")]
     port: Option<String>,
     /// Host of the interface: local, netns:NAME or ssh://USER@HOST:PORT
     #[arg(
@@ -43,30 +53,40 @@ pub struct Queues {
     /// Test bed that the port belongs to: a file, or its name in a folder `beds`
     #[arg(long, value_name = "BED")]
     bed: Option<String>,
-    /// Duration: 10s, 2m [default: until Ctrl-C]
-    #[arg(long = "for", value_name = "TIME")]
-    time: Option<Period>,
 }
 
-impl Queues {
-    /// Runs the command.
-    pub fn run(mut self, global: &Global) -> anyhow::Result<Code> {
-        let at_most = self.time.map(|time| time.0);
-        let port = match &self.bed {
-            None => self.port.clone().unwrap_or_default(),
-            Some(name) => {
+impl Interface {
+    /// Returns true if there is one.
+    pub(super) fn is_given(&self) -> bool {
+        self.port.is_some() || self.bed.is_some()
+    }
+
+    /// Returns its host, the name of that as it is typed, and its own.
+    pub(super) fn find(&self) -> anyhow::Result<(Arc<dyn Host>, String, String)> {
+        let (on, port) = match (&self.bed, &self.port) {
+            (None, None) => {
+                let reason = "which interface? Name one, or a test bed with --bed";
+                return Err(Usage(reason.into()).into());
+            }
+            (None, Some(port)) => (self.on.clone(), port.clone()),
+            (Some(name), port) => {
                 let BedFile::Hosts(bed) = test_bed::find(Path::new(""), name)? else {
                     let reason =
                         "a test bed that is a virtual machine exists only while it is measured";
                     return Err(Usage(reason.into()).into());
                 };
-                let (on, port) = bed_port(&bed, self.port.as_deref().unwrap_or("dut.a"))?;
-                self.on = on;
-                port
+                bed_port(&bed, port.as_deref().unwrap_or("dut.a"))?
             }
         };
-        self.port = Some(port.clone());
-        let host = host(&self.on)?;
+        Ok((host(&on)?, on, port))
+    }
+}
+
+impl Queues {
+    /// Runs the command.
+    pub fn run(self, global: &Global) -> anyhow::Result<Code> {
+        let at_most = self.time.map(|time| time.0);
+        let (host, on, port) = self.interface.find()?;
         let signals = Signals::catch()?;
         let started = Instant::now();
         let first = read_counters(host.as_ref(), &port)?;
@@ -80,7 +100,7 @@ impl Queues {
             // also after a signal: include what arrived since the last reading
             let is_last = signals.control().is_stopped() || at >= end;
             let now = read_counters(host.as_ref(), &port)?;
-            self.line(global, second, &last, &now);
+            line(global, (&on, &port), second, &rates(&last, &now));
             last = now;
             if is_last {
                 break;
@@ -88,36 +108,35 @@ impl Queues {
         }
         let whole = rates(&first, &last);
         if global.json {
-            output::json(&self.document("finished", &whole))?;
+            output::json(&document((&on, &port), "finished", &whole))?;
         } else if global.json_stream {
-            output::result(&self.document("finished", &whole).to_string());
+            output::result(&document((&on, &port), "finished", &whole).to_string());
         }
         Ok(signals.code(self.time.is_none()))
     }
+}
 
-    fn line(&self, global: &Global, second: u32, before: &PortReading, now: &PortReading) {
-        let rates = rates(before, now);
-        if global.json_stream {
-            let mut line = self.document("second", &rates);
-            line["second"] = second.into();
-            output::result(&line.to_string());
-        } else if !global.json {
-            output::result(&text(&rates));
-        }
+fn line(global: &Global, place: (&str, &str), second: u32, rates: &Rates) {
+    if global.json_stream {
+        let mut line = document(place, "second", rates);
+        line["second"] = second.into();
+        output::result(&line.to_string());
+    } else if !global.json {
+        output::result(&text(rates));
     }
+}
 
-    fn document(&self, event: &str, rates: &Rates) -> Value {
-        let queues = |all: &[(u32, u64)]| -> Vec<Value> {
-            let of = |(queue, packets): &(u32, u64)| json!({"queue": queue, "packets": packets, "pps": rates.pps(*packets)});
-            all.iter().map(of).collect()
-        };
-        json!({
-            "event": event, "port": self.port, "on": self.on, "seconds": rates.seconds,
-            "rx_queues": queues(&rates.rx_queues), "tx_queues": queues(&rates.tx_queues),
-            "rx_packets": rates.rx_packets, "tx_packets": rates.tx_packets,
-            "rx_packets_of_queues": rates.rx_of_queues(),
-        })
-    }
+fn document((on, port): (&str, &str), event: &str, rates: &Rates) -> Value {
+    let queues = |all: &[(u32, u64)]| -> Vec<Value> {
+        let of = |(queue, packets): &(u32, u64)| json!({"queue": queue, "packets": packets, "pps": rates.pps(*packets)});
+        all.iter().map(of).collect()
+    };
+    json!({
+        "event": event, "port": port, "on": on, "seconds": rates.seconds,
+        "rx_queues": queues(&rates.rx_queues), "tx_queues": queues(&rates.tx_queues),
+        "rx_packets": rates.rx_packets, "tx_packets": rates.tx_packets,
+        "rx_packets_of_queues": rates.rx_of_queues(),
+    })
 }
 
 /// Returns host and interface of a port of a test bed: `dut.a`, or an interface of the DUT's host.

@@ -6,7 +6,7 @@
 
 use fwdlab_model::family::Generated;
 
-use super::Linux;
+use super::{Linux, hashing};
 use crate::error::LabError;
 use crate::host::not_understood;
 use crate::host::{Command, Files, Limit};
@@ -157,7 +157,7 @@ impl Linux {
         self.tool(
             &format!("-n {port} rx-flow-hash udp4"),
             &fields.to_owned(),
-            &hashed,
+            &hashing::fields,
             &|fields| format!("ethtool -N {port} rx-flow-hash udp4 {fields}"),
             &format!("what chooses the queue of {port}"),
         )
@@ -214,32 +214,8 @@ fn coalesced(text: &str) -> Option<(String, u64)> {
 
 /// Returns the number of queues over which the indirection table of a card spreads flows.
 fn spread_over(text: &str) -> Option<u64> {
-    let (_, table) = text.split_once("indirection table")?;
-    let rows = table.lines().skip(1).map_while(|line| {
-        let (at, queues) = line.split_once(':')?;
-        at.trim().parse::<u64>().ok()?;
-        Some(queues)
-    });
-    let queues = rows
-        .flat_map(str::split_whitespace)
-        .filter_map(|queue| queue.parse::<u64>().ok());
-    queues.max().map(|last| last + 1)
-}
-
-/// Returns which fields of a frame are hashed, as the letters that set them.
-fn hashed(text: &str) -> Option<String> {
-    let letters = [
-        ("IP SA", 's'),
-        ("IP DA", 'd'),
-        ("L4 bytes 0 & 1", 'f'),
-        ("L4 bytes 2 & 3", 'n'),
-    ];
-    let found: String = letters
-        .iter()
-        .filter(|(words, _)| text.contains(words))
-        .map(|(_, letter)| *letter)
-        .collect();
-    (!found.is_empty()).then_some(found)
+    let last = hashing::table(text).into_iter().max()?;
+    Some(u64::from(last) + 1)
 }
 
 #[cfg(test)]
@@ -259,9 +235,14 @@ mod tests {
                     8:      0     1     2     3     0     1     2     3\nRSS hash key:\n10:20\n";
         assert_eq!(spread_over(text), Some(4));
         let text = "UDP over IPV4 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\nL4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n\n";
-        assert_eq!(hashed(text).as_deref(), Some("sdfn"));
+        assert_eq!(hashing::fields(text).as_deref(), Some("sdfn"));
         assert_eq!(
-            (rings(""), coalesced(""), spread_over(""), hashed("")),
+            (
+                rings(""),
+                coalesced(""),
+                spread_over(""),
+                hashing::fields("")
+            ),
             (None, None, None, None)
         );
     }

@@ -13,6 +13,7 @@ mod cards;
 mod conntrack;
 mod families;
 mod gateway;
+mod hashing;
 mod paths;
 mod reset;
 #[cfg(test)]
@@ -46,6 +47,7 @@ use crate::interfaces::{Counted, counters_of, link_changes, port_problems, read_
 use crate::networks::{End, Networks, mac};
 use crate::telemetry::{Observed, System};
 use conntrack::Machine;
+pub use hashing::Hashing;
 use tables::RuleOwner;
 
 /// What is set, and why. Everything else keeps the kernel's value.

@@ -42,7 +42,7 @@ pub(in crate::cli) const LOOKED_AT: u64 = 50_000;
 const LOOKED_AT_IN_DOUBT: u64 = 20_000_000;
 
 /// Default number of flows: 20 sources to 100 destinations.
-pub(super) const FLOWS: u32 = 2000;
+pub(in crate::cli) const FLOWS: u32 = 2000;
 
 /// The frames of one port.
 pub(in crate::cli) struct Planned {

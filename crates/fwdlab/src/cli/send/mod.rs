@@ -28,8 +28,8 @@ use fwdlab_model::procedure::Stretch;
 use fwdlab_model::profile::Stream;
 use fwdlab_model::units::{FrameSize, UnitError, parse_duration};
 
+pub(super) use self::frames::{FLOWS, LOOKED_AT, Planned, signature_place};
 use self::frames::{FrameKind, FrameRequest};
-pub(super) use self::frames::{LOOKED_AT, Planned, signature_place};
 use self::loads::Resolved;
 use super::Global;
 use super::session::options::{Amount, OnStall, Ports, Timestamps};
