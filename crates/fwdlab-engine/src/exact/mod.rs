@@ -168,12 +168,12 @@ impl Exact {
     }
 
     /// Takes hold of the data plane on the first path, a process that polls: it is stopped, except
-    /// while frames of a burst wait for it.
+    /// while frames of a burst wait for it. Its first `idle` threads never poll.
     ///
     /// # Errors
     /// It does not poll, or the kernel has no live frames.
-    pub fn hold(&mut self, process: u32) -> Result<(), EngineError> {
-        let poller = Poller::hold(process)?;
+    pub fn hold(&mut self, process: u32, idle: usize) -> Result<(), EngineError> {
+        let poller = Poller::hold(process, idle)?;
         if let Ports::Pktgen { .. } = &self.ports {
             let reason = "it is counted with live frames only: use a kernel from 5.18 on, and omit generator";
             return Err(poller.error(reason.into()));

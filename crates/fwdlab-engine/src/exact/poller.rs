@@ -31,11 +31,12 @@ pub(super) struct Poller {
 }
 
 impl Poller {
-    /// Waits until one of the threads of a process polls, and stops the process.
+    /// Waits until one of the threads of a process polls, and stops the process. Its first `idle`
+    /// threads only initialise it, and then wait for its user.
     ///
     /// # Errors
     /// The process has ended, or none of its threads polls.
-    pub(super) fn hold(process: u32) -> Result<Poller, EngineError> {
+    pub(super) fn hold(process: u32, idle: usize) -> Result<Poller, EngineError> {
         let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| EngineError::Poller {
             process,
@@ -44,8 +45,7 @@ impl Poller {
         let poller = Poller { pid };
         let mut running = 0;
         for _ in 0..STARTS {
-            // the first thread initialises, and then waits for its user
-            running = match poller.threads()?.get(1..) {
+            running = match poller.threads()?.get(idle..) {
                 Some(others) if others.contains(&'R') => running + 1,
                 _ => 0,
             };
@@ -131,8 +131,18 @@ mod tests {
         assert_eq!(state_of("212 (a) S (b) R 1 2"), Some('R'));
         let mut ended = Command::new("true").spawn().unwrap();
         // until it is waited for, it is a zombie
-        let error = Poller::hold(ended.id()).unwrap_err().to_string();
+        let error = Poller::hold(ended.id(), 0).unwrap_err().to_string();
         assert!(error.contains("it has ended"), "{error}");
         ended.wait().unwrap();
+    }
+
+    #[test]
+    fn the_only_thread_of_a_process_may_poll() {
+        let polls = ["-c", "while :; do :; done"];
+        let mut polls = Command::new("sh").args(polls).spawn().unwrap();
+        let states = Poller::hold(polls.id(), 0).and_then(|poller| poller.threads());
+        polls.kill().unwrap();
+        polls.wait().unwrap();
+        assert_eq!(states.unwrap(), ['T']);
     }
 }

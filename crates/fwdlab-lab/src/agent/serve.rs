@@ -168,8 +168,8 @@ impl Agent {
                 let mut bursts =
                     Exact::open(&paths, &addresses.into(), generator).map_err(refused)?;
                 bursts.arm(&stream).map_err(refused)?;
-                if let Some(process) = poller {
-                    bursts.hold(process).map_err(refused)?;
+                if let Some((process, idle)) = poller {
+                    bursts.hold(process, idle).map_err(refused)?;
                 }
                 let words = bursts.generator().to_owned();
                 self.bursts = Some(bursts);

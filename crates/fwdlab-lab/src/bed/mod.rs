@@ -229,6 +229,11 @@ impl Bed {
         &self.networks
     }
 
+    /// Returns what it records of changes, to undo them.
+    pub(crate) fn changes(&self) -> &Arc<Undo> {
+        &self.changes
+    }
+
     /// Returns the path through each DUT; if frames go both ways, the second is the reverse path.
     pub fn paths(&self) -> &[PathSpec] {
         &self.paths

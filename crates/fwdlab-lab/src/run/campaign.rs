@@ -82,7 +82,11 @@ pub(super) fn prepared(
     let agenda = agenda(plan)?;
     let campaign = &plan.campaign;
     // check now: in random order it would be missed only at some later turn
-    if campaign.cases.iter().any(|case| case.dut.is_vpp()) {
+    if campaign
+        .cases
+        .iter()
+        .any(|case| case.dut.is_vpp() && case.image.is_none())
+    {
         instance::find(campaign.dut.program.as_deref())?;
     }
     let first = campaign.streams(&campaign.cases[0])?;

@@ -879,7 +879,7 @@ fn changes(plan: &Plan) -> Vec<String> {
         vec![words.to_owned()]
     };
     let mut changes = plan.host.site.changes().unwrap_or_else(embedded);
-    if plan.campaign.cases.iter().any(|case| case.dut.is_vpp()) {
+    if (plan.campaign.cases.iter()).any(|case| case.dut.is_vpp() && case.image.is_none()) {
         changes.push(
             "the DUT, VPP: started in the DUT's namespace on its two ports, with a folder of its own in the folder for temporary files; \
              ended with the bed"

@@ -30,7 +30,7 @@ pub struct Bursts {
 
 impl Bursts {
     /// Opens them for a stream on the bed of a machine; `poller` is the process of a data plane that
-    /// polls.
+    /// polls, and the number of its first threads that do not.
     ///
     /// # Errors
     /// The kernel there cannot send such frames, or the machine was lost.
@@ -39,7 +39,7 @@ impl Bursts {
         addresses: &Addresses,
         stream: &Stream,
         generator: Generator,
-        poller: Option<u32>,
+        poller: Option<(u32, usize)>,
     ) -> Result<Bursts, LabError> {
         let port = |name: &str| -> (Place, String) { (Some(GENERATOR.into()), name.into()) };
         let path = |tx, rx| Path {

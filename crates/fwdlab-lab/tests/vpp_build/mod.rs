@@ -1,6 +1,6 @@
-//! The VPP build next to the repository, for tests of several crates.
+//! The VPP build next to the repository, or an installed VPP, for tests of several crates.
 //!
-//! It is unpacked once, into the target's folder for temporary files. It starts nothing. Start with
+//! A build is unpacked once, into the target's folder for temporary files. It starts nothing. Start with
 //! [`unpacked`].
 
 use std::fs::{self, File};
@@ -10,17 +10,24 @@ use std::process::Command;
 /// Path of the build, if it is elsewhere.
 const BUILD: &str = "FWDLAB_VPP_BUILD";
 
-/// Unpacks it once for all tests, and for those of the next run.
+/// Unpacks it once for all tests, and for those of the next run; without one, returns `vpp` in PATH.
 pub fn unpacked() -> Result<PathBuf, String> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vpp");
     let folder = std::env::var_os(BUILD).map_or(beside, PathBuf::from);
-    let archive = fs::read_dir(&folder)
-        .ok()
-        .and_then(|entries| {
-            let mut all = entries.flatten().map(|entry| entry.path());
-            all.find(|path| path.to_string_lossy().ends_with("x86_64.tar.xz"))
-        })
-        .ok_or_else(|| format!("no build of VPP in {}", folder.display()))?;
+    let archive = fs::read_dir(&folder).ok().and_then(|entries| {
+        let mut all = entries.flatten().map(|entry| entry.path());
+        all.find(|path| path.to_string_lossy().ends_with("x86_64.tar.xz"))
+    });
+    let Some(archive) = archive else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut installed = std::env::split_paths(&path).map(|folder| folder.join("vpp"));
+        return installed.find(|vpp| vpp.is_file()).ok_or_else(|| {
+            format!(
+                "no build of VPP in {}, and no vpp in PATH",
+                folder.display()
+            )
+        });
+    };
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let lock = File::create(tmp.join("vpp.lock")).map_err(|e| e.to_string())?;
     lock.lock().map_err(|e| e.to_string())?;

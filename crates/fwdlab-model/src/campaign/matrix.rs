@@ -369,20 +369,26 @@ impl Campaign {
                 );
             }
         }
-        if has_vpp && (self.is_simulated() || self.dut.host.is_some() || matrix.image.is_some()) {
+        let at: &[&str] = match matrix.dut {
+            Some(_) => &["matrix", "dut"],
+            None => &["dut", "kind"],
+        };
+        let in_guest = matrix.image.is_some() || self.dut.image().is_some();
+        if has_vpp && (self.is_simulated() || self.dut.host.is_some() && !in_guest) {
             return wrong(
-                &["matrix", "dut"],
-                "VPP is measured in a namespace of this machine, and its instructions are not counted: omit engine = \"sim\", host and image, or vpp",
+                at,
+                "VPP is measured in a namespace of this machine: omit engine = \"sim\" and host, or vpp",
+            );
+        }
+        if in_guest && (self.dut.workers > 0 || kinds.contains(&Kind::VppHugePages)) {
+            return wrong(
+                at,
+                "in a virtual machine VPP has one CPU and no huge pages: omit workers, and take vpp",
             );
         }
         if let Some(kind) = counted
-            && matrix.image.is_none()
-            && self.dut.image().is_none()
+            && !in_guest
         {
-            let at: &[&str] = match matrix.dut {
-                Some(_) => &["matrix", "dut"],
-                None => &["dut", "kind"],
-            };
             let reason = format!(
                 "the instructions of {kind} are counted in a virtual machine: set image = [\"debian:PACKAGE\"] in [matrix], and id = \"exact\""
             );

@@ -275,7 +275,7 @@ pub enum Kind {
     /// Linux
     #[default]
     Linux,
-    /// VPP, which fwdlab starts in the DUT's namespace
+    /// VPP, which fwdlab starts in the DUT's namespace; with an image, its instructions are counted in a virtual machine
     Vpp,
     /// VPP with its memory in huge pages of 2 MiB
     VppHugePages,
@@ -851,7 +851,7 @@ impl Campaign {
             );
         }
         match self.dut.host {
-            Some(_) if self.dut.kind.is_vpp() => wrong(
+            Some(_) if self.dut.kind.is_vpp() && self.dut.image().is_none() => wrong(
                 "host",
                 "VPP is measured in a namespace of this machine: omit host",
             ),

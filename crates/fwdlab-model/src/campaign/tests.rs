@@ -511,8 +511,12 @@ fn kinds_of_duts_are_set_in_the_matrix_or_in_the_dut() {
             "5:7: [matrix] has kinds of DUTs, and dut.kind is one",
         ),
         (
-            "[dut]\nkind = 'vpp'\nhost = 'vm:debian:x'",
-            "4:8: VPP is measured in a namespace of this machine",
+            "[dut]\nkind = 'vpp'\nhost = 'vm:debian:x'\nworkers = 1",
+            "3:8: in a virtual machine VPP has one CPU",
+        ),
+        (
+            "[matrix]\nimage = 'debian:x'\ndut = ['linux', 'vpp-huge-pages']",
+            "4:1: in a virtual machine VPP has one CPU",
         ),
         (
             "[bed]\nengine = 'sim'\n[dut]\nkind = 'vpp'",

@@ -44,8 +44,8 @@ pub struct Gate {
     #[arg(long, value_name = "IMAGE", conflicts_with = "with")]
     vm: Option<String>,
     /// The kind of DUT; base and head of testpmd are a program, its options, or both; of ovs-dpdk a program, or commands such as
-    /// ovs-ofctl
-    #[arg(long, value_name = "linux|testpmd|ovs-dpdk", default_value = "linux", value_parser = super::quick::parse_kind)]
+    /// ovs-ofctl; of vpp a program, or lines of its command line
+    #[arg(long, value_name = "linux|testpmd|ovs-dpdk|vpp", default_value = "linux", value_parser = super::quick::parse_kind)]
     dut_kind: Kind,
     /// Compare the images with this configuration, too; may be repeated
     #[arg(long, value_name = "FILE|DIR|COMMAND")]

@@ -85,7 +85,8 @@ pub struct Quick {
     #[arg(long, value_name = "N", default_value_t = 20_000, requires = "vm", value_parser = Exact::parse_frames)]
     frames: u32,
     /// Kinds of DUTs: linux, vpp, or both, one after the other; VPP is $FWDLAB_VPP, or vpp in PATH; with --vm: linux, testpmd,
-    /// ovs-dpdk. Configurations of testpmd are a program, its options, or both; those of ovs-dpdk are a program, or commands such as ovs-ofctl
+    /// ovs-dpdk, vpp. Configurations of testpmd are a program, its options, or both; those of ovs-dpdk are a program, or commands such as
+    /// ovs-ofctl; those of vpp a program, or lines of its command line
     #[arg(long, value_delimiter = ',', value_name = "KIND", default_value = "linux", value_parser = parse_kind)]
     dut_kind: Vec<Kind>,
     /// Rebuilds of a comparison; its interval is computed over them
@@ -137,10 +138,10 @@ impl Quick {
         }
         let is_exact = !self.vm.is_empty();
         let is_comparison = !self.vs.is_empty();
-        if self.dut_kind.iter().any(|kind| kind.is_vpp()) && (is_exact || is_comparison) {
+        if self.dut_kind.iter().any(|kind| kind.is_vpp()) && is_comparison && !is_exact {
             return Err(Usage(
-                "VPP is measured in a namespace of this machine, and its instructions are not counted: --dut-kind vpp cannot be used with --vs or --vm; \
-                 data planes in virtual machines are testpmd and ovs-dpdk"
+                "VPP in a namespace of this machine cannot be measured side by side with itself: --dut-kind vpp cannot be used with --vs, \
+                 except with --vm, which counts instructions"
                     .into(),
             )
             .into());

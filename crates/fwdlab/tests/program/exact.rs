@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::disk::TestDisk;
 use crate::support::{CommandResult, Lab, PATIENCE, ended, refused, skipped};
+use crate::vpp::build as vpp_build;
 
 /// The kernel of Debian's current cloud images.
 const IMAGE: &str = "debian:linux-image-cloud-amd64";
@@ -96,9 +97,10 @@ fn usage_errors_are_reported() {
         gate --head a => 2: --base
         gate --vm x --dut-kind testpmd --base plain --head no-testpmd => 3: apt-get install dpdk-dev
         gate --vm x --dut-kind testpmd --base plain --head /bin/sh --frames 64000 => 2: room for 32768
-        gate --vm x --dut-kind vpp --base plain --head a => 2: its instructions are not counted
+        gate --vm x --dut-kind vpp --base no-vpp --head a => 3: apt-get install vpp
         gate --vm x --dut-kind ovs-dpdk --base plain --head no-vswitchd => 3: apt-get install openvswitch-switch-dpdk
-        quick --vm x --dut-kind vpp => 2: its instructions are not counted
+        quick --vm x --dut-kind vpp-huge-pages => 2: one CPU and no huge pages
+        quick --dut-kind vpp --vs a => 2: except with --vm
         quick --dut-kind testpmd => 2: in a virtual machine
         plan poller.toml => 2: omit generator
         gate --base-run none --head a => 2: `none`
@@ -262,11 +264,19 @@ mod in_guests {
         lab.run(&format!("compare {id} {limit}")).code(6);
     }
 
+    /// The path of frames to and from DPDK, whose ports are packet sockets.
+    const DPDK: [&str; 2] = ["tpacket_rcv", "[librte_net_af_packet]"];
+
     /// Runs `gate` with a data plane, whose head takes longer, and checks everything that is true of
     /// each of them: the control finds nothing, no frame is lost, and the functions make up the
-    /// whole. Returns the difference, and the functions of base and head; `None` without what the
-    /// test needs.
-    fn gated(lab: &Lab, arguments: &str) -> Option<(f64, [BTreeMap<String, f64>; 2])> {
+    /// whole, `own` among them. Returns the difference, and the functions of base and head; `None`
+    /// without what the test needs.
+    fn gated(
+        lab: &Lab,
+        arguments: &str,
+        own: &[&str],
+        vpp: &Path,
+    ) -> Option<(f64, [BTreeMap<String, f64>; 2])> {
         let mut command = lab.program(&format!(
             "gate --vm {IMAGE} {arguments} --frames 12800 --json"
         ));
@@ -274,6 +284,7 @@ mod in_guests {
             "FWDLAB_CACHE",
             Path::new(env!("CARGO_TARGET_TMPDIR")).join("images"),
         );
+        command.env("FWDLAB_VPP", vpp);
         let ended = lab.start_command(command).wait(5 * PATIENCE);
         if ended.err.contains("no such program") {
             skipped("no qemu-system-x86_64");
@@ -306,10 +317,11 @@ mod in_guests {
             let all = number(found(case, "instructions_per_frame"));
             let sum: f64 = functions.values().sum();
             assert!((all - sum).abs() < 0.001 * all, "{all} and {sum}");
-            // its path in the kernel, on which the kernel does not forward
-            assert!(functions["tpacket_rcv"] > 50.0, "{functions:?}");
+            // its path, on which the kernel does not forward
+            for name in own {
+                assert!(functions[*name] > 50.0, "{name}: {functions:?}");
+            }
             assert!(!functions.contains_key("ip_forward"), "{functions:?}");
-            assert!(functions["[librte_net_af_packet]"] > 50.0, "{functions:?}");
         }
         Some((number(difference["instructions_per_frame"].clone()), both))
     }
@@ -334,7 +346,7 @@ mod in_guests {
         }
         let arguments =
             "--dut-kind testpmd --base dpdk-testpmd --head './named --forward-mode=mac' --by 0.1%";
-        let Some((more, [before, after])) = gated(&lab, arguments) else {
+        let Some((more, [before, after])) = gated(&lab, arguments, &DPDK, Path::new("")) else {
             return;
         };
         // two addresses are copied, which were counted: +28
@@ -354,7 +366,7 @@ mod in_guests {
         }
         let flow = "ovs-ofctl add-flow br0 in_port=1,actions=mod_dl_dst:02:00:00:00:00:09,output:2";
         let arguments = format!("--dut-kind ovs-dpdk --base plain --head '{flow}' --by 0.1%");
-        let Some((more, [before, after])) = gated(&lab, &arguments) else {
+        let Some((more, [before, after])) = gated(&lab, &arguments, &DPDK, Path::new("")) else {
             return;
         };
         assert!((20.0..500.0).contains(&more), "{more}");
@@ -362,6 +374,57 @@ mod in_guests {
         assert!(program > 100.0, "{program} of {more}");
         let own = program + copied;
         assert!((own - more).abs() < 10.0, "{own} and {more}");
+    }
+
+    /// A rule of the real VPP takes longer in its plugin alone, by clock and by function.
+    #[test]
+    fn a_rule_of_vpp_is_found_in_its_functions() {
+        let lab = Lab::new();
+        let vpp = match vpp_build::unpacked() {
+            Ok(vpp) => vpp,
+            Err(reason) => return skipped(&reason),
+        };
+        let rule = "set acl-plugin acl deny src 10.0.0.1/32, permit\nset acl-plugin interface host-eth0 input acl 0\n";
+        lab.write("rule.vpp", rule);
+        let arguments = "--dut-kind vpp --base plain --head rule.vpp --by 0.1%";
+        let Some((more, both)) = gated(&lab, arguments, &["tpacket_rcv"], &vpp) else {
+            return;
+        };
+        let of_plugin = |functions: &BTreeMap<String, f64>| -> f64 {
+            let own = functions
+                .iter()
+                .filter(|(name, _)| name.ends_with("[acl_plugin]"));
+            own.map(|(_, per_frame)| per_frame).sum()
+        };
+        let [before, after] = both.each_ref().map(of_plugin);
+        assert!(after - before > 20.0, "{before} {after} of {more}");
+        assert!(after - before < more + 10.0, "{before} {after} of {more}");
+    }
+
+    /// A program that stands in for VPP, which this shows nothing of: that the guest has it with its
+    /// control program and starts it, that lines reach it in their order, and that its only thread,
+    /// which forwards and polls once both ports are told to, is held.
+    #[test]
+    fn what_stands_in_for_vpp_is_started_told_and_held() {
+        let lab = Lab::new();
+        lab.write("vpp.c", include_str!("vpp_stand_in.c"));
+        lab.write("vppctl", include_str!("vpp_stand_in.sh"));
+        let script = "mkdir bin && cc -O1 -o bin/vpp vpp.c && mv vppctl bin && chmod +x bin/vppctl";
+        let made = Command::new("sh")
+            .args(["-c", script])
+            .current_dir(lab.path())
+            .status();
+        if !made.unwrap().success() {
+            return skipped("no C compiler");
+        }
+        let arguments = "--dut-kind vpp --base plain --head 'set acl-plugin acl permit' --by 0.1%";
+        let vpp = lab.path().join("bin/vpp");
+        let Some((more, [before, after])) = gated(&lab, arguments, &["tpacket_rcv"], &vpp) else {
+            return;
+        };
+        let planted = after["planted [vpp]"];
+        assert!((planted - more).abs() < 10.0, "{planted} of {more}");
+        assert!(!before.contains_key("planted [vpp]"), "{before:?}");
     }
 
     /// The last lines of its console show the cause.

@@ -96,6 +96,144 @@ fn jenkins_steps() -> Vec<String> {
     scripts.collect()
 }
 
+/// Blocks of a declarative pipeline, as jenkins.io/doc/book/pipeline/syntax documents them: what they
+/// must contain (one of those with a `/`) and may contain. Blocks that are not listed may have anything.
+const DECLARATIVE: &[(&str, &str, &str)] = &[
+    ("", "pipeline", "library"),
+    (
+        "pipeline",
+        "agent stages",
+        "environment libraries options parameters post tools triggers",
+    ),
+    (
+        "agent",
+        "any/none/label/node/docker/dockerfile/kubernetes",
+        "",
+    ),
+    (
+        "docker",
+        "image",
+        "args alwaysPull customWorkspace label registryCredentialsId registryUrl reuseNode",
+    ),
+    ("stages", "stage", ""),
+    (
+        "stage",
+        "steps/stages/parallel/matrix",
+        "agent environment failFast input options post tools when",
+    ),
+    (
+        "matrix",
+        "axes stages",
+        "agent environment excludes input options post tools when",
+    ),
+    ("axes", "axis", ""),
+    ("axis", "name values", ""),
+    (
+        "post",
+        "",
+        "aborted always changed cleanup failure fixed regression success unstable unsuccessful",
+    ),
+    ("steps", "", STEPS),
+    ("always", "", STEPS),
+    ("catchError", "", STEPS),
+    (
+        "options",
+        "",
+        "buildDiscarder disableConcurrentBuilds retry skipDefaultCheckout skipStagesAfterUnstable timeout timestamps",
+    ),
+];
+
+/// Steps of Jenkins, and of the plugins Pipeline and JUnit.
+const STEPS: &str = "archiveArtifacts catchError checkout deleteDir dir echo error junit retry sh stash timeout unstash";
+
+/// Returns what is wrong with the blocks of a Jenkinsfile.
+fn declarative_errors(text: &str) -> Vec<String> {
+    let mut code = String::new();
+    for (n, part) in text.split("'''").enumerate() {
+        for line in part.lines().filter(|_| n % 2 == 0) {
+            // the odd parts between quotes are strings
+            let strings = line.split(['\'', '"']).step_by(2);
+            let bare = strings.collect::<Vec<_>>().join("'");
+            code += bare.split("//").next().unwrap();
+            code.push('\n');
+        }
+    }
+    let (mut errors, mut open, mut word) =
+        (Vec::new(), vec![(String::new(), Vec::new())], String::new());
+    for letter in code.replace('}', "\n}\n").chars() {
+        match letter {
+            '{' | '\n' => {
+                let name = word.split([' ', '(', '\'']).find(|name| !name.is_empty());
+                let name = name.unwrap_or_default().to_owned();
+                word.clear();
+                if !name.is_empty() {
+                    open.last_mut().unwrap().1.push(name.clone());
+                }
+                if letter == '{' {
+                    open.push((name, Vec::new()));
+                }
+            }
+            '}' => match (open.len(), open.pop()) {
+                (2.., Some((block, has))) => errors.extend(block_errors(&block, &has)),
+                _ => return vec!["too many }".into()],
+            },
+            other => word.push(other),
+        }
+    }
+    match &open[..] {
+        [(block, has)] => errors.extend(block_errors(block, has)),
+        _ => errors.push("} is missing".into()),
+    }
+    errors
+}
+
+fn block_errors(block: &str, has: &[String]) -> Vec<String> {
+    let Some((_, must, may)) = DECLARATIVE.iter().find(|(name, ..)| *name == block) else {
+        return Vec::new();
+    };
+    let missing = must.split(' ').filter(|one_of| {
+        let is_there = |name: &&str| has.iter().any(|has| has == name);
+        !one_of.is_empty() && one_of.split('/').filter(is_there).count() != 1
+    });
+    let missing = missing.map(|name| format!("{block} must have one of {name}"));
+    let known = |name: &str| {
+        must.split([' ', '/'])
+            .chain(may.split(' '))
+            .any(|known| known == name)
+    };
+    let unknown = has.iter().filter(|name| !known(name));
+    missing
+        .chain(unknown.map(|name| format!("{block} cannot have {name}")))
+        .collect()
+}
+
+/// Jenkins' own checker needs a server. The parser of Groovy is another test.
+#[test]
+fn the_jenkinsfile_has_the_blocks_of_a_declarative_pipeline() {
+    let text = fs::read_to_string(recipe("Jenkinsfile")).unwrap();
+    assert_eq!(declarative_errors(&text), Vec::<String>::new());
+    for (from, to, error) in [
+        ("agent none", "", "pipeline must have one of agent"),
+        ("stages {", "stage {", "cannot have stage"),
+        ("axes {", "axis {", "matrix must have one of axes"),
+        ("values ", "value ", "axis cannot have value"),
+        ("steps {", "step {", "stage cannot have step"),
+        ("always {", "allways {", "post cannot have allways"),
+        ("unstash ", "unstach ", "steps cannot have unstach"),
+        (
+            "docker { image",
+            "docker { images",
+            "docker must have one of image",
+        ),
+        ("post {\n", "", "too many }"),
+    ] {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text, "{from}");
+        let errors = declarative_errors(&changed).join(", ");
+        assert!(errors.contains(error), "{from}: {errors}");
+    }
+}
+
 /// Returns the numbers of the boots of the joined run in a directory of runs.
 fn joined_boots(runs: &Path) -> Vec<u64> {
     let is_joined =
@@ -339,6 +477,24 @@ impl Drop for Slurm<'_> {
 
 mod slow {
     use super::*;
+
+    #[test]
+    fn the_jenkinsfile_is_groovy() {
+        let Some(python) = python_with("groovy_parser") else {
+            return skipped("no Python that has groovy_parser");
+        };
+        let script = "import sys; from groovy_parser.parser import parse_groovy_content as parse; \
+             parse(sys.stdin.read())";
+        let parse = |text: String| {
+            let lab = Lab::new();
+            let file = lab.write("Jenkinsfile", &text);
+            try_tool(&["sh", "-c", &format!("{python} -c '{script}' < {file}")])
+        };
+        let text = fs::read_to_string(recipe("Jenkinsfile")).unwrap();
+        parse(text.clone()).unwrap();
+        let error = parse(text.replacen("'1', '2',", "'1', '2', ,", 1)).unwrap_err();
+        assert!(error.contains("Unexpected token"), "{error}");
+    }
 
     /// A job for the other bed does not wait.
     #[test]

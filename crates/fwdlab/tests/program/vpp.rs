@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 #[path = "../../../fwdlab-lab/tests/vpp_build/mod.rs"]
-mod build;
+pub mod build;
 
 /// Variable that tells the program under test which VPP to use.
 const PROGRAM: &str = "FWDLAB_VPP";

@@ -8,6 +8,7 @@
 
 mod ovs;
 mod testpmd;
+mod vpp;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,14 +18,20 @@ use std::time::{Duration, Instant};
 
 use fwdlab_model::campaign::Kind;
 
-use super::Configuration;
 use super::set::Step;
+use super::vpp::instance;
+use super::{Configuration, Dut, Vpp};
 use crate::error::LabError;
-use crate::host::{Command, Failure, Host, Process, ProcessEvent};
+use crate::host::undo::Undo;
+use crate::host::{Command, Failure, Host, Limit, Process, ProcessEvent};
+use crate::networks::Networks;
 use crate::vm::user_symbols;
 
 /// All of them.
-static ALL: [&DataPlane; 2] = [&testpmd::TESTPMD, &ovs::OVS];
+static ALL: [&DataPlane; 3] = [&testpmd::TESTPMD, &ovs::OVS, &vpp::VPP];
+
+/// Makes one forward that has been started.
+type Forward = fn(&Running, &Ground) -> Result<Option<Vpp>, LabError>;
 
 /// What differs between data planes.
 pub(crate) struct DataPlane {
@@ -33,12 +40,10 @@ pub(crate) struct DataPlane {
     name: &'static str,
     /// The program, unless one is given: names in PATH, or paths, of which the first is taken.
     programs: &'static [&'static str],
-    /// Other programs that the guest needs.
-    tools: &'static [&'static str],
-    /// Files that they need, by their paths from the directory of the first tool.
-    files: &'static [&'static str],
-    /// Debian's package with all of these.
-    package: &'static str,
+    /// Returns the other files that the guest needs.
+    needs: fn(&CommandLine) -> Result<Vec<PathBuf>, LabError>,
+    /// How to install all of these.
+    install: &'static str,
     /// Modules of the kernel.
     pub modules: &'static [&'static str],
     /// What configurations may be.
@@ -48,9 +53,13 @@ pub(crate) struct DataPlane {
     add: fn(&mut CommandLine, &str) -> bool,
     /// Returns its arguments, for ports of the kernel with rings for this number of frames.
     arguments: fn(&CommandLine, [&str; 2], u32) -> Vec<String>,
-    /// A script before its start, and one after that, with the ports and the room of their rings as
-    /// arguments.
-    scripts: [Option<&'static str>; 2],
+    /// A script before its start, with the ports and the room of their rings as arguments.
+    before: Option<&'static str>,
+    /// Makes it forward after its start, if commands do that; returns the DUT that takes its
+    /// configurations, if it is not the system.
+    after: Option<Forward>,
+    /// How many of its first threads only initialise it and then wait.
+    idle_threads: usize,
     /// A script that prints how many frames it has forwarded by its slow path, in one or more
     /// numbers.
     slow_path: Option<&'static str>,
@@ -115,7 +124,9 @@ impl CommandLine {
             match step {
                 Step::Execute(path) if is_program(path) => line.program.clone_from(path),
                 Step::Shell(text) if (of.add)(&mut line, text) => {}
-                Step::Shell(_) | Step::Execute(_) if of.is_configured() => later.push(step.clone()),
+                Step::Shell(_) if of.after.is_some() => later.push(step.clone()),
+                Step::Execute(_) if of.kind == Kind::OvsDpdk => later.push(step.clone()),
+                Step::Vpp(_) if of.kind == Kind::Vpp => later.push(step.clone()),
                 other => {
                     return Err(LabError::Configuration {
                         name: configuration.map_or("", |of| &of.name).to_owned(),
@@ -132,6 +143,7 @@ impl CommandLine {
         };
         line.program = match given {
             Some(program) => of.find(&[program]),
+            None if kind == Kind::Vpp => instance::find(None),
             None => of.find(&of.programs.iter().map(Path::new).collect::<Vec<_>>()),
         }?;
         Ok(Some(line))
@@ -142,21 +154,9 @@ impl CommandLine {
     /// # Errors
     /// A program or a file is missing.
     pub fn needs(&self) -> Result<BTreeSet<PathBuf>, LabError> {
-        let tools = self
-            .of
-            .tools
-            .iter()
-            .map(|tool| self.of.find(&[Path::new(tool)]));
-        let tools = tools.collect::<Result<Vec<_>, _>>()?;
-        let folder = tools.first().and_then(|tool| tool.parent());
-        let files = (self.of.files.iter().zip(folder.into_iter().cycle()))
-            .map(|(file, folder)| self.of.find(&[&folder.join(file)]));
-        let files = files.collect::<Result<Vec<_>, _>>()?;
-        Ok([self.program.clone()]
-            .into_iter()
-            .chain(tools)
-            .chain(files)
-            .collect())
+        let mut all = BTreeSet::from([self.program.clone()]);
+        all.extend((self.of.needs)(self)?);
+        Ok(all)
     }
 
     /// Returns the words of the command for ports of the kernel, with rings for this number of
@@ -169,19 +169,14 @@ impl CommandLine {
 }
 
 impl DataPlane {
-    /// Returns true if commands configure it while it runs.
-    fn is_configured(&self) -> bool {
-        self.scripts[1].is_some()
-    }
-
     /// Returns the path of the first of these files that exists; a name is searched in PATH.
     fn find(&self, files: &[&Path]) -> Result<PathBuf, LabError> {
         let missing = |reason: &str| {
             LabError::Preflight(format!(
-                "cannot run {}: {reason}. Give the path of the program of {}, or install it: apt-get install {}",
+                "cannot run {}: {reason}. Give the path of the program of {}, or install it: {}",
                 files.last().unwrap_or(&Path::new("")).display(),
                 self.kind,
-                self.package
+                self.install
             ))
         };
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -207,50 +202,65 @@ fn is_program(path: &Path) -> bool {
     fs::read(path).is_ok_and(|content| content.starts_with(b"\x7fELF"))
 }
 
+/// Where a data plane forwards: the DUT of a guest.
+pub(crate) struct Ground {
+    pub dut: Arc<dyn Host>,
+    /// Its ports, whose rings have room for this number of frames.
+    pub ports: [&'static str; 2],
+    pub frames: u32,
+    pub networks: Networks,
+    pub undo: Arc<Undo>,
+}
+
+impl Ground {
+    /// Returns how many frames the rings take. The kernel spends 26 instructions more on each frame
+    /// while less than a quarter is free.
+    fn ring(&self) -> u32 {
+        (self.frames.max(FEWEST_FRAMES) * 3 / 2).next_multiple_of(2)
+    }
+
+    /// Runs a script, with the ports and the room of their rings as arguments.
+    fn run(&self, script: &str, of: Kind) -> Result<(), LabError> {
+        let room = self.ring().to_string();
+        let words = ["-c", script, "sh", self.ports[0], self.ports[1], &room];
+        let what = format!("the script that sets up {of}");
+        self.dut
+            .run(&Command::new("sh", &words).called(what), Limit::OURS)?;
+        Ok(())
+    }
+}
+
 /// A running data plane, which ends with its guest.
 pub(crate) struct Running {
     line: CommandLine,
     dut: Arc<dyn Host>,
     process: Mutex<Box<dyn Process>>,
     /// Its number in the guest.
-    pub pid: u32,
+    pid: u32,
+    /// What takes its configurations, if it is not the system.
+    vpp: Option<Vpp>,
 }
 
 impl Running {
-    /// Starts it on the ports of the DUT of a guest, whose kernel then does not forward. The rings
-    /// have room for this number of frames.
+    /// Starts it on the ports of the DUT of a guest, whose kernel then does not forward.
     ///
     /// # Errors
     /// The guest cannot run it.
-    pub fn start(
-        dut: Arc<dyn Host>,
-        ports: [&str; 2],
-        line: &CommandLine,
-        frames: u32,
-    ) -> Result<Running, LabError> {
+    pub fn start(line: &CommandLine, on: &Ground) -> Result<Running, LabError> {
+        let dut = &on.dut;
         dut.write("/proc/sys/net/ipv4/ip_forward", b"0")?;
         // a kernel without IPv6 does not forward it
         let _ = dut.write("/proc/sys/net/ipv6/conf/all/disable_ipv6", b"1");
         // DPDK loads no drivers from a folder that anyone may change; the root of a file system in
         // memory is such a folder
         dut.query("chmod", &["755", "/"])?;
-        for (port, mac) in ports.into_iter().zip(OTHER_MACS) {
+        for (port, mac) in on.ports.into_iter().zip(OTHER_MACS) {
             dut.query("ip", &["link", "set", port, "address", mac])?;
         }
-        // the kernel spends 26 instructions more on each frame while less than a quarter is free
-        let ring = (frames.max(FEWEST_FRAMES) * 3 / 2).next_multiple_of(2);
-        let room = ring.to_string();
-        let run = |script: Option<&str>| match script {
-            Some(script) => {
-                let words = ["-c", script, "sh", ports[0], ports[1], &room];
-                let what = format!("the script that sets up {}", line.of.kind);
-                let command = Command::new("sh", &words).called(what);
-                dut.run(&command, crate::host::Limit::OURS).map(|_| ())
-            }
-            None => Ok(()),
-        };
-        run(line.of.scripts[0])?;
-        let own = line.words(ports, ring);
+        if let Some(script) = line.of.before {
+            on.run(script, line.of.kind)?;
+        }
+        let own = line.words(on.ports, on.ring());
         let mut words = vec!["-c".to_owned(), START.to_owned(), "sh".to_owned()];
         words.extend(user_symbols::loader(&line.program));
         words.extend(own.iter().cloned());
@@ -262,20 +272,39 @@ impl Running {
             ProcessEvent::Line(line) => line.trim().parse().ok(),
             _ => None,
         };
-        let running = Running {
+        let mut running = Running {
             line: line.clone(),
             dut: dut.clone(),
             process: Mutex::new(process),
             pid: pid.unwrap_or(0),
+            vpp: None,
         };
         if pid.is_none() {
             let reason = format!("it does not start in the guest: {first:?}");
             return Err(running.explain(running.error(reason)));
         }
-        match run(line.of.scripts[1]) {
-            Ok(()) => Ok(running),
-            Err(error) => Err(running.explain(error.into())),
+        if let Some(after) = line.of.after {
+            running.vpp = after(&running, on).map_err(|error| running.explain(error))?;
         }
+        Ok(running)
+    }
+
+    /// Returns its process, and the number of its first threads that do not poll.
+    pub fn poller(&self) -> (u32, usize) {
+        (self.pid, self.line.of.idle_threads)
+    }
+
+    /// Returns what takes its configurations, if it is not the system.
+    pub fn dut(&self) -> Option<&dyn Dut> {
+        self.vpp.as_ref().map(|vpp| vpp as &dyn Dut)
+    }
+
+    /// Returns true if it has ended.
+    fn has_ended(&self) -> bool {
+        let is_there = self
+            .dut
+            .query("test", &["-e", &format!("/proc/{}", self.pid)]);
+        is_there.is_err_and(|e| matches!(e.failure, Failure::Exit { .. }))
     }
 
     fn error(&self, reason: String) -> LabError {
@@ -290,14 +319,9 @@ impl Running {
         if matches!(error, LabError::Interrupted) {
             return error;
         }
-        let is_there = self
-            .dut
-            .query("test", &["-e", &format!("/proc/{}", self.pid)]);
-        let error = match is_there {
-            Err(e) if matches!(e.failure, Failure::Exit { .. }) => {
-                self.error("it ended in the guest".into())
-            }
-            _ => error,
+        let error = match self.has_ended() {
+            true => self.error("it ended in the guest".into()),
+            false => error,
         };
         let mut process = self.process.lock().unwrap_or_else(|e| e.into_inner());
         let (mut lines, began) = (Vec::new(), Instant::now());
@@ -376,6 +400,7 @@ mod tests {
                 dut,
                 process,
                 pid,
+                vpp: None,
             };
             let reason = "none of its threads polls".into();
             let failure = crate::agent::serve::refused(EngineError::Poller {

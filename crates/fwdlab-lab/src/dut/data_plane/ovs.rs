@@ -3,9 +3,12 @@
 //!
 //! Configurations are commands that run when it forwards. Start with [`OVS`].
 
+use std::path::{Path, PathBuf};
+
 use fwdlab_model::campaign::Kind;
 
 use super::{CommandLine, DataPlane};
+use crate::error::LabError;
 
 pub(super) static OVS: DataPlane = DataPlane {
     kind: Kind::OvsDpdk,
@@ -14,25 +17,31 @@ pub(super) static OVS: DataPlane = DataPlane {
         "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
         "ovs-vswitchd",
     ],
-    tools: &[
-        "ovsdb-tool",
-        "ovsdb-server",
-        "ovs-vsctl",
-        "ovs-ofctl",
-        "ovs-appctl",
-    ],
-    files: &["../share/openvswitch/vswitch.ovsschema"],
-    package: "openvswitch-switch-dpdk",
+    needs,
+    install: "apt-get install openvswitch-switch-dpdk",
     // the bridge has a port of its own, which is a tap
     modules: &["tun"],
     takes: "commands such as 'ovs-ofctl add-flow br0 in_port=1,actions=output:2', a file of them, a program, or several of these",
     add,
     arguments: |_, _, _| ARGUMENTS.split(' ').map(str::to_owned).collect(),
-    scripts: [Some(DATABASE), Some(BRIDGE)],
+    before: Some(DATABASE),
+    after: Some(|_, on| on.run(BRIDGE, Kind::OvsDpdk).map(|()| None)),
+    idle_threads: 1,
     slow_path: Some(
         "ovs-appctl dpif-netdev/pmd-stats-show | sed -n 's/.*miss with [a-z]* upcall: //p'",
     ),
 };
+
+const TOOLS: [&str; 5] = [
+    "ovsdb-tool",
+    "ovsdb-server",
+    "ovs-vsctl",
+    "ovs-ofctl",
+    "ovs-appctl",
+];
+
+/// The database's schema, from the directory of the first tool.
+const SCHEMA: &str = "../share/openvswitch/vswitch.ovsschema";
 
 /// Of its messages only those that explain an error: it complains if it is stopped for long.
 const ARGUMENTS: &str = "unix:/run/openvswitch/db.sock --pidfile=/run/openvswitch/ovs-vswitchd.pid \
@@ -64,8 +73,15 @@ ln -s vswitchd.ctl /run/openvswitch/ovs-vswitchd.$(cat /run/openvswitch/ovs-vswi
 ovs-ofctl add-flow br0 in_port=1,actions=output:2
 ovs-ofctl add-flow br0 in_port=2,actions=output:1";
 
+fn needs(line: &CommandLine) -> Result<Vec<PathBuf>, LabError> {
+    let tools = TOOLS.map(|tool| line.of.find(&[Path::new(tool)]));
+    let mut all = tools.into_iter().collect::<Result<Vec<_>, _>>()?;
+    all.push(line.of.find(&[&all[0].with_file_name(SCHEMA)])?);
+    Ok(all)
+}
+
 /// One word is a program.
-fn add(line: &mut CommandLine, text: &str) -> bool {
+pub(super) fn add(line: &mut CommandLine, text: &str) -> bool {
     let mut words = text.split_whitespace();
     match (words.next(), words.next()) {
         (Some(program), None) => {
@@ -79,7 +95,6 @@ fn add(line: &mut CommandLine, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
 
     use super::*;
     use crate::dut::Configuration;

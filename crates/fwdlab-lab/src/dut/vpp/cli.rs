@@ -13,6 +13,12 @@ use crate::host::{Command, Failure, Host, HostError, Limit};
 /// A VPP that forwards at its limit answers late, but it answers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Time limit for the start: VPP answers within a second, on a busy host later.
+const STARTS: Duration = Duration::from_secs(60);
+
+/// Time between two checks whether it answers.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// How VPP's report of the refused line of a file begins.
 const REFUSED: &str = "exec: CLI line error: ";
 
@@ -58,6 +64,28 @@ impl Cli {
     /// Returns its host.
     pub fn host(&self) -> &Arc<dyn Host> {
         &self.host
+    }
+
+    /// Waits until a VPP that was started answers. `ended` waits for this time, and returns how VPP
+    /// ended, if it has.
+    ///
+    /// # Errors
+    /// It ended, or does not answer: the reason.
+    pub fn wait(&self, ended: impl Fn(Duration) -> Option<String>) -> Result<(), String> {
+        let started = Instant::now();
+        while started.elapsed() < STARTS {
+            if let Some(words) = ended(LOOK) {
+                return Err(format!("it does not start: it {words}"));
+            }
+            if self.query("show version").is_ok() {
+                return Ok(());
+            }
+        }
+        Err(format!(
+            "it does not answer at {} {} s after it was started",
+            self.socket,
+            STARTS.as_secs()
+        ))
     }
 
     /// Returns VPP's answer to one line that only shows or clears.

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fwdlab_model::campaign::{self, Kind};
 
@@ -22,20 +22,15 @@ use crate::host::{Command, Host, Local, Netns, Process, ProcessEvent};
 /// The environment variable with the path of the program, if it is not given elsewhere.
 const PROGRAM: &str = "FWDLAB_VPP";
 
-/// Time limit for the start: VPP answers within a second, on a busy host later.
-const STARTS: Duration = Duration::from_secs(60);
-
-/// Time between two checks whether it answers.
-const LOOK: Duration = Duration::from_millis(50);
-
 /// Number of its last lines of output that are kept.
 const WORDS: usize = 10;
 
 /// Longest path of a socket, including the terminating zero (sun_path of sockaddr_un).
 const LONGEST_SOCKET: usize = 108;
 
-/// Its memory: the heap, and buffers, which take 19 huge pages of 2 MiB.
+/// Its memory: the heap, that in a virtual machine, and buffers, which take 19 huge pages of 2 MiB.
 const HEAP: &str = "1G";
+const GUEST_HEAP: &str = "256M";
 const BUFFERS: u32 = 16384;
 
 /// Huge pages of 2 MiB for both, and a few for later allocations.
@@ -173,7 +168,7 @@ impl Instance {
         let socket = folder.join("cli.sock");
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let file = folder.join("startup.conf");
-        let written = fs::write(&file, startup(&program, &folder, cpus, pages));
+        let written = fs::write(&file, startup(&program, &folder, cpus, (HEAP, pages)));
         written.map_err(|e| LabError::system(format!("write {}", file.display()), e))?;
         // processes that it starts belong to the lab, and end with it
         let place = Netns::place(namespace, lab, true);
@@ -182,7 +177,11 @@ impl Instance {
         let process =
             place.start(&Command::new("sh", &words).called(format!("{vpp} -c {file}")))?;
         let control = control_of(&program);
-        let cli = Cli::new(Arc::new(Netns::bare(namespace)), &control, &text(&socket));
+        let cli = Cli::new(
+            Arc::new(Netns::bare(namespace)),
+            &text(&control),
+            &text(&socket),
+        );
         let instance = Instance {
             process: Mutex::new(RunningVpp {
                 process,
@@ -191,7 +190,14 @@ impl Instance {
             }),
             cli,
         };
-        instance.wait(namespace, &socket)?;
+        let answers = instance.cli.wait(|time| instance.last_words(time));
+        answers.map_err(|reason| LabError::Vpp {
+            dut: namespace.to_owned(),
+            reason: match instance.last_output() {
+                output if output.is_empty() => reason,
+                output => format!("{reason}. It said: {output}"),
+            },
+        })?;
         if is_huge {
             instance.sees_huge_pages(namespace)?;
         }
@@ -216,34 +222,6 @@ impl Instance {
                     first_with(&physical, "subpage-size")
                 ),
             }),
-        }
-    }
-
-    /// Waits until it answers.
-    fn wait(&self, namespace: &str, socket: &Path) -> Result<(), LabError> {
-        let started = Instant::now();
-        let not_up = |cause: String| LabError::Vpp {
-            dut: namespace.to_owned(),
-            reason: cause,
-        };
-        loop {
-            if let Some(words) = self.last_words(LOOK) {
-                return Err(not_up(format!("it does not start: it {words}")));
-            }
-            if socket.exists() && self.cli.query("show version").is_ok() {
-                return Ok(());
-            }
-            if started.elapsed() > STARTS {
-                let output = self.last_output();
-                return Err(not_up(format!(
-                    "it does not answer {} s after it was started{}. Try it by hand: fwdlab bed up builds the same bed",
-                    STARTS.as_secs(),
-                    match output.is_empty() {
-                        true => ", and printed nothing".into(),
-                        false => format!(". It said: {output}"),
-                    }
-                )));
-            }
         }
     }
 
@@ -387,10 +365,10 @@ pub(crate) fn find(output: Option<&str>) -> Result<PathBuf, LabError> {
 }
 
 /// Returns its control program: the one next to it, or that in PATH.
-fn control_of(program: &Path) -> String {
+pub(crate) fn control_of(program: &Path) -> PathBuf {
     let beside = program.with_file_name("vppctl");
     match beside.is_file() {
-        true => beside.to_string_lossy().into_owned(),
+        true => beside,
         false => "vppctl".into(),
     }
 }
@@ -416,28 +394,48 @@ fn folder(namespace: &str, undo: &Undo) -> Result<PathBuf, LabError> {
     Ok(folder)
 }
 
-/// Returns its configuration file.
-fn startup(program: &Path, folder: &Path, cpus: &Cpus, pages: &str) -> String {
+/// Returns the words of its command line in a virtual machine, whose only CPU has its only thread:
+/// VPP takes its configuration from there, too.
+pub(crate) fn in_guest(program: &Path, folder: &Path) -> Vec<String> {
+    let cpus = Cpus {
+        main: Some(0),
+        workers: Vec::new(),
+    };
+    let text = startup(program, folder, &cpus, (GUEST_HEAP, "4k"));
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Returns the plugins that are loaded: their folder, as for a build or a package, and files. `None`
+/// if VPP has them elsewhere.
+pub(crate) fn plugins(program: &Path) -> Option<(PathBuf, Vec<PathBuf>)> {
+    let root = program.parent()?.parent()?;
+    let packaged = format!("lib/{}-linux-gnu/vpp_plugins", std::env::consts::ARCH);
+    let mut folders = ["lib/vpp_plugins", &packaged, "lib64/vpp_plugins"]
+        .map(|at| root.join(at))
+        .into_iter();
+    let folder = folders.find(|folder| folder.is_dir())?;
+    let files = PLUGINS.map(|name| folder.join(format!("{name}_plugin.so")));
+    let files = files.into_iter().filter(|file| file.is_file()).collect();
+    Some((folder, files))
+}
+
+/// Returns its configuration file, with the size of the heap, and that of its pages.
+fn startup(program: &Path, folder: &Path, cpus: &Cpus, (heap, pages): (&str, &str)) -> String {
     let run = folder.display();
-    let plugins = program
-        .parent()
-        .and_then(Path::parent)
-        .map(|root| root.join("lib/vpp_plugins"))
-        .filter(|path| path.is_dir());
-    let path = plugins
-        .as_ref()
-        .map_or(String::new(), |path| format!(" path {}", path.display()));
-    let enabled: String = (PLUGINS.iter())
-        .filter(|name| {
-            let file = |path: &PathBuf| path.join(format!("{name}_plugin.so")).is_file();
-            plugins.as_ref().is_none_or(file)
-        })
-        .map(|name| format!(" plugin {name}_plugin.so {{ enable }}"))
+    let (path, files) = match plugins(program) {
+        Some((path, files)) => (format!(" path {}", path.display()), files),
+        None => {
+            let files = PLUGINS.map(|name| format!("{name}_plugin.so").into());
+            (String::new(), files.to_vec())
+        }
+    };
+    let enabled: String = (files.iter().filter_map(|file| file.file_name()))
+        .map(|name| format!(" plugin {} {{ enable }}", name.display()))
         .collect();
     format!(
         "unix {{ nodaemon cli-listen {run}/cli.sock runtime-dir {run} }}\n\
          api-segment {{ prefix fwdlab }}\n\
-         memory {{ main-heap-size {HEAP} main-heap-page-size {pages} }}\n\
+         memory {{ main-heap-size {heap} main-heap-page-size {pages} }}\n\
          buffers {{ buffers-per-numa {BUFFERS} page-size {pages} }}\n\
          statseg {{ size 32M page-size 4k socket-name {run}/stats.sock }}\n\
          cpu {{{} }}\n\
@@ -529,7 +527,12 @@ mod tests {
     #[test]
     fn its_files_are_all_in_its_folder() {
         let cpus = Cpus::choose(0, &[1], &[0]).unwrap();
-        let text = startup(Path::new("/usr/bin/vpp"), Path::new("/tmp/x"), &cpus, "2M");
+        let text = startup(
+            Path::new("/opt/vpp"),
+            Path::new("/tmp/x"),
+            &cpus,
+            (HEAP, "2M"),
+        );
         for file in [
             "cli-listen /tmp/x/cli.sock",
             "runtime-dir /tmp/x",

@@ -32,7 +32,7 @@ use crate::error::LabError;
 use crate::host::undo::Undo;
 use crate::host::{Command, Host, Limit};
 use crate::interfaces::{Counted, counters_of, link_changes, port_problems, read_counters};
-use crate::networks::{End, Networks};
+use crate::networks::{End, Networks, mac};
 
 /// Default time limit of users' lines.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -114,16 +114,59 @@ impl Vpp {
             },
             other => other,
         })?;
-        let ports = kernel_ports.map(|port| format!("host-{port}"));
+        let host = instance.cli.host().clone();
         Ok(Vpp {
             cli: instance.cli.clone(),
-            sides: Sides { ports, networks },
             kernel_ports: Some(kernel_ports.map(str::to_owned)),
             sets_macs: true,
-            undo,
             instance: Some(instance),
-            clock_hz: OnceLock::new(),
+            ..Vpp::new(
+                host,
+                "",
+                kernel_ports.map(of_kernel).each_ref().map(String::as_str),
+                networks,
+                undo,
+            )
         })
+    }
+
+    /// Makes a VPP in a virtual machine forward between ports of the kernel there, whose rings have
+    /// room for this number of frames.
+    ///
+    /// Its ports poll, so that it is never idle. A ring of one block (`v2`) needs no timer to hand
+    /// frames over. The kernel's ports keep their MAC addresses: their frames have one reader.
+    ///
+    /// # Errors
+    /// VPP does not accept a line.
+    pub(crate) fn in_guest(
+        cli: Cli,
+        kernel_ports: [&str; 2],
+        networks: Networks,
+        ring: u32,
+        undo: Arc<Undo>,
+    ) -> Result<Vpp, LabError> {
+        let ports = kernel_ports.map(of_kernel);
+        let vpp = Vpp {
+            cli: cli.clone(),
+            ..Vpp::new(
+                cli.host().clone(),
+                "",
+                ports.each_ref().map(String::as_str),
+                networks,
+                undo,
+            )
+        };
+        let mut lines = String::new();
+        for ((side, port), kernel_port) in vpp.sides.each().into_iter().zip(kernel_ports) {
+            let own = mac(side.dut_mac);
+            lines += &format!(
+                "create host-interface v2 name {kernel_port} hw-addr {own} rx-size 2048 rx-per-block {ring} tx-size 2048\n\
+                 set interface rx-mode {port} polling\n"
+            );
+        }
+        vpp.cli.run_lines(&lines, Limit::OURS)?;
+        vpp.prepare()?;
+        Ok(vpp)
     }
 
     fn host(&self) -> &Arc<dyn Host> {
@@ -257,6 +300,11 @@ impl Vpp {
             frames,
         })
     }
+}
+
+/// Returns VPP's name of an interface on a port of the kernel.
+fn of_kernel(port: &str) -> String {
+    format!("host-{port}")
 }
 
 /// Counters before or after a trial.

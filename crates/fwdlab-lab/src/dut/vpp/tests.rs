@@ -96,6 +96,55 @@ fn vpp_becomes_a_router_and_the_undo_step_is_recorded() {
     assert_eq!(no_host, Vec::<String>::new());
 }
 
+/// The ports poll before anything is set on them, and the kernel's keep their MAC addresses: VPP would
+/// change those with its own.
+#[test]
+fn vpp_in_a_guest_polls_its_ports_and_forwards() {
+    let host = Arc::new(Scripted::new(|command, _| match command {
+        "vppctl show interface" => INTERFACES.replace("eth", "host-eth"),
+        "vppctl show version" => "vpp v26.10\r\n".into(),
+        _ => String::new(),
+    }));
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let undo = Arc::new(Undo::new(record.reopen().unwrap()));
+    let cli = Cli::new(host.clone(), "vppctl", "/run/vpp/cli.sock");
+    let error = cli.wait(|_| Some("has ended".into())).unwrap_err();
+    assert_eq!(error, "it does not start: it has ended");
+    cli.wait(|_| None).unwrap();
+    let ports = ["eth0", "eth1"];
+    let dut = Vpp::in_guest(cli, ports, Networks::EMBEDDED, 30_000, undo).unwrap();
+    let line = "set acl-plugin acl permit";
+    let configuration = Configuration::parse(line).unwrap();
+    dut.apply(&configuration, &Control::default()).unwrap();
+    let create = |port: &str, mac: &str| {
+        format!(
+            "vppctl create host-interface v2 name {port} hw-addr {mac} rx-size 2048 rx-per-block 30000 tx-size 2048"
+        )
+    };
+    let networks = Networks::EMBEDDED;
+    let [input, output] = [networks.input, networks.output].map(|side| mac(side.dut_mac));
+    // the first line of each: the rest of `exec` is what any VPP is told
+    let commands = host.commands();
+    let commands: Vec<&str> = commands
+        .iter()
+        .filter_map(|all| all.lines().next())
+        .collect();
+    let up = "vppctl exec: set interface state host-eth0 up and 15 more";
+    let expected = [
+        "vppctl show version",
+        &create("eth0", &input),
+        "vppctl set interface rx-mode host-eth0 polling",
+        &create("eth1", &output),
+        "vppctl set interface rx-mode host-eth1 polling",
+        up,
+        "vppctl show interface",
+        "vppctl show interface",
+        "vppctl show version",
+        "vppctl set acl-plugin acl permit",
+    ];
+    assert_eq!(commands, expected);
+}
+
 #[test]
 fn routes_count_as_set_when_its_own_table_has_them() {
     let (dut, _, _record) = vpp(answers(0));

@@ -29,7 +29,7 @@ use fwdlab_model::test_case::{Failure, Iteration, TestCase};
 use super::CountingMethod;
 use crate::bed::Bed;
 use crate::bed::veth::DUT_PORTS;
-use crate::dut::data_plane::{self, CommandLine, MOST_FRAMES};
+use crate::dut::data_plane::{self, CommandLine, Ground, MOST_FRAMES};
 use crate::dut::{Configuration, Spread};
 use crate::error::LabError;
 use crate::host::{Host, Limit, Remote};
@@ -883,22 +883,31 @@ fn boot(
     };
     let data_plane = match (&requested.data_plane, bed.dut(0).place()) {
         (Some(line), Some(dut)) => {
-            Some(data_plane::Running::start(dut, DUT_PORTS, line, p.frames)?)
+            let ground = Ground {
+                dut,
+                ports: DUT_PORTS,
+                frames: p.frames,
+                networks: *bed.networks(),
+                undo: bed.changes().clone(),
+            };
+            Some(data_plane::Running::start(line, &ground)?)
         }
         _ => None,
     };
+    let own = data_plane.as_ref().and_then(data_plane::Running::dut);
+    let dut = own.unwrap_or(&**bed.dut(0));
     let with_output = |error| match &data_plane {
         Some(data_plane) => data_plane.explain(error),
         None => error,
     };
     for configuration in &requested.configurations {
-        let applied = bed.dut(0).apply(configuration, control);
+        let applied = dut.apply(configuration, control);
         applied.map_err(with_output)?;
     }
     let stream = &requested.case.stream;
     let host = machine.host();
     let addresses = bed.networks().forward();
-    let poller = data_plane.as_ref().map(|data_plane| data_plane.pid);
+    let poller = data_plane.as_ref().map(data_plane::Running::poller);
     let bursts = bursts::Bursts::open(&host, &addresses, stream, p.generator, poller)
         .map_err(with_output)?;
     bursts.rest(SETTLING)?;
@@ -939,7 +948,7 @@ fn boot(
     let is_first = requested.turn.iteration == 1 && !requested.control && !lost_all_frames(&made);
     let configurations = requested.configurations.iter().filter(|_| is_first);
     let in_force = configurations
-        .map(|one| Ok((one.name.clone(), bed.dut(0).in_force(one)?)))
+        .map(|one| Ok((one.name.clone(), dut.in_force(one)?)))
         .collect::<Result<Vec<_>, LabError>>()?;
     let mut reasons = objections(ticks_per_instruction, &made);
     reasons.extend(Spread::unused(&spread, &bed.spread()?));
