@@ -42,7 +42,7 @@ use super::trex_frames;
 use super::{Global, run_screen, test_bed, trex_profile};
 use crate::catalogue;
 use crate::exit_code::{Code, Usage};
-use crate::output;
+use crate::output::{self, Level};
 use crate::profiles;
 use crate::tui::theme::Symbols;
 
@@ -478,7 +478,7 @@ impl Plan {
         for change in &agenda.changes {
             text += &fwdlab_report::table::wrap(change, WIDTH, "  ");
         }
-        output::answer(&text);
+        output::answer(Level::Plain, &text);
         Ok(Code::Done)
     }
 }

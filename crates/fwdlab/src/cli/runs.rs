@@ -32,7 +32,7 @@ use super::report::{self, FormatOptions, Loaded};
 use super::run::{Document, case_profile, kept_in};
 use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
-use crate::output;
+use crate::output::{self, Level};
 
 /// What to do with stored runs. A run is named by its id, a unique prefix of it or of its last four characters, a tag
 /// that no other run has, or `@1` for the latest, `@2` for the one before.
@@ -272,7 +272,15 @@ fn list(roots: &Roots, requested: &List, global: &Global) -> anyhow::Result<Code
         })
         .collect();
     match (lines.is_empty(), is_empty) {
-        (false, _) => output::result(listing::text(&lines).trim_end()),
+        (false, _) => {
+            let levels = entries
+                .iter()
+                .map(|(_, entry)| Level::from_run(entry.state, entry.summary.as_ref()));
+            let levels = std::iter::once(Level::Plain).chain(levels);
+            for (level, lines) in levels.zip(listing::lines(&lines)) {
+                output::named(level, &lines);
+            }
+        }
         (true, true) => output::note(&format!(
             "no runs in {roots}; create one with: fwdlab quick"
         )),
@@ -522,7 +530,8 @@ fn show(
             if explain {
                 output::result(&format!("{}\n", fwdlab_report::text::explain(&run.trials)));
             }
-            output::answer(&fwdlab_report::text::quick(&run.info, summary));
+            let level = Level::from_run(Some(run.state), Some(summary));
+            output::answer(level, &fwdlab_report::text::quick(&run.info, summary));
             output::result(&kept_in(&run.path));
             match fwdlab_store::labels(&run.path) {
                 Ok(labels) => print_labels(&labels),

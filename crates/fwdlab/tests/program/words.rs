@@ -261,6 +261,7 @@ fn a_terminal_has_colours_and_its_width() {
     };
     let coloured = on_a_terminal(80, "");
     assert!(coloured.contains("\u{1b}[1m"), "{coloured:?}");
+    assert!(coloured.contains("\u{1b}[32m"), "{coloured:?}");
     let plain = on_a_terminal(40, "NO_COLOR=1");
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
     let result = plain.split("saved").next().unwrap();
