@@ -61,9 +61,7 @@ pub(super) fn crossed(
         });
         let (curve, at) = (&mut curves[place], number_of(case, number)?);
         let Some(figure) = case.figures.iter().find(|figure| figure.name == name) else {
-            curve
-                .gaps
-                .push((at, State::from_case(case).instead().into()));
+            curve.gaps.push((at, State::reason(case)));
             continue;
         };
         curve.points.push((at, figure.median));
@@ -169,7 +167,8 @@ mod tests {
         let names: Vec<&str> = curves.iter().map(|curve| curve.name.as_str()).collect();
         assert_eq!(names, ["1 flow", "2 flows"]);
         assert_eq!(curves[0].points, [(64.0, 1e6), (256.0, 1e6)]);
-        assert_eq!(curves[0].gaps, [(128.0, "failed".to_owned())]);
+        let gap = (128.0, "failed: the bed is gone".to_owned());
+        assert_eq!(curves[0].gaps, [gap]);
         let remark = "from 1 of 3 iterations".to_owned();
         assert_eq!(curves[1].hollow, [(128.0, remark)]);
         // one thing, and two of two values each, are rows

@@ -60,9 +60,12 @@ pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
             Some(pps) => beyond = format!("offered {}", rate(pps)),
             None => {}
         }
+        let failure = case.case.failures().next();
+        let failure = failure.filter(|_| found.forwarding_rate_pps.is_none());
         Row {
             label: labels.label(case),
             value,
+            verdict: failure.map_or(String::new(), |(_, why)| why.to_owned()),
             marks,
             beyond,
             ..Row::default()
@@ -117,6 +120,8 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
                 None => Row {
                     label,
                     value: State::from_case(case).instead().to_owned(),
+                    verdict: (case.failures().next())
+                        .map_or(String::new(), |(_, why)| why.to_owned()),
                     ..Row::default()
                 },
             }

@@ -3,7 +3,7 @@
 //! Colour carries no meaning. Start with [`draw`].
 
 use crate::chart::{Chart, Curve, Curves, Line, Mark, Plot, Reference, Row, Rows, Tone};
-use crate::table::shorten;
+use crate::table::{shorten, wrap};
 
 /// The edge of a drawing, and a line at a value.
 const BAR: char = '\u{2502}';
@@ -67,6 +67,10 @@ fn draw_rows(rows: &Rows, width: usize) -> String {
         text += &format!(" {name:<label$} {BAR}{drawn}{BAR} {reported}");
         text.truncate(text.trim_end().len());
         text.push('\n');
+        // why there is nothing to draw
+        if row.marks.is_empty() && !row.verdict.is_empty() {
+            text += &wrap(&printable(&row.verdict), width, "   ");
+        }
     }
     let (low, high) = rows.axis.ends();
     let number = |requested: f64| {
@@ -88,7 +92,7 @@ fn draw_rows(rows: &Rows, width: usize) -> String {
         .map(|(tone, words)| format!("{} {}", sign(*tone), printable(words)));
     let legend = legend.collect::<Vec<_>>().join("   ");
     if !legend.is_empty() {
-        text += &crate::table::wrap(&legend, width, " ");
+        text += &wrap(&legend, width, " ");
     }
     text
 }
@@ -143,7 +147,16 @@ fn draw_curves(curves: &Curves, width: usize) -> String {
     for curve in &curves.curves {
         canvas.curve(curves, curve);
     }
-    let lines = canvas.lines();
+    let mut lines = canvas.lines();
+    let gaps = || {
+        let all = curves.curves.iter();
+        all.flat_map(|curve| curve.gaps.iter().map(move |gap| (curve, gap)))
+    };
+    for (_, (at, _)) in gaps() {
+        let place = (curves.across.percent(*at) / 100.0 * wide as f64) as usize;
+        lines[LINES - 1][place.min(wide - 1)] = '\u{d7}';
+    }
+    let lines = lines.into_iter().map(String::from_iter);
     let mut beside: Vec<String> = vec![String::new(); LINES];
     for (n, curve) in curves.curves.iter().enumerate() {
         let Some((_, last)) = curve.points.last() else {
@@ -190,6 +203,11 @@ fn draw_curves(curves: &Curves, width: usize) -> String {
     text += format!("{:NUMBERS$} {below}", "").trim_end();
     text += &format!("\n{:NUMBERS$} {}\n", "", curves.across.title);
     let across = curves.across.quantity;
+    for (curve, (at, reason)) in gaps() {
+        let words = format!("{}, {}: {reason}", curve.name, across.words(*at));
+        let words = format!("\u{d7} {}", printable(&words));
+        text += &wrap(&words, width, &" ".repeat(NUMBERS + 1));
+    }
     for band in &curves.bands {
         let (from, to) = (across.words(band.from), across.words(band.to));
         text += &format!(
@@ -284,7 +302,7 @@ impl Canvas {
         }
     }
 
-    fn lines(&self) -> Vec<String> {
+    fn lines(&self) -> Vec<Vec<char>> {
         let cell = |dots: &u8| match dots {
             0 => ' ',
             dots => char::from_u32(0x2800 + u32::from(*dots)).unwrap_or(' '),
