@@ -375,7 +375,7 @@ impl Axis {
 }
 
 /// Returns the positions of all points and gaps.
-fn places(curves: &[Curve]) -> impl Iterator<Item = f64> {
+pub(super) fn places(curves: &[Curve]) -> impl Iterator<Item = f64> {
     let of = |curve: &'_ Curve| {
         let points = curve.points.iter().map(|(at, _)| *at);
         points

@@ -155,7 +155,54 @@ fn line(
     });
 }
 
+/// Draws a heat map: a table, which screen readers can read.
+fn draw_cells(m: &mut Markup, chart: &Chart, curves: &Curves) {
+    let columns = curves.columns();
+    if !chart.title.is_empty() {
+        m.leaf("h3", &[], &chart.title);
+    }
+    m.leaf("div", &[("class", "note")], &curves.up.title);
+    let reached = [
+        ("class", "scroll"),
+        ("tabindex", "0"),
+        ("role", "group"),
+        ("aria-label", &chart.screen_reader_text()),
+    ];
+    m.within("div", &reached, |m| {
+        m.within("table", &[("class", "heat")], |m| {
+            m.within("thead", &[], |m| {
+                m.within("tr", &[], |m| {
+                    m.leaf("td", &[], &curves.across.title);
+                    for (_, name) in &columns {
+                        m.leaf("th", &[("scope", "col")], name);
+                    }
+                });
+            });
+            m.within("tbody", &[], |m| {
+                for curve in &curves.curves {
+                    m.within("tr", &[], |m| {
+                        m.leaf("th", &[("scope", "row")], &curve.name);
+                        for (at, _) in &columns {
+                            let Some(cell) = curves.cell(curve, *at) else {
+                                m.leaf("td", &[], "");
+                                continue;
+                            };
+                            let hatched = if cell.is_hatched { " hatched" } else { "" };
+                            let class = format!("{}{hatched}", cell.class);
+                            let attributes = [("class", class.as_str()), ("title", &cell.words)];
+                            m.leaf("td", &attributes, &cell.text);
+                        }
+                    });
+                }
+            });
+        });
+    });
+}
+
 fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
+    if curves.size == Size::Cells {
+        return draw_cells(m, chart, curves);
+    }
     let spoken = format!(
         "{} The figures are in the table below.",
         chart.screen_reader_text()

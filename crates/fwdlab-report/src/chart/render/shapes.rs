@@ -248,7 +248,13 @@ pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &R
 }
 
 /// Draws a hatched bar: a thick dashed line, which is hatched at every width and in every viewer.
-fn hatched(m: &mut Markup, (left, right): (&str, &str), middle: f64, thick: f64, words: &str) {
+pub(super) fn hatched(
+    m: &mut Markup,
+    (left, right): (&str, &str),
+    middle: f64,
+    thick: f64,
+    words: &str,
+) {
     let (y, thick) = (format!("{middle}"), format!("{thick}"));
     let attributes = [
         ("class", Tone::Partial.class()),
@@ -341,7 +347,7 @@ impl Size {
     /// Returns the height of the plot area, in pixels.
     pub(super) fn pixels(self) -> f64 {
         match self {
-            Size::Whole => 250.0,
+            Size::Whole | Size::Cells => 250.0,
             Size::Low => 170.0,
             Size::Strip => 102.0,
         }

@@ -2,8 +2,10 @@
 //!
 //! Colour carries no meaning. Start with [`draw`].
 
-use crate::chart::{Chart, Curve, Curves, Line, Mark, Plot, Reference, Row, Rows, Tone};
-use crate::table::{shorten, wrap};
+use crate::chart::{
+    Chart, Curve, Curves, HeatCell, Line, Mark, Plot, Reference, Row, Rows, Size, Tone,
+};
+use crate::table::{self, Cell, Column, Table, shorten, wrap};
 
 /// The edge of a drawing, and a line at a value.
 const BAR: char = '\u{2502}';
@@ -133,7 +135,37 @@ fn drawn_row(rows: &Rows, row: &Row, wide: usize) -> String {
     cells.into_iter().collect()
 }
 
+/// Draws a heat map as a table of its values. Notes below it have what its cells have no room for.
+fn draw_cells(curves: &Curves, width: usize) -> String {
+    let columns = curves.columns();
+    let heads = columns.iter().map(|(_, name)| Column::right(name, &[]));
+    let first = Column::left(&curves.across.title, &[]);
+    let mut table = Table::new(std::iter::once(first).chain(heads).collect());
+    let mut notes = String::new();
+    for curve in &curves.curves {
+        let mut cells = vec![Cell::text(printable(&curve.name))];
+        for (at, _) in &columns {
+            let cell = curves.cell(curve, *at);
+            let text = cell.as_ref().map_or("", |cell| &cell.text);
+            let has_note = |cell: &HeatCell| cell.is_hatched || cell.class == "gap";
+            let note = cell.as_ref().filter(|cell| has_note(cell));
+            cells.push(Cell::text(match note {
+                Some(_) => format!("{text} *"),
+                None => text.to_owned(),
+            }));
+            if let Some(note) = note {
+                notes += &wrap(&format!("* {}", printable(&note.words)), width, "   ");
+            }
+        }
+        table.push(table::Mark::None, cells);
+    }
+    format!(" {}\n{}{notes}", curves.up.title, table.text(width))
+}
+
 fn draw_curves(curves: &Curves, width: usize) -> String {
+    if curves.size == Size::Cells {
+        return draw_cells(curves, width);
+    }
     let names = curves
         .curves
         .iter()
