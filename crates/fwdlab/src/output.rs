@@ -92,7 +92,8 @@ pub fn lost() -> bool {
 
 /// Prints why the program failed.
 pub fn error(error: &anyhow::Error) {
-    message(&format!("fwdlab: {}", within(&chain(error), 2)));
+    let text = format!("fwdlab: {}", within(&chain(error), 2));
+    message(&fitted(&text, &io::stderr()));
 }
 
 /// Prints help to standard output, and errors in the command line to standard error.
@@ -131,7 +132,21 @@ const LABEL: usize = 10;
 
 /// Prints a message that is not a result.
 pub fn note(text: &str) {
-    message(&harmless(text));
+    message(&fitted(&harmless(text), &io::stderr()));
+}
+
+/// Wraps lines that are too long for a terminal; what another program reads stays as it is.
+fn fitted(text: &str, to: &impl IsTerminal) -> String {
+    if !to.is_terminal() {
+        return text.to_owned();
+    }
+    let lines = text.lines().map(fwdlab_report::text::hanging);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Prints a result for people, wrapped on a terminal.
+pub fn lines(text: &str) {
+    result(&fitted(text, &io::stdout()));
 }
 
 /// Prints a result. Ignores a closed pipe.
@@ -267,7 +282,8 @@ pub fn answer(level: Level, text: &str) {
 
 /// Prints a result whose first word has the colour of its level.
 pub fn named(level: Level, text: &str) {
-    styled(&format!("{}\n", level.paint(&harmless(text))));
+    let text = fitted(&harmless(text), &io::stdout());
+    styled(&format!("{}\n", level.paint(&text)));
 }
 
 /// Prints text with colours, or strips them.
@@ -616,7 +632,7 @@ impl Screen {
     fn named(&self, level: Level, text: &str) {
         let text = within(text, LABEL);
         let Some(bar) = &self.bar else {
-            return message(&level.paint(&text));
+            return message(&level.paint(&fitted(&text, &io::stderr())));
         };
         let text = fwdlab_report::text::hanging(&text);
         bar.println(match anstream::AutoStream::choice(&io::stderr()) {

@@ -228,6 +228,9 @@ pub(crate) struct HeatCell {
     pub is_hatched: bool,
 }
 
+/// Most lines with reasons of gaps below a chart; tables have all.
+const GAPS: usize = 6;
+
 /// Classes of the cells of a heat map, from the smallest value to the largest.
 const HEAT: [&str; 7] = ["h0", "h1", "h2", "h3", "h4", "h5", "h6"];
 
@@ -489,6 +492,23 @@ impl Curves {
 
     pub(crate) fn size(self, size: Size) -> Curves {
         Curves { size, ..self }
+    }
+
+    /// Returns why there are gaps, each in a line.
+    pub(crate) fn gap_notes(&self) -> Vec<String> {
+        let gaps = |curve: &Curve| -> Vec<String> {
+            let note = |(at, reason): &(f64, String)| {
+                let at = self.across.quantity.words(*at);
+                format!("{}, {at}: {reason}", curve.name)
+            };
+            curve.gaps.iter().map(note).collect()
+        };
+        let mut notes: Vec<String> = self.curves.iter().flat_map(gaps).collect();
+        if notes.len() > GAPS {
+            let more = notes.split_off(GAPS - 1).len();
+            notes.push(format!("{more} more without a figure"));
+        }
+        notes
     }
 
     /// Returns the columns of a heat map, with their names.

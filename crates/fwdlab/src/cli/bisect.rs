@@ -476,7 +476,7 @@ fn print_end(log: &Log, end: &End, verbosity: Verbosity) {
                 Level::Ok,
                 &found(started, &known(log), place, &answer.compared, answer.whole),
             );
-            output::result(&format!("\nlog       {}", log.path().display()));
+            output::lines(&format!("\nlog       {}", log.path().display()));
             if verbosity != Verbosity::Quiet {
                 let mut next = format!(
                     "\nNext   fwdlab runs show {}   both, in full, with flame graphs",

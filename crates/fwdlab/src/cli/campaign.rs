@@ -557,9 +557,9 @@ impl Check {
             if !global.json {
                 match (&words, &error) {
                     (Some(words), _) => {
-                        output::result(&format!("ok    {}  {words}", file.display()))
+                        output::lines(&format!("ok    {}  {words}", file.display()))
                     }
-                    (None, Some(error)) => output::result(&format!("wrong {error}")),
+                    (None, Some(error)) => output::lines(&format!("wrong {error}")),
                     (None, None) => {}
                 }
             }
@@ -668,7 +668,7 @@ fn list(global: &Global) -> anyhow::Result<Code> {
     lines.push(
         "Next   fwdlab plan NAME; fwdlab run NAME; fwdlab new campaign MINE --from NAME".into(),
     );
-    output::result(&lines.join("\n"));
+    output::lines(&lines.join("\n"));
     Ok(Code::Done)
 }
 

@@ -81,10 +81,10 @@ fn check_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
             &verdict(name, &named.collect::<Vec<_>>(), true),
         );
         for of in &all {
-            output::result(of.host);
+            output::lines(of.host);
             of.checks.iter().for_each(print);
         }
-        output::result(&total(&checks, true));
+        output::lines(&total(&checks, true));
     }
     Ok(match (signals.code(false), count(&checks, Status::Fail)) {
         (Code::Done, 0) => Code::Done,
@@ -114,7 +114,7 @@ fn check_this_host(global: &Global) -> anyhow::Result<Code> {
         shown
             .filter(|check| !is_quiet || check.status != Status::Ok)
             .for_each(print);
-        output::result(&total(&checks, user_namespace::is_root()));
+        output::lines(&total(&checks, user_namespace::is_root()));
     }
     Ok(match count(&checks, Status::Fail) {
         0 => Code::Done,
@@ -145,7 +145,7 @@ fn verdict(subject: &str, checks: &[(String, Status)], root: bool) -> String {
             failures.join(", ")
         ),
     };
-    fwdlab_report::table::wrap(&text, 80, "")
+    fwdlab_report::table::wrap(&text, fwdlab_report::text::width(), "")
 }
 
 /// Returns a one-line summary of all checks. Without root, only some checks are possible, so it

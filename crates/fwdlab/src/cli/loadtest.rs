@@ -94,7 +94,7 @@ impl Loadtest {
             let level = Level::from_run(Some(stored.state), Some(summary));
             output::answer(level, &fwdlab_report::text::quick(&stored.info, summary));
         }
-        output::result(&kept_in(&directory));
+        output::lines(&kept_in(&directory));
         Ok(Code::Done)
     }
 }

@@ -52,7 +52,7 @@ impl Merge {
         } else {
             let level = Level::from_run(Some(merged.state), Some(summary));
             output::answer(level, &fwdlab_report::text::quick(&merged.info, summary));
-            output::result(&kept_in(&merged.path));
+            output::lines(&kept_in(&merged.path));
         }
         Ok(for_measurement(summary))
     }

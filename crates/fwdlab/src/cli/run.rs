@@ -142,7 +142,7 @@ pub(super) fn carry_out(
         let shown = shown(&made, &profiles).context("a run without a summary")?;
         let level = Level::from_run(Some(state), Some(summary));
         output::answer(level, &text(&shown));
-        output::result(&kept_in(&made.path));
+        output::lines(&kept_in(&made.path));
         if global.verbosity() != output::Verbosity::Quiet
             && let Some(next) = next(summary)
         {

@@ -183,7 +183,7 @@ pub fn show(dir: &Path) -> anyhow::Result<()> {
     if let Some(summary) = &run.summary {
         let level = Level::from_run(Some(run.state), Some(summary));
         output::answer(level, &fwdlab_report::text::quick(&run.info, summary));
-        output::result(&kept_in(dir));
+        output::lines(&kept_in(dir));
     }
     Ok(())
 }

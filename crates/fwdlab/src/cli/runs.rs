@@ -371,7 +371,7 @@ fn verify(roots: &Roots, names: &[String], global: &Global) -> anyhow::Result<Co
         let id = directory.file_name().unwrap_or_default().to_string_lossy();
         let found = verified(directory, id.into_owned());
         if !global.json {
-            output::result(&found.text());
+            output::lines(&found.text());
         }
         all.push(found);
     }
@@ -522,7 +522,7 @@ fn show(
         if format != Format::Text {
             return Err(Usage(format!("there is no result to print: {left}")).into());
         }
-        output::result(&format!("{left}\n{}", kept_in(&run.path)));
+        output::lines(&format!("{left}\n{}", kept_in(&run.path)));
         return Ok(Code::Done);
     };
     let requested = match format {
@@ -532,7 +532,7 @@ fn show(
             }
             let level = Level::from_run(Some(run.state), Some(summary));
             output::answer(level, &fwdlab_report::text::quick(&run.info, summary));
-            output::result(&kept_in(&run.path));
+            output::lines(&kept_in(&run.path));
             match fwdlab_store::labels(&run.path) {
                 Ok(labels) => print_labels(&labels),
                 Err(error) => output::note(&format!("warning   {error}")),
@@ -561,11 +561,11 @@ fn show(
 fn print_labels(labels: &fwdlab_store::Labels) {
     if !labels.tags.is_empty() {
         let tags = Vec::from_iter(labels.tags.iter().map(String::as_str));
-        output::result(&format!("tags      {}", tags.join(" ")));
+        output::lines(&format!("tags      {}", tags.join(" ")));
     }
     for (at, line) in labels.note.iter().flat_map(|note| note.lines()).enumerate() {
         let head = if at == 0 { "note" } else { "" };
-        output::result(&format!("{head:<10}{line}"));
+        output::lines(&format!("{head:<10}{line}"));
     }
 }
 

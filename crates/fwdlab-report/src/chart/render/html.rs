@@ -14,6 +14,8 @@ const SHORT: usize = 8;
 const MANY: usize = 20;
 /// Width of a label, in characters; the table has the full name.
 const LABEL: usize = 70;
+/// Width of the reason of a gap, in characters.
+const NOTE: usize = 160;
 
 /// Draws several charts; low ones are next to each other.
 pub(crate) fn all(m: &mut Markup, charts: &[Chart]) {
@@ -155,6 +157,16 @@ fn line(
     });
 }
 
+fn gap_notes(m: &mut Markup, curves: &Curves) {
+    for note in curves.gap_notes() {
+        m.leaf(
+            "div",
+            &[("class", "note")],
+            &format!("\u{2715} {}", shorten(&note, NOTE)),
+        );
+    }
+}
+
 /// Draws a heat map: a table, which screen readers can read.
 fn draw_cells(m: &mut Markup, chart: &Chart, curves: &Curves) {
     let columns = curves.columns();
@@ -197,6 +209,7 @@ fn draw_cells(m: &mut Markup, chart: &Chart, curves: &Curves) {
             });
         });
     });
+    gap_notes(m, curves);
 }
 
 fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
@@ -241,6 +254,7 @@ fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
         ];
         m.within("svg", &attributes, |m| shapes::plot(m, curves, None));
         m.leaf("div", &[("class", "axis-title")], &curves.across.title);
+        gap_notes(m, curves);
     });
 }
 

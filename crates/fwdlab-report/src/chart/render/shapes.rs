@@ -591,15 +591,15 @@ fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<
     }
 }
 
-/// Returns the reason of a gap, or its first words, if there is room before the next gap. A graph
-/// has room for about one character per percent of its width.
+/// Returns the first words of the reason of a gap if there is room before the next gap. A graph has
+/// room for about one character per percent of its width.
 fn gap_name<'a>(curves: &Curves, percent: f64, reason: &'a str) -> Option<&'a str> {
     let all = curves.curves.iter().flat_map(|curve| &curve.gaps);
     let others = all.map(|(at, _)| (curves.across.percent(*at) - percent).abs());
     let room = others.filter(|away| *away > 0.0).fold(45.0, f64::min);
     let fits = |words: &&str| words.chars().count() as f64 <= room;
     let short = reason.split(": ").next().unwrap_or(reason);
-    [reason, short].into_iter().find(fits)
+    Some(short).filter(fits)
 }
 
 /// Draws a point: `class` is empty, or `hollow`, `hidden` or `gap`.

@@ -22,6 +22,8 @@ const LABEL: usize = 32;
 const LINES: usize = 3;
 /// Distance between lines of text, in pixels.
 const LINE: f64 = 15.0;
+/// Width of the reason of a gap, in characters.
+const NOTE: usize = 140;
 /// Height of a cell of a heat map, in pixels.
 const CELL: f64 = 28.0;
 /// Left edge and width of curves, in pixels; names are to the right.
@@ -222,7 +224,22 @@ fn draw_cells(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
         }
         y += CELL;
     }
-    y + 4.0
+    gap_notes(m, curves, y + 4.0)
+}
+
+/// Writes why there are gaps from `top`, and returns where this ends, in pixels.
+fn gap_notes(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
+    let mut y = top;
+    for note in curves.gap_notes() {
+        y += LINE;
+        text(
+            m,
+            (EDGE, y),
+            "",
+            &format!("\u{d7} {}", shorten(&note, NOTE)),
+        );
+    }
+    y
 }
 
 fn draw_curves(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
@@ -253,5 +270,5 @@ fn draw_curves(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
     });
     let y = y + height + NUMBERS + LINE;
     text(m, (PLOT.0 + wide / 2.0, y), "middle", &curves.across.title);
-    y + 4.0
+    gap_notes(m, curves, y + 4.0)
 }

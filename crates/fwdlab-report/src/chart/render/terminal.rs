@@ -180,11 +180,7 @@ fn draw_curves(curves: &Curves, width: usize) -> String {
         canvas.curve(curves, curve);
     }
     let mut lines = canvas.lines();
-    let gaps = || {
-        let all = curves.curves.iter();
-        all.flat_map(|curve| curve.gaps.iter().map(move |gap| (curve, gap)))
-    };
-    for (_, (at, _)) in gaps() {
+    for (at, _) in curves.curves.iter().flat_map(|curve| &curve.gaps) {
         let place = (curves.across.percent(*at) / 100.0 * wide as f64) as usize;
         lines[LINES - 1][place.min(wide - 1)] = '\u{d7}';
     }
@@ -235,10 +231,9 @@ fn draw_curves(curves: &Curves, width: usize) -> String {
     text += format!("{:NUMBERS$} {below}", "").trim_end();
     text += &format!("\n{:NUMBERS$} {}\n", "", curves.across.title);
     let across = curves.across.quantity;
-    for (curve, (at, reason)) in gaps() {
-        let words = format!("{}, {}: {reason}", curve.name, across.words(*at));
-        let words = format!("\u{d7} {}", printable(&words));
-        text += &wrap(&words, width, &" ".repeat(NUMBERS + 1));
+    for note in curves.gap_notes() {
+        let note = format!("\u{d7} {}", printable(&note));
+        text += &wrap(&note, width, &" ".repeat(NUMBERS + 1));
     }
     for band in &curves.bands {
         let (from, to) = (across.words(band.from), across.words(band.to));
