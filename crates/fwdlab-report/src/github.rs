@@ -7,7 +7,8 @@ use crate::headline;
 use crate::markdown::summary;
 use crate::run::Run;
 use crate::table::escaped;
-use crate::trust;
+use crate::trust::Mark;
+use fwdlab_model::result::RunState;
 
 /// Largest summary, in bytes. GitHub accepts 1 MiB per step; a longer summary ends after a whole
 /// run and mentions the cut.
@@ -30,9 +31,9 @@ pub fn text(runs: &[Run<'_>]) -> String {
 fn of_run(run: &Run<'_>) -> String {
     let (info, found) = (run.info, run.summary);
     let missed = found.thresholds.iter().filter(|one| !one.passed).count();
-    let sign = match (missed, trust::is_reliable(info, found)) {
-        (0, true) => "\u{2705}",
-        (0, false) => "\u{26a0}\u{fe0f}",
+    let sign = match (missed, info.state, Mark::from_summary(found)) {
+        (0, RunState::Finished, Mark::Good) => "\u{2705}",
+        (0, ..) => "\u{26a0}\u{fe0f}",
         _ => "\u{274c}",
     };
     let mut text = format!(

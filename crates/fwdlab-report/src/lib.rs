@@ -54,6 +54,6 @@ pub mod text;
 pub mod thresholds;
 mod tips;
 mod trials;
-mod trust;
+pub mod trust;
 mod windows;
 mod words;

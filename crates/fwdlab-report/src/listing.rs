@@ -13,6 +13,7 @@ use crate::name::label;
 use crate::number::{bits_per_second, counted, delay, rate, rate_with_interval};
 use crate::shape::Shape;
 use crate::table::{Cell, Table, shorten, table, wrap};
+use crate::trust::Mark;
 
 /// The state of a run that needs no remark.
 const FINISHED: &str = "finished";
@@ -71,12 +72,12 @@ impl Entry<'_> {
 }
 
 /// Renders the list with a line per run. On a terminal, ids and results are cut to fit; on a narrow
-/// one a result is on a line of its own.
-pub fn text(entries: &[Entry<'_>]) -> String {
+/// one a result is on a line of its own. Returns the header, then the lines of each entry.
+pub fn lines(entries: &[Entry<'_>]) -> Vec<String> {
     fitted(entries, crate::table::fold())
 }
 
-fn fitted(entries: &[Entry<'_>], fold: usize) -> String {
+fn fitted(entries: &[Entry<'_>], fold: usize) -> Vec<String> {
     let longest = entries.iter().map(|entry| entry.id.chars().count()).max();
     let longest = longest.unwrap_or(0);
     let width = |of_ids| table(entries, of_ids).text_width() + 3;
@@ -88,18 +89,15 @@ fn fitted(entries: &[Entry<'_>], fold: usize) -> String {
     let is_beside = used + RESULT <= fold;
     let lines = table.folded(usize::MAX, usize::MAX);
     let results = std::iter::once("result".to_owned()).chain(entries.iter().map(Entry::found));
-    let mut text = String::new();
-    for (line, result) in lines.lines().zip(results) {
+    let each = lines.lines().zip(results).map(|(line, result)| {
         let result = result.replace('\n', " ");
         let lines = match is_beside {
             true => format!("{line:used$}{}", cut(&result, fold.saturating_sub(used))),
             false => format!("{line}\n{}", wrap(&result, fold, BELOW)),
         };
-        for line in lines.lines() {
-            text += &format!("{}\n", line.trim_end());
-        }
-    }
-    text
+        Vec::from_iter(lines.lines().map(str::trim_end)).join("\n")
+    });
+    each.collect()
 }
 
 /// Cuts the end of a text that is too long, but never between a number and its unit.
@@ -175,6 +173,11 @@ pub fn result(summary: &Summary) -> String {
     };
     if !summary.is_quiet() {
         line = format!("too noisy: {line}");
+    }
+    match Mark::from_summary(summary) {
+        Mark::LimitExceeded => line.insert_str(0, "limit exceeded: "),
+        Mark::Inconclusive => line.insert_str(0, "threshold not judged: "),
+        Mark::Good | Mark::Doubtful | Mark::NoResult => {}
     }
     line
 }
@@ -278,6 +281,9 @@ mod tests {
             line(serde_json::json!({ "noise": noisy })),
             "too noisy: no result"
         );
+        let limit = serde_json::json!({ "limit": "x", "passed": false, "failed": ["y"], "not_judged": [], "inconclusive": [], "kept": 0 });
+        let exceeded = line(serde_json::json!({ "thresholds": [limit] }));
+        assert_eq!(exceeded, "limit exceeded: no result");
         for (difference, interval, expect) in [
             (Some(-2.1), Some([-2.5, -1.7]), "-2.10 % ± 0.40"),
             (Some(0.5), None, "+0.50 %"),
@@ -344,23 +350,22 @@ mod tests {
             result: "64B-1flow-ipv4 1.000 Mpps".into(),
             ..Entry::default()
         };
-        let list = text(std::slice::from_ref(&ours));
+        let list = lines(std::slice::from_ref(&ours)).concat();
         assert!(!list.contains("measured") && list.contains("@1"), "{list}");
         let theirs = Entry {
             place: None,
             measured: Some("2015-08-26 13:30".into()),
             ..ours.clone()
         };
-        let list = text(&[ours.clone(), theirs]);
-        let lines: Vec<&str> = list.lines().collect();
-        assert_eq!(lines.len(), 3, "{list}");
+        let found = lines(&[ours.clone(), theirs]);
+        assert_eq!(found.len(), 3, "{found:?}");
         let said = "  -  2026-11-21-quick-7f3k  08:50  measured 2015-08-26 13:30 UTC: 64B-1flow-ipv4 1.000 Mpps";
-        assert_eq!(lines[2], said);
+        assert_eq!(found[2], said);
         let stopped = Entry {
             state: "interrupted",
             ..ours
         };
-        assert!(text(&[stopped]).contains("08:50  interrupted: 64B-1flow"));
+        assert!(lines(&[stopped])[1].contains("08:50  interrupted: 64B-1flow"));
     }
 
     #[test]
@@ -388,8 +393,8 @@ mod tests {
  @2  2026-11-21-...andex-v1n8  08:50  rules, cost of one 12.5 ns, of which...
  @3  2026-11-21-ndr-7f3h       08:50
 ";
-        assert_eq!(fitted(&runs, 80), expected[1..]);
-        let narrow = fitted(&runs, 40);
+        assert_eq!(fitted(&runs, 80).join("\n"), expected.trim_matches('\n'));
+        let narrow = fitted(&runs, 40).join("\n");
         assert_eq!(narrow.lines().count(), 9, "{narrow}");
         assert!(
             narrow.lines().all(|line| line.chars().count() <= 40),

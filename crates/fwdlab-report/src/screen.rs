@@ -23,7 +23,7 @@ pub fn fit(columns: usize) {
 }
 
 /// The largest number of columns in a line of text.
-pub(crate) fn width() -> usize {
+pub fn width() -> usize {
     WIDTH.load(Ordering::Relaxed)
 }
 

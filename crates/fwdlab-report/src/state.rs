@@ -87,6 +87,13 @@ impl State {
         }
     }
 
+    /// Returns why a test case has no figure: its state, and the reason of its first failure.
+    pub fn reason(case: &TestCase) -> String {
+        let state = State::from_case(case).instead();
+        let failure = case.failures().next();
+        failure.map_or(state.to_owned(), |(_, why)| format!("{state}: {why}"))
+    }
+
     /// Returns the text that replaces a missing figure.
     pub fn instead(self) -> &'static str {
         self.words().unwrap_or("no result")

@@ -11,12 +11,12 @@ use crate::charts;
 use crate::grid;
 use crate::report::Report;
 use crate::run::Run;
-use crate::screen::{paragraph, width};
+use crate::screen::paragraph;
 use crate::section::{Format, Named, Section};
 use crate::table::{Table, wrap};
 use crate::tips::Tips;
 
-pub use crate::screen::{fit, hanging, harmless, steers};
+pub use crate::screen::{fit, hanging, harmless, steers, width};
 
 /// Renders the summary, followed by the run's charts in characters.
 pub fn with_charts(run: &Run<'_>) -> String {

@@ -1,10 +1,12 @@
 //! Whether a run can be trusted: its state, noise, control and thresholds in a few words, warnings,
 //! and the standards it met.
 //!
-//! It judges nothing itself: verdicts are part of the summary. Start with [`signs`].
+//! It judges nothing itself: verdicts are part of the summary. Start with [`Mark`] and [`signs`].
 
 use fwdlab_model::comparison::Verdict;
-use fwdlab_model::result::{RunInfo, RunState, Summary};
+use fwdlab_model::outcome::Outcome;
+use fwdlab_model::result::{RunState, Summary};
+use serde::Serialize;
 
 use crate::number::plural;
 use crate::run::Run;
@@ -12,16 +14,42 @@ use crate::shape::{self, Shape, is_in_instructions};
 use crate::words::all_warnings;
 use crate::{campaign, procedures};
 
-/// Returns true if the run is finished and quiet, with a result for every iteration and no missed
-/// threshold.
-pub(crate) fn is_reliable(info: &RunInfo, summary: &Summary) -> bool {
-    info.state == RunState::Finished
-        && summary.is_quiet()
-        && summary.thresholds.iter().all(|one| one.passed)
-        && summary
-            .test_cases
-            .iter()
-            .all(|case| case.failures().next().is_none())
+/// What a result is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mark {
+    /// There is a result for every iteration, and no doubt about it.
+    Good,
+    /// Too noisy, a control differs, or iterations failed.
+    Doubtful,
+    /// There is no result.
+    NoResult,
+    /// A threshold could not be judged.
+    Inconclusive,
+    /// A threshold was not kept.
+    LimitExceeded,
+}
+
+impl Mark {
+    /// Returns the mark of a result; the state of its run is not considered.
+    pub fn from_summary(summary: &Summary) -> Mark {
+        let limits = &summary.thresholds;
+        let has_result = !summary.imported.is_empty() || !summary.outcomes().all(Outcome::fails);
+        let control = shape::control(summary).map(|control| control.verdict);
+        let is_doubtful = !summary.is_quiet()
+            || matches!(control, Some(Verdict::Less | Verdict::More))
+            || summary
+                .test_cases
+                .iter()
+                .any(|case| case.failures().next().is_some());
+        match () {
+            () if limits.iter().any(|limit| !limit.failed.is_empty()) => Mark::LimitExceeded,
+            () if !has_result => Mark::NoResult,
+            () if limits.iter().any(|limit| !limit.passed) => Mark::Inconclusive,
+            () if is_doubtful => Mark::Doubtful,
+            () => Mark::Good,
+        }
+    }
 }
 
 /// Returns short remarks for and against a run; true marks the good ones.

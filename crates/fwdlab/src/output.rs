@@ -14,12 +14,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use clap::builder::styling::{AnsiColor, Style};
 use clap::error::ErrorKind as ErrorOfArguments;
 use fwdlab_model::event::{Event, EventKind, Request};
 use fwdlab_model::facts::TEST_BED;
-use fwdlab_model::result::{RunInfo, TrialRecord};
+use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
 use fwdlab_report::number::{counted, estimate, percent, rate, seconds};
 use fwdlab_report::text::steers;
+use fwdlab_report::trust::Mark;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit_code::Code;
@@ -90,7 +92,8 @@ pub fn lost() -> bool {
 
 /// Prints why the program failed.
 pub fn error(error: &anyhow::Error) {
-    message(&format!("fwdlab: {}", within(&chain(error), 2)));
+    let text = format!("fwdlab: {}", within(&chain(error), 2));
+    message(&fitted(&text, &io::stderr()));
 }
 
 /// Prints help to standard output, and errors in the command line to standard error.
@@ -129,7 +132,21 @@ const LABEL: usize = 10;
 
 /// Prints a message that is not a result.
 pub fn note(text: &str) {
-    message(&harmless(text));
+    message(&fitted(&harmless(text), &io::stderr()));
+}
+
+/// Wraps lines that are too long for a terminal; what another program reads stays as it is.
+fn fitted(text: &str, to: &impl IsTerminal) -> String {
+    if !to.is_terminal() {
+        return text.to_owned();
+    }
+    let lines = text.lines().map(fwdlab_report::text::hanging);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Prints a result for people, wrapped on a terminal.
+pub fn lines(text: &str) {
+    result(&fitted(text, &io::stdout()));
 }
 
 /// Prints a result. Ignores a closed pipe.
@@ -195,68 +212,78 @@ pub fn is_dumb() -> bool {
     std::env::var("TERM").map_or(true, |term| term.is_empty() || term == "dumb")
 }
 
-/// First words of a headline without a clear answer.
-const IN_DOUBT: [&str; 11] = [
-    "Too ",
-    "Too noisy",
-    "No result",
-    "Nothing was",
-    "Limit exceeded",
-    "Not fit",
-    "Cannot run here",
-    "Interrupted",
-    "The run failed",
-    "The DUT does not forward",
-    "Does not forward",
+/// What a line reports, which determines its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// No judgement.
+    Plain,
+    /// It is as it should be.
+    Ok,
+    /// It is in doubt, or incomplete.
+    Warn,
+    /// It failed.
+    Fail,
+}
+
+impl Level {
+    /// Returns the level of a run: of its result, unless it did not finish.
+    pub fn from_run(state: Option<RunState>, summary: Option<&Summary>) -> Level {
+        match (state, summary.map(Mark::from_summary)) {
+            (None | Some(RunState::Failed), _) | (_, Some(Mark::LimitExceeded)) => Level::Fail,
+            (Some(RunState::Running), _) => Level::Plain,
+            (Some(RunState::Finished), Some(Mark::Good)) => Level::Ok,
+            _ => Level::Warn,
+        }
+    }
+
+    fn style(self) -> Style {
+        let colour = match self {
+            Level::Plain => return Style::new(),
+            Level::Ok => AnsiColor::Green,
+            Level::Warn => AnsiColor::Yellow,
+            Level::Fail => AnsiColor::Red,
+        };
+        Style::new().fg_color(Some(colour.into()))
+    }
+
+    /// Colours the first word of a line.
+    fn paint(self, line: &str) -> String {
+        let (blanks, text) = line.split_at(line.len() - line.trim_start().len());
+        let (word, rest) = text.split_at(text.find(' ').unwrap_or(text.trim_end().len()));
+        let style = self.style();
+        format!("{blanks}{style}{word}{style:#}{rest}")
+    }
+}
+
+/// Paragraphs of a report that are no good news, by their names.
+const PARAGRAPHS: [(&str, Level); 5] = [
+    ("failed ", Level::Fail),
+    ("doubt ", Level::Warn),
+    ("warning ", Level::Warn),
+    ("to do ", Level::Warn),
+    ("invalid ", Level::Warn),
 ];
 
-/// Prints a result whose first lines are its headline: highlighted on a terminal, in yellow without
-/// a clear answer. Respects `NO_COLOR`.
-pub fn answer(text: &str) {
-    use clap::builder::styling::{AnsiColor, Style};
+/// Prints a result whose first lines are its headline: highlighted on a terminal, in the colour of
+/// its level. Respects `NO_COLOR`.
+pub fn answer(level: Level, text: &str) {
+    let text = harmless(text);
     let (headline, rest) = text.split_at(text.find("\n\n").unwrap_or(text.len()));
-    let style = match IN_DOUBT.iter().any(|doubt| headline.starts_with(doubt)) {
-        true => Style::new().bold().fg_color(Some(AnsiColor::Yellow.into())),
-        false => Style::new().bold(),
-    };
-    marked(style, headline, rest);
-}
-
-/// Prints a result that starts with highlighted words. No highlighting if standard output is not a
-/// terminal or `NO_COLOR` is set.
-pub fn marked(style: clap::builder::styling::Style, words: &str, rest: &str) {
-    let (words, rest) = (harmless(words), harmless(rest));
+    let style = level.style().bold();
     let end = if rest.ends_with('\n') { "" } else { "\n" };
-    let rest: String = rest.split_inclusive('\n').map(marked_name).collect();
-    styled(&format!("{style}{words}{style:#}{rest}{end}"));
+    let rest = rest.split_inclusive('\n').map(|line| {
+        let named = |(name, _): &&(&str, Level)| line.trim_start().starts_with(name);
+        let level = PARAGRAPHS.iter().find(named);
+        level.map_or(line.to_owned(), |(_, level)| level.paint(line))
+    });
+    let rest: String = rest.collect();
+    styled(&format!("{style}{headline}{style:#}{rest}{end}"));
 }
 
-/// Colours the name of a line that reports a failure or a doubt.
-fn marked_name(line: &str) -> String {
-    use clap::builder::styling::{AnsiColor, Style};
-    let name = line.trim_start();
-    let is_of = |names: &[&'static str]| {
-        let mut names = names.iter().copied();
-        names.find(|own| name.starts_with(own))
-    };
-    let (name, colour) = match (
-        is_of(&["failed ", "FAIL "]),
-        is_of(&["doubt ", "warning ", "to do ", "invalid "]),
-    ) {
-        (Some(name), _) => (name, AnsiColor::Red),
-        (_, Some(name)) => (name, AnsiColor::Yellow),
-        _ => return line.to_owned(),
-    };
-    let style = Style::new().fg_color(Some(colour.into()));
-    line.replacen(name, &format!("{style}{name}{style:#}"), 1)
-}
-
-/// Colours the name of a progress line, unless colours are switched off.
-fn coloured(line: &str) -> String {
-    match anstream::AutoStream::choice(&io::stderr()) {
-        anstream::ColorChoice::Never => line.to_owned(),
-        _ => marked_name(line),
-    }
+/// Prints a result whose first word has the colour of its level.
+pub fn named(level: Level, text: &str) {
+    let text = fitted(&harmless(text), &io::stdout());
+    styled(&format!("{}\n", level.paint(&text)));
 }
 
 /// Prints text with colours, or strips them.
@@ -435,7 +462,8 @@ impl Screen {
             EventKind::RebuildFinished { record } => {
                 let words = fwdlab_report::campaign::rebuild_in_one_line(record);
                 let invalid = invalid(&record.validity.reasons);
-                self.line(&format!("{words}{invalid}"));
+                let level = level_of(record.validity.is_valid());
+                self.named(level, &format!("{words}{invalid}"));
             }
             EventKind::BootFinished { record } => self.detail(&format!(
                 "boot {}  {}  {}, Linux {}{}",
@@ -454,7 +482,11 @@ impl Screen {
                     let number = iteration.iteration;
                     let line = format!("{test_case}  iteration {number}  {words}");
                     if self.printed_iterations.insert(line.clone()) {
-                        self.line(&line);
+                        let level = match iteration.failure {
+                            None => Level::Ok,
+                            Some(_) => Level::Fail,
+                        };
+                        self.named(level, &line);
                     }
                 }
             }
@@ -463,11 +495,16 @@ impl Screen {
                 if record.failure.is_some() || self.verbosity == Verbosity::Verbose {
                     let (when, status) = (record.when.name(), &record.status);
                     let (command, host) = (&record.command, &record.host);
-                    self.line(&format!("hook      {when} on {host}: {command}: {status}"));
+                    let level = match record.failure {
+                        None => Level::Ok,
+                        Some(_) => Level::Fail,
+                    };
+                    let line = format!("hook      {when} on {host}: {command}: {status}");
+                    self.named(level, &line);
                 }
             }
             EventKind::Note { text } => self.line(&format!("note      {}", text.trim_end())),
-            EventKind::Warning { text } => self.line(&format!("warning   {text}")),
+            EventKind::Warning { text } => self.named(Level::Warn, &format!("warning   {text}")),
             EventKind::RunFinished { .. } | EventKind::RunEnded { .. } => {
                 self.print_invalid();
                 if let Some(bar) = self.bar.take() {
@@ -531,11 +568,12 @@ impl Screen {
             .iter()
             .map(|(reason, times)| format!("{times} x {reason}"))
             .collect();
-        self.line(&format!(
+        let line = format!(
             "invalid   {} of the trials, repeated and not used (-v lists each): {}",
             self.invalid,
             reasons.join("; ")
-        ));
+        );
+        self.named(Level::Warn, &line);
     }
 
     /// Prints a line per iteration; with -v a line per trial.
@@ -574,7 +612,8 @@ impl Screen {
             let (name, number) = (&record.test_case, record.iteration);
             let quiet = || counted(record.quiet.windows, "quiet window");
             let words = forwarded.map_or_else(|| format!("no result: {}", quiet()), rate);
-            self.line(&format!("{name}  iteration {number}  {words}"));
+            let line = format!("{name}  iteration {number}  {words}");
+            self.named(level_of(forwarded.is_some()), &line);
         }
     }
 
@@ -586,11 +625,27 @@ impl Screen {
     }
 
     fn line(&self, text: &str) {
+        self.named(Level::Plain, text);
+    }
+
+    /// Prints a line whose first word has the colour of its level.
+    fn named(&self, level: Level, text: &str) {
         let text = within(text, LABEL);
-        match &self.bar {
-            Some(bar) => bar.println(coloured(&fwdlab_report::text::hanging(&text))),
-            None => message(&text),
-        }
+        let Some(bar) = &self.bar else {
+            return message(&level.paint(&fitted(&text, &io::stderr())));
+        };
+        let text = fwdlab_report::text::hanging(&text);
+        bar.println(match anstream::AutoStream::choice(&io::stderr()) {
+            anstream::ColorChoice::Never => text,
+            _ => level.paint(&text),
+        });
+    }
+}
+
+fn level_of(is_valid: bool) -> Level {
+    match is_valid {
+        true => Level::Ok,
+        false => Level::Warn,
     }
 }
 
@@ -683,6 +738,46 @@ mod tests {
         let printed = harmless(&document).into_owned();
         assert!(!printed.contains(char::is_control));
         assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), name);
+    }
+
+    #[test]
+    fn a_level_follows_from_state_and_result() {
+        use fwdlab_model::result::{RunState, Summary};
+
+        use super::Level;
+        let summary = |limit: serde_json::Value, noisy: bool| -> Summary {
+            serde_json::from_value(serde_json::json!({
+                "format": 3, "run": "r", "procedure": "p", "warnings": [], "thresholds": limit,
+                "noise": { "calibration": "", "verdict": "", "too_noisy": noisy },
+                "test_cases": [{
+                    "test_case": "x", "configuration": "plain", "ip_version": "ipv4", "frame_size_bytes": 64,
+                    "flows": 1, "figures": [], "iterations": [], "outcomes": [{
+                        "procedure": "trial", "frame_size_bytes": 64, "verdict": "", "answered": true,
+                        "compliance": { "standard": "" }, "trials": 1, "found": {
+                            "intended_load_pps": 1e6, "offered_load_pps": 1e6, "forwarding_rate_pps": 9e5,
+                            "frame_loss_ratio": 0.1, "duration_s": 1.0,
+                        },
+                    }],
+                }],
+            }))
+            .unwrap()
+        };
+        let exceeded = serde_json::json!([{ "limit": "x", "passed": false, "failed": ["y"], "not_judged": [], "inconclusive": [], "kept": 0 }]);
+        let (finished, none) = (Some(RunState::Finished), serde_json::json!([]));
+        let level = |state, limit: &serde_json::Value, noisy| {
+            Level::from_run(state, Some(&summary(limit.clone(), noisy)))
+        };
+        assert_eq!(level(finished, &none, false), Level::Ok);
+        assert_eq!(level(finished, &none, true), Level::Warn);
+        assert_eq!(level(finished, &exceeded, false), Level::Fail);
+        assert_eq!(
+            level(Some(RunState::Interrupted), &none, false),
+            Level::Warn
+        );
+        assert_eq!(level(Some(RunState::Failed), &none, false), Level::Fail);
+        assert_eq!(Level::from_run(None, None), Level::Fail);
+        assert_eq!(Level::Ok.paint("  ok  x"), "  \u{1b}[32mok\u{1b}[0m  x");
+        assert_eq!(Level::Plain.paint("  ok  x"), "  ok  x");
     }
 
     #[test]

@@ -69,6 +69,8 @@ export function FlameGraph(props: { folded: string; other: string | null; unit: 
   // the totals of two runs are not comparable, their shares are
   const shift = (one: Node) => (props.other === null ? 0 : one.total / whole.total - one.other / (whole.other || 1));
   const hue = (bar: Bar) => {
+    // a function of another program has its name after @
+    if (props.other === null && bar.node.name.includes(" @")) return "same";
     if (props.other === null) return ["f0", "f1", "f2", "f3"][(bar.node.name.length * 7 + bar.depth) % 4];
     const by = shift(bar.node);
     return Math.abs(by) < 0.002 ? "same" : by > 0 ? "more" : "less";

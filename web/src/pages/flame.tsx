@@ -33,6 +33,7 @@ export function Flame() {
             }} />{" "}
             <Choice label="against" value={other ? name(other) : "nothing"} values={["nothing", ...flames.filter((f) => f !== chosen).map(name)]} on={(v) => show({ against: v === "nothing" ? "" : v })} />
           </p>
+          {!other && <p class="quiet">Grey: functions of other programs, after @.</p>}
           {other && <p class="quiet">Compared are shares: orange and + is more than in the other, blue and − less.</p>}
           {asked.value ? <FlameGraph folded={asked.value[0]} other={asked.value[1]} unit={chosen.of === "samples" ? "samples" : "instructions"} at={of("at")} to={(path) => show({ at: path })} /> : <Waiting asked={asked} />}
         </>

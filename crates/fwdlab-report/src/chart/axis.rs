@@ -261,8 +261,7 @@ impl Axis {
 
     /// A logarithmic axis of the values of a parameter, which are its ticks.
     pub(crate) fn logarithmic_parameter(title: &str, curves: &[Curve]) -> Axis {
-        let points = curves.iter().flat_map(|curve| &curve.points);
-        let all: Vec<f64> = points.map(|(value, _)| value.max(1.0)).collect();
+        let all: Vec<f64> = places(curves).map(|value| value.max(1.0)).collect();
         let low = all.iter().copied().fold(f64::INFINITY, f64::min);
         let high = all.iter().copied().fold(low * 2.0, f64::max);
         let mut axis = Axis {
@@ -305,8 +304,7 @@ impl Axis {
     /// An axis of frame sizes from 0 to the largest, to scale: what grows with every byte is a
     /// straight line.
     pub(crate) fn sizes(curves: &[Curve]) -> Axis {
-        let points = curves.iter().flat_map(|curve| &curve.points);
-        let sizes: Vec<f64> = points.map(|(size, _)| *size).collect();
+        let sizes: Vec<f64> = places(curves).collect();
         let scale = Scale::covering(sizes.iter().copied().chain([0.0]), 8);
         let mut axis = Axis {
             title: "frame size, bytes".into(),
@@ -374,6 +372,17 @@ impl Axis {
             }
         }
     }
+}
+
+/// Returns the positions of all points and gaps.
+pub(super) fn places(curves: &[Curve]) -> impl Iterator<Item = f64> {
+    let of = |curve: &'_ Curve| {
+        let points = curve.points.iter().map(|(at, _)| *at);
+        points
+            .chain(curve.gaps.iter().map(|(at, _)| *at))
+            .collect::<Vec<_>>()
+    };
+    curves.iter().flat_map(of)
 }
 
 /// Formats a number without trailing zeros.

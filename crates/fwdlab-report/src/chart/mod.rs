@@ -211,7 +211,28 @@ pub enum Size {
     Low,
     /// A low graph below another one with the same horizontal axis.
     Strip,
+    /// A heat map: a row of cells per curve, a column per position.
+    Cells,
 }
+
+/// A cell of a heat map.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HeatCell {
+    /// The value, or why there is none.
+    pub text: String,
+    /// Tooltip: where it is, its value, and its remark.
+    pub words: String,
+    /// The class of its colour: `h0` for the smallest value to `h6` for the largest.
+    pub class: &'static str,
+    /// True if the value needs a remark.
+    pub is_hatched: bool,
+}
+
+/// Most lines with reasons of gaps below a chart; tables have all.
+const GAPS: usize = 6;
+
+/// Classes of the cells of a heat map, from the smallest value to the largest.
+const HEAT: [&str; 7] = ["h0", "h1", "h2", "h3", "h4", "h5", "h6"];
 
 /// A curve: its name and its points, from left to right.
 #[derive(Debug, Clone, PartialEq)]
@@ -471,6 +492,60 @@ impl Curves {
 
     pub(crate) fn size(self, size: Size) -> Curves {
         Curves { size, ..self }
+    }
+
+    /// Returns why there are gaps, each in a line.
+    pub(crate) fn gap_notes(&self) -> Vec<String> {
+        let gaps = |curve: &Curve| -> Vec<String> {
+            let note = |(at, reason): &(f64, String)| {
+                let at = self.across.quantity.words(*at);
+                format!("{}, {at}: {reason}", curve.name)
+            };
+            curve.gaps.iter().map(note).collect()
+        };
+        let mut notes: Vec<String> = self.curves.iter().flat_map(gaps).collect();
+        if notes.len() > GAPS {
+            let more = notes.split_off(GAPS - 1).len();
+            notes.push(format!("{more} more without a figure"));
+        }
+        notes
+    }
+
+    /// Returns the columns of a heat map, with their names.
+    pub(crate) fn columns(&self) -> Vec<(f64, String)> {
+        let mut all: Vec<f64> = axis::places(&self.curves).collect();
+        all.sort_by(f64::total_cmp);
+        all.dedup();
+        let named = all
+            .into_iter()
+            .map(|at| (at, self.across.quantity.words(at)));
+        named.collect()
+    }
+
+    /// Returns the cell of a curve at a position; `None` if nothing was planned there.
+    pub(crate) fn cell(&self, curve: &Curve, at: f64) -> Option<HeatCell> {
+        let place = format!("{}, {}", curve.name, self.across.quantity.words(at));
+        if let Some((_, reason)) = curve.gaps.iter().find(|(gap, _)| *gap == at) {
+            return Some(HeatCell {
+                text: reason.split(": ").next().unwrap_or(reason).to_owned(),
+                words: format!("{place}: {reason}"),
+                class: "gap",
+                is_hatched: false,
+            });
+        }
+        let (_, value) = curve.points.iter().find(|(own, _)| *own == at)?;
+        let low = values(&self.curves).fold(f64::INFINITY, f64::min);
+        let high = values(&self.curves).fold(f64::NEG_INFINITY, f64::max);
+        let share = (value - low) / (high - low).max(f64::MIN_POSITIVE);
+        let remark = curve.hollow.iter().find(|(own, _)| *own == at);
+        let text = self.up.quantity.words(*value);
+        let remark = remark.map(|(_, words)| format!(", {words}"));
+        Some(HeatCell {
+            words: format!("{place}: {text}{}", remark.as_deref().unwrap_or_default()),
+            text,
+            class: HEAT[(share * (HEAT.len() - 1) as f64).round() as usize],
+            is_hatched: remark.is_some(),
+        })
     }
 }
 

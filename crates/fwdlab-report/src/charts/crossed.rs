@@ -8,7 +8,7 @@ use fwdlab_model::outcome::Unit;
 use fwdlab_model::test_case::TestCase;
 
 use super::rates::quantity;
-use crate::chart::{Axis, Chart, Curve, Curves, Scale, partial, values};
+use crate::chart::{Axis, Chart, Curve, Curves, Scale, Size, partial, values};
 use crate::name::{Number, label_without, slug, value};
 use crate::procedures::charts::lines;
 use crate::state::State;
@@ -16,8 +16,10 @@ use crate::table::capital;
 
 /// Fewest values of a number that are an axis.
 const VALUES: usize = 3;
-/// Largest number of lines that can be told apart.
-const LINES: usize = 12;
+/// With more lines than can be told apart, a chart is a heat map, which has this many rows and
+/// columns at most: a value with its unit needs the width of a column.
+const LINES: usize = 6;
+const CELLS: (usize, usize) = (40, 10);
 
 /// Returns the value of a number of a test case, if it has one.
 fn number_of(case: &TestCase, number: Number) -> Option<f64> {
@@ -61,9 +63,7 @@ pub(super) fn crossed(
         });
         let (curve, at) = (&mut curves[place], number_of(case, number)?);
         let Some(figure) = case.figures.iter().find(|figure| figure.name == name) else {
-            curve
-                .gaps
-                .push((at, State::from_case(case).instead().into()));
+            curve.gaps.push((at, State::reason(case)));
             continue;
         };
         curve.points.push((at, figure.median));
@@ -72,7 +72,12 @@ pub(super) fn crossed(
         let remark = limited.or_else(|| partial(figure.values.len(), case.iterations.len()));
         curve.hollow.extend(remark.map(|remark| (at, remark)));
     }
-    let is_crossed = count >= VALUES && (2..=LINES).contains(&curves.len());
+    let is_heat_map = curves.len() > LINES;
+    let most = if is_heat_map { CELLS.0 } else { LINES };
+    let is_crossed = count >= VALUES && (2..=most).contains(&curves.len());
+    if is_heat_map && count > CELLS.1 {
+        return None;
+    }
     // several test cases at one place: they vary something that has no name
     let places = |curve: &Curve| curve.points.len() + curve.gaps.len();
     if !is_crossed
@@ -85,7 +90,7 @@ pub(super) fn crossed(
     for curve in &mut curves {
         curve.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
-    if let (Number::Size, Unit::FramesPerSecond) = (number, unit) {
+    if let (Number::Size, Unit::FramesPerSecond, false) = (number, unit, is_heat_map) {
         let most = values(&curves).fold(0.0, f64::max);
         let sizes = cases.iter().map(|case| case.case.stream.frame_size_bytes);
         let rates =
@@ -114,9 +119,21 @@ pub(super) fn crossed(
     let has = |of: fn(&Curve) -> bool| curves.curves.iter().any(of);
     let hollow = has(|curve| !curve.hollow.is_empty());
     let gaps = has(|curve| !curve.gaps.is_empty());
-    let hollow = hollow.then_some("hollow: with a remark");
-    for words in hollow.into_iter().chain(gaps.then_some("cross: no figure")) {
+    let words: &[(bool, &str)] = match is_heat_map {
+        false => &[
+            (hollow, "hollow: with a remark"),
+            (gaps, "cross: no figure"),
+        ],
+        true => &[
+            (true, "stronger colour: more"),
+            (hollow, "hatched: with a remark"),
+        ],
+    };
+    for (_, words) in words.iter().filter(|(is_used, _)| *is_used) {
         curves.up.title += &format!("; {words}");
+    }
+    if is_heat_map {
+        curves.size = Size::Cells;
     }
     Some(Chart::curves(&slug(name), capital(name), curves))
 }
@@ -169,9 +186,33 @@ mod tests {
         let names: Vec<&str> = curves.iter().map(|curve| curve.name.as_str()).collect();
         assert_eq!(names, ["1 flow", "2 flows"]);
         assert_eq!(curves[0].points, [(64.0, 1e6), (256.0, 1e6)]);
-        assert_eq!(curves[0].gaps, [(128.0, "failed".to_owned())]);
+        let gap = (128.0, "failed: the bed is gone".to_owned());
+        assert_eq!(curves[0].gaps, [gap]);
         let remark = "from 1 of 3 iterations".to_owned();
         assert_eq!(curves[1].hollow, [(128.0, remark)]);
+        // more lines than can be told apart are a heat map
+        let sized = |size: u32| (1..=7).map(move |flows| (size, flows, full));
+        let mut many: Vec<_> = [64, 128, 256, 512, 768, 1024, 1280]
+            .into_iter()
+            .flat_map(sized)
+            .collect();
+        many[7].2 = &[];
+        many[8].2 = &[2e6];
+        let heat = drawn(&many).unwrap();
+        assert_eq!(heat.size, Size::Cells);
+        let cell = |curve: usize, at: f64| heat.cell(&heat.curves[curve], at).unwrap();
+        assert_eq!(
+            (cell(0, 64.0).text, cell(0, 64.0).class),
+            ("1.000 Mpps".into(), "h0")
+        );
+        assert_eq!(
+            cell(0, 128.0).words,
+            "1 flow, 128 B: failed: the bed is gone"
+        );
+        assert_eq!(
+            (cell(1, 128.0).class, cell(1, 128.0).is_hatched),
+            ("h6", true)
+        );
         // one thing, and two of two values each, are rows
         assert_eq!(
             drawn(&[(64, 1, full), (128, 1, full), (256, 1, full)]),

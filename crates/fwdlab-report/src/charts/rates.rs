@@ -15,7 +15,10 @@ use crate::number::{rate, rate_with_interval};
 use crate::procedures::charts::lines;
 use crate::shape::{self, Labels, does_not_forward};
 use crate::state::State;
+use crate::table::shorten;
 
+/// Width of the reason why a row has no figure, in columns; the table of failures has all of it.
+const REASON: usize = 80;
 /// Offered loads above this multiple of the largest forwarding rate are written at the edge, so
 /// that rates stay legible.
 const OFFERED_AT_MOST: f64 = 3.0;
@@ -60,9 +63,12 @@ pub(crate) fn forwarding_rates(info: &RunInfo, summary: &Summary) -> Chart {
             Some(pps) => beyond = format!("offered {}", rate(pps)),
             None => {}
         }
+        let failure = case.case.failures().next();
+        let failure = failure.filter(|_| found.forwarding_rate_pps.is_none());
         Row {
             label: labels.label(case),
             value,
+            verdict: failure.map_or(String::new(), |(_, why)| shorten(why, REASON)),
             marks,
             beyond,
             ..Row::default()
@@ -117,6 +123,8 @@ pub(crate) fn figures(info: &RunInfo, cases: &[TestCase]) -> Vec<Chart> {
                 None => Row {
                     label,
                     value: State::from_case(case).instead().to_owned(),
+                    verdict: (case.failures().next())
+                        .map_or(String::new(), |(_, why)| shorten(why, REASON)),
                     ..Row::default()
                 },
             }

@@ -36,10 +36,9 @@ pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
         true => String::new(),
         false => format!("{} % ", outcome.confidence_percent),
     };
-    text += &format!(
-        "\n{}: median ± half of its {of}interval; min - max below\n",
-        scale.title(&outcome.metric),
-    );
+    let title = scale.title(&outcome.metric);
+    let title = format!("{title}: median ± half of its {of}interval; min - max below");
+    text += &format!("\n{}", wrap(&title, width(), ""));
     let beside = baseline_table(outcome, &scale);
     let fits = outcome.columns.len() == 2 && beside.text_width() < width();
     let table = if fits { beside } else { below(outcome, &scale) };

@@ -8,8 +8,11 @@ mod table;
 
 use std::fmt::Write;
 
+use fwdlab_model::stacks::perf::PROGRAM;
 use fwdlab_model::stacks::{Profile, Stacks};
-use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Palette};
+use inferno::flamegraph::color::{
+    BackgroundColor, BasicPalette, Palette, PaletteMap, parse_hex_color,
+};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
 pub use table::differences;
@@ -80,7 +83,16 @@ const OF_SAMPLES: &str = "% of the samples";
 /// If there are no samples.
 pub fn samples(title: &str, stacks: &Stacks) -> Result<String, FlameError> {
     let svg = graph(title, &stacks.percent())?;
-    Ok(svg.replace(UNIT, OF_SAMPLES))
+    let is_others = stacks.paths().any(|(path, _)| path.contains(PROGRAM));
+    let others = match is_others {
+        true => format!(
+            "{OF_SAMPLES}; grey: functions of other programs, after {}",
+            PROGRAM.trim()
+        ),
+        false => OF_SAMPLES.to_owned(),
+    };
+    // the first one is in the subtitle
+    Ok(svg.replacen(UNIT, &others, 1).replace(UNIT, OF_SAMPLES))
 }
 
 /// Draws the flame graph of the second profile, coloured by how many more (red) or fewer (blue)
@@ -159,6 +171,15 @@ fn draw<const N: usize>(
     options.bgcolors = Some(BackgroundColor::Grey);
     // keep the beginning of names: it identifies the subsystem of kernel functions
     options.text_truncate_direction = TextTruncateDirection::Right;
+    let mut colours = PaletteMap::default();
+    let grey = parse_hex_color("#b4b8bc").expect("a colour");
+    let names = of.iter().flat_map(|profile| profile.paths());
+    for name in names.flat_map(|(path, _)| path.split(';')) {
+        if name.contains(PROGRAM) {
+            colours.insert(safe(name), grey);
+        }
+    }
+    options.palette_map = Some(&mut colours);
     let mut svg = Vec::new();
     let drawn = flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg);
     drawn.map_err(|source| FlameError::Drawing {
@@ -233,6 +254,18 @@ mod tests {
         );
         assert_eq!(subtitle(&svg), "100.0 % of the samples");
         assert!(samples("none", &Stacks::default()).is_err());
+        let stacks: Stacks = "rx;ip_rcv 3
+main @sshd;poll @sshd 1
+"
+        .parse()
+        .unwrap();
+        let svg = samples("case", &stacks).unwrap();
+        assert_eq!(
+            subtitle(&svg),
+            "100.0 % of the samples; grey: functions of other programs, after @"
+        );
+        let grey = r#"fill="rgb(180,184,188)""#;
+        assert_eq!(svg.matches(grey).count(), 2, "{svg}");
     }
 
     #[test]

@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 use axum::extract::{Query, State};
 use axum::response::Response;
 use fwdlab_model::facts::TEST_BED;
-use fwdlab_model::outcome::Outcome;
-use fwdlab_model::result::{RunInfo, RunState, Summary};
+use fwdlab_model::result::{RunInfo, RunState};
 use fwdlab_report::listing;
+use fwdlab_report::trust::Mark;
 use fwdlab_store::{Roots, RunEntry, StoreError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -71,37 +71,6 @@ pub struct Line {
     problem: Option<String>,
     tags: Vec<String>,
     note: Option<String>,
-}
-
-/// What a result is worth.
-#[derive(Debug, Clone, Copy, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Mark {
-    Good,
-    /// Too noisy, or with a doubt.
-    Doubtful,
-    NoResult,
-    /// A threshold could not be judged.
-    Inconclusive,
-    LimitExceeded,
-}
-
-impl Mark {
-    fn of(summary: &Summary) -> Mark {
-        let limits = &summary.thresholds;
-        let doubts = summary
-            .test_cases
-            .iter()
-            .filter_map(|case| case.doubt.as_ref());
-        let has_result = !summary.imported.is_empty() || !summary.outcomes().all(Outcome::fails);
-        match () {
-            () if limits.iter().any(|limit| !limit.failed.is_empty()) => Mark::LimitExceeded,
-            () if !has_result => Mark::NoResult,
-            () if limits.iter().any(|limit| !limit.passed) => Mark::Inconclusive,
-            () if summary.noise.too_noisy || doubts.count() > 0 => Mark::Doubtful,
-            () => Mark::Good,
-        }
-    }
 }
 
 /// Lines of runs that have ended, with the time at which their directory changed last.
@@ -194,7 +163,7 @@ fn line(entry: RunEntry) -> Line {
         name: name.unwrap_or_default(),
         bed: info.map(bed).unwrap_or_default(),
         state: entry.state,
-        mark: entry.summary.as_ref().map(Mark::of),
+        mark: entry.summary.as_ref().map(Mark::from_summary),
         measured_at: entry.measured_at,
         started_at: info.map(|i| i.started_at.clone()).unwrap_or_default(),
         finished_at: info.and_then(|info| info.finished_at.clone()),

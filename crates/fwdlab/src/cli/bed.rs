@@ -120,7 +120,7 @@ impl Bed {
                     return Ok(Code::Done);
                 }
                 for id in &swept {
-                    output::result(&format!("removed   {id}"));
+                    output::lines(&format!("removed   {id}"));
                 }
                 for left in left_behind() {
                     output::note(&format!("left      {left}"));
@@ -158,7 +158,7 @@ impl Bed {
                         (false, true) => "kept by `bed up`; remove it with: fwdlab bed down".into(),
                         (false, false) => "its process died; the next start removes it".into(),
                     };
-                    output::result(&format!(
+                    output::lines(&format!(
                         "{}  {state}\n  {}",
                         lab.record.id,
                         lab.record.namespaces.join(" ")

@@ -34,7 +34,7 @@ use serde_json::json;
 use super::Global;
 use super::run::{case_profiles, catch_signals, random_seed};
 use crate::exit_code::{Code, Usage};
-use crate::output::{self, Screen, Verbosity};
+use crate::output::{self, Level, Screen, Verbosity};
 
 /// Find the first kernel that changed the instructions per frame
 ///
@@ -472,14 +472,11 @@ fn print_end(log: &Log, end: &End, verbosity: Verbosity) {
     match end {
         End::Found(answer) => {
             let place = place(answer);
-            output::answer(&found(
-                started,
-                &known(log),
-                place,
-                &answer.compared,
-                answer.whole,
-            ));
-            output::result(&format!("\nlog       {}", log.path().display()));
+            output::answer(
+                Level::Ok,
+                &found(started, &known(log), place, &answer.compared, answer.whole),
+            );
+            output::lines(&format!("\nlog       {}", log.path().display()));
             if verbosity != Verbosity::Quiet {
                 let mut next = format!(
                     "\nNext   fwdlab runs show {}   both, in full, with flame graphs",
@@ -504,26 +501,35 @@ fn print_end(log: &Log, end: &End, verbosity: Verbosity) {
             good,
             bad,
             reason: why,
-        } => output::answer(&format!(
-            "No result: {why}\n\n good      {}  {}\n bad       {}  {}\nlog       {}",
-            name(0),
-            figure(*good),
-            name(last),
-            figure(*bad),
-            log.path().display()
-        )),
-        End::NoEnd { at, reason: why } => output::answer(&format!(
-            "No result: {} cannot be measured, so there is nothing to compare the others with: {why}\n\nlog       {}",
-            name(*at),
-            log.path().display()
-        )),
+        } => output::answer(
+            Level::Warn,
+            &format!(
+                "No result: {why}\n\n good      {}  {}\n bad       {}  {}\nlog       {}",
+                name(0),
+                figure(*good),
+                name(last),
+                figure(*bad),
+                log.path().display()
+            ),
+        ),
+        End::NoEnd { at, reason: why } => output::answer(
+            Level::Warn,
+            &format!(
+                "No result: {} cannot be measured, so there is nothing to compare the others with: {why}\n\nlog       {}",
+                name(*at),
+                log.path().display()
+            ),
+        ),
         End::Interrupted => {
             let done = known(log).iter().flatten().count();
-            output::answer(&format!(
-                "Interrupted: {done} of {} candidates are known\n\nlog       {}",
-                started.candidates.len(),
-                log.path().display()
-            ));
+            output::answer(
+                Level::Warn,
+                &format!(
+                    "Interrupted: {done} of {} candidates are known\n\nlog       {}",
+                    started.candidates.len(),
+                    log.path().display()
+                ),
+            );
         }
     }
 }

@@ -42,7 +42,7 @@ use super::trex_frames;
 use super::{Global, run_screen, test_bed, trex_profile};
 use crate::catalogue;
 use crate::exit_code::{Code, Usage};
-use crate::output;
+use crate::output::{self, Level};
 use crate::profiles;
 use crate::tui::theme::Symbols;
 
@@ -478,7 +478,7 @@ impl Plan {
         for change in &agenda.changes {
             text += &fwdlab_report::table::wrap(change, WIDTH, "  ");
         }
-        output::answer(&text);
+        output::answer(Level::Plain, &text);
         Ok(Code::Done)
     }
 }
@@ -557,9 +557,9 @@ impl Check {
             if !global.json {
                 match (&words, &error) {
                     (Some(words), _) => {
-                        output::result(&format!("ok    {}  {words}", file.display()))
+                        output::lines(&format!("ok    {}  {words}", file.display()))
                     }
-                    (None, Some(error)) => output::result(&format!("wrong {error}")),
+                    (None, Some(error)) => output::lines(&format!("wrong {error}")),
                     (None, None) => {}
                 }
             }
@@ -668,7 +668,7 @@ fn list(global: &Global) -> anyhow::Result<Code> {
     lines.push(
         "Next   fwdlab plan NAME; fwdlab run NAME; fwdlab new campaign MINE --from NAME".into(),
     );
-    output::result(&lines.join("\n"));
+    output::lines(&lines.join("\n"));
     Ok(Code::Done)
 }
 

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use fwdlab_model::comparison::Verdict;
 use fwdlab_model::series::Series;
 use fwdlab_report::compare::{
     self, ACCEPT_INCONCLUSIVE, Filter, Judged, Limit, Options, Outcome, Source, TestChoice,
@@ -17,7 +18,7 @@ use serde::Serialize;
 
 use super::Global;
 use crate::exit_code::{Code, Usage};
-use crate::output::{self, Verbosity};
+use crate::output::{self, Level, Verbosity};
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
@@ -140,9 +141,27 @@ impl Compare {
             .iter()
             .map(|limit| limit.judge(&outcome, self.accept_inconclusive))
             .collect();
+        let code = if judged.iter().any(|judged| !judged.failed.is_empty()) {
+            Code::LimitBroken
+        } else if judged.iter().any(|judged| !judged.passed) {
+            Code::NotValid
+        } else {
+            Code::Done
+        };
         let verbose = global.verbosity() == Verbosity::Verbose;
         match format {
-            Format::Text => output::answer(&compare::text(&outcome, &judged, verbose)),
+            Format::Text => {
+                let mut all = outcome.rows.iter().flat_map(|row| &row.comparisons);
+                let is_open = all.all(|compared| compared.verdict == Verdict::CannotTell);
+                let level = match (&judged[..], code) {
+                    (_, Code::LimitBroken) => Level::Fail,
+                    (_, Code::NotValid) => Level::Warn,
+                    ([], _) if is_open => Level::Warn,
+                    ([], _) => Level::Plain,
+                    _ => Level::Ok,
+                };
+                output::answer(level, &compare::text(&outcome, &judged, verbose));
+            }
             Format::Markdown => output::result(&compare::markdown(&outcome, &judged)),
             Format::Csv => output::result(&compare::csv(&outcome)),
             Format::Html => output::result(&fwdlab_report::html::comparison(&outcome, &judged)),
@@ -163,13 +182,7 @@ impl Compare {
                 .flat_map(|judged| judged.lines(ACCEPT_INCONCLUSIVE))
                 .for_each(|line| output::note(&format!("fail-if   {line}")));
         }
-        Ok(if judged.iter().any(|judged| !judged.failed.is_empty()) {
-            Code::LimitBroken
-        } else if judged.iter().any(|judged| !judged.passed) {
-            Code::NotValid
-        } else {
-            Code::Done
-        })
+        Ok(code)
     }
 
     fn metric(&self, sources: &[Source]) -> String {

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::styling::{AnsiColor, Style};
 use fwdlab_lab::host::registry::Registry;
 use fwdlab_lab::placement::Placement;
 use fwdlab_lab::preflight::{self, Check, Status};
@@ -17,7 +16,7 @@ use fwdlab_report::number::counted;
 use super::session::Signals;
 use super::{Global, test_bed};
 use crate::exit_code::Code;
-use crate::output;
+use crate::output::{self, Level};
 
 /// Duration of the noise measurement.
 const NOISE: Duration = Duration::from_secs(2);
@@ -77,12 +76,15 @@ fn check_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
             let named = of.checks.iter();
             named.map(move |check| (format!("{}: {}", of.host, check.name), check.status))
         });
-        output::answer(&verdict(name, &named.collect::<Vec<_>>(), true));
+        output::answer(
+            worst(&checks),
+            &verdict(name, &named.collect::<Vec<_>>(), true),
+        );
         for of in &all {
-            output::result(of.host);
+            output::lines(of.host);
             of.checks.iter().for_each(print);
         }
-        output::result(&total(&checks, true));
+        output::lines(&total(&checks, true));
     }
     Ok(match (signals.code(false), count(&checks, Status::Fail)) {
         (Code::Done, 0) => Code::Done,
@@ -103,13 +105,16 @@ fn check_this_host(global: &Global) -> anyhow::Result<Code> {
             .iter()
             .map(|check| (check.name.to_owned(), check.status));
         let named: Vec<_> = named.collect();
-        output::answer(&verdict("This host", &named, user_namespace::is_root()));
+        output::answer(
+            worst(&checks),
+            &verdict("This host", &named, user_namespace::is_root()),
+        );
         let is_quiet = global.verbosity() == output::Verbosity::Quiet;
         let shown = checks.iter();
         shown
             .filter(|check| !is_quiet || check.status != Status::Ok)
             .for_each(print);
-        output::result(&total(&checks, user_namespace::is_root()));
+        output::lines(&total(&checks, user_namespace::is_root()));
     }
     Ok(match count(&checks, Status::Fail) {
         0 => Code::Done,
@@ -140,7 +145,7 @@ fn verdict(subject: &str, checks: &[(String, Status)], root: bool) -> String {
             failures.join(", ")
         ),
     };
-    fwdlab_report::table::wrap(&text, 80, "")
+    fwdlab_report::table::wrap(&text, fwdlab_report::text::width(), "")
 }
 
 /// Returns a one-line summary of all checks. Without root, only some checks are possible, so it
@@ -166,20 +171,30 @@ fn count(checks: &[Check], status: Status) -> usize {
     checks.iter().filter(|check| check.status == status).count()
 }
 
+fn level_of(status: Status) -> (&'static str, Level) {
+    match status {
+        Status::Ok => ("ok", Level::Ok),
+        Status::Warn => ("warn", Level::Warn),
+        Status::Fail => ("FAIL", Level::Fail),
+        Status::Skip => ("skip", Level::Plain),
+    }
+}
+
+/// Returns the level of all checks together.
+fn worst(checks: &[Check]) -> Level {
+    let mut worst = [Status::Fail, Status::Warn].into_iter();
+    let worst = worst.find(|status| count(checks, *status) > 0);
+    level_of(worst.unwrap_or(Status::Ok)).1
+}
+
 fn print(check: &Check) {
-    let (word, colour) = match check.status {
-        Status::Ok => ("ok", Some(AnsiColor::Green)),
-        Status::Warn => ("warn", Some(AnsiColor::Yellow)),
-        Status::Fail => ("FAIL", Some(AnsiColor::Red)),
-        Status::Skip => ("skip", None),
-    };
-    let style = Style::new().fg_color(colour.map(Into::into));
+    let (word, level) = level_of(check.status);
     let blanks = " ".repeat(5 - word.len());
-    let mut text = format!("{blanks} {:<22} {}", check.name, check.finding);
+    let mut text = format!("{word}{blanks} {:<22} {}", check.name, check.finding);
     if let Some(fix) = &check.fix {
         text += &format!("\n{:28} fix: {fix}", "");
     }
-    output::marked(style, word, &text);
+    output::named(level, &text);
 }
 
 /// Returns descriptions of the test beds that exist now.

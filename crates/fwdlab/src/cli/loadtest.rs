@@ -15,7 +15,7 @@ use super::Global;
 use super::run::{kept_in, page};
 use super::run_screen::command_line;
 use crate::exit_code::{Code, Usage};
-use crate::output;
+use crate::output::{self, Level};
 
 /// Load tests of TRex: ramps as trex-loadtest writes them
 ///
@@ -91,9 +91,10 @@ impl Loadtest {
             return Ok(Code::Done);
         }
         if let Some(summary) = &stored.summary {
-            output::answer(&fwdlab_report::text::quick(&stored.info, summary));
+            let level = Level::from_run(Some(stored.state), Some(summary));
+            output::answer(level, &fwdlab_report::text::quick(&stored.info, summary));
         }
-        output::result(&kept_in(&directory));
+        output::lines(&kept_in(&directory));
         Ok(Code::Done)
     }
 }

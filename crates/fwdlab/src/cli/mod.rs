@@ -128,7 +128,7 @@ impl Global {
     fn result(&self, document: &impl serde::Serialize, text: &str) -> anyhow::Result<Code> {
         match self.json {
             true => output::json(document)?,
-            false => output::result(text),
+            false => output::lines(text),
         }
         Ok(Code::Done)
     }

@@ -127,7 +127,7 @@ impl Netbenches {
                 "blocks": audit.blocks, "files": audit.files, "problems": audit.problems,
             }))?;
         } else {
-            output::result(&findings(&audit, global));
+            output::lines(&findings(&audit, global));
             output::note(&read(&audit.progress, started.elapsed().as_secs_f64()));
         }
         Ok(Code::Done)
@@ -172,7 +172,7 @@ fn print_import(imported: &Imported, global: &Global, seconds: f64) {
             count(set.runs as u64, "run"),
         ));
     }
-    output::result(&text);
+    output::lines(&text);
     for choice in &imported.unmatched {
         output::note(&format!("warning   no result set matches --set {choice}"));
     }

@@ -410,7 +410,7 @@ impl Ping {
             _ if probed.received == 0 => text += "latency   no frame came back\n",
             _ => text += "latency   the sending engine does not write departure times\n",
         }
-        output::result(&text);
+        output::lines(&text);
         Ok(())
     }
 }

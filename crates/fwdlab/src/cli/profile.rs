@@ -173,7 +173,7 @@ fn list(global: &Global) -> anyhow::Result<Code> {
             format!("{:width$}  {}{local}", entry.name, entry.about)
         })
         .collect();
-    output::result(&lines.join("\n"));
+    output::lines(&lines.join("\n"));
     Ok(Code::Done)
 }
 

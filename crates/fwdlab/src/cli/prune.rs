@@ -68,7 +68,7 @@ impl Prune {
             }
             if !global.json {
                 let what = if self.yes { "removed" } else { "would go" };
-                output::result(&format!("{what:<10}{}  {}", run.id, bytes(size)));
+                output::lines(&format!("{what:<10}{}  {}", run.id, bytes(size)));
             }
         }
         if global.json {

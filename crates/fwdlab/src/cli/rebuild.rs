@@ -44,7 +44,7 @@ impl Rebuild {
             let rebuilt = rebuild(directory)
                 .with_context(|| format!("cannot rebuild {}", directory.display()))?;
             if !global.json {
-                output::result(&rebuilt.text());
+                output::lines(&rebuilt.text());
             }
             all.push(rebuilt);
         }

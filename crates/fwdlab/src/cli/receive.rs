@@ -313,7 +313,7 @@ impl Receive {
         if let Some(peer) = &peer {
             text += &format!("\n{}", words::peer(&self.port, peer));
         }
-        output::result(&text);
+        output::lines(&text);
         Ok(())
     }
 }

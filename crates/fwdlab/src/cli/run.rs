@@ -23,7 +23,7 @@ use fwdlab_store::StoredRun;
 
 use super::Global;
 use crate::exit_code::{self, Code};
-use crate::output::{self, Screen};
+use crate::output::{self, Level, Screen};
 
 /// The document of `--json`: the same at the end of a run as when it is shown later.
 #[derive(serde::Serialize)]
@@ -140,8 +140,9 @@ pub(super) fn carry_out(
         output::json(&Document::new(&made))?;
     } else if !global.json_stream && !is_behind {
         let shown = shown(&made, &profiles).context("a run without a summary")?;
-        output::answer(&text(&shown));
-        output::result(&kept_in(&made.path));
+        let level = Level::from_run(Some(state), Some(summary));
+        output::answer(level, &text(&shown));
+        output::lines(&kept_in(&made.path));
         if global.verbosity() != output::Verbosity::Quiet
             && let Some(next) = next(summary)
         {

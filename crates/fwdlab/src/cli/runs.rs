@@ -32,7 +32,7 @@ use super::report::{self, FormatOptions, Loaded};
 use super::run::{Document, case_profile, kept_in};
 use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
-use crate::output;
+use crate::output::{self, Level};
 
 /// What to do with stored runs. A run is named by its id, a unique prefix of it or of its last four characters, a tag
 /// that no other run has, or `@1` for the latest, `@2` for the one before.
@@ -272,7 +272,15 @@ fn list(roots: &Roots, requested: &List, global: &Global) -> anyhow::Result<Code
         })
         .collect();
     match (lines.is_empty(), is_empty) {
-        (false, _) => output::result(listing::text(&lines).trim_end()),
+        (false, _) => {
+            let levels = entries
+                .iter()
+                .map(|(_, entry)| Level::from_run(entry.state, entry.summary.as_ref()));
+            let levels = std::iter::once(Level::Plain).chain(levels);
+            for (level, lines) in levels.zip(listing::lines(&lines)) {
+                output::named(level, &lines);
+            }
+        }
         (true, true) => output::note(&format!(
             "no runs in {roots}; create one with: fwdlab quick"
         )),
@@ -363,7 +371,7 @@ fn verify(roots: &Roots, names: &[String], global: &Global) -> anyhow::Result<Co
         let id = directory.file_name().unwrap_or_default().to_string_lossy();
         let found = verified(directory, id.into_owned());
         if !global.json {
-            output::result(&found.text());
+            output::lines(&found.text());
         }
         all.push(found);
     }
@@ -514,7 +522,7 @@ fn show(
         if format != Format::Text {
             return Err(Usage(format!("there is no result to print: {left}")).into());
         }
-        output::result(&format!("{left}\n{}", kept_in(&run.path)));
+        output::lines(&format!("{left}\n{}", kept_in(&run.path)));
         return Ok(Code::Done);
     };
     let requested = match format {
@@ -522,8 +530,9 @@ fn show(
             if explain {
                 output::result(&format!("{}\n", fwdlab_report::text::explain(&run.trials)));
             }
-            output::answer(&fwdlab_report::text::quick(&run.info, summary));
-            output::result(&kept_in(&run.path));
+            let level = Level::from_run(Some(run.state), Some(summary));
+            output::answer(level, &fwdlab_report::text::quick(&run.info, summary));
+            output::lines(&kept_in(&run.path));
             match fwdlab_store::labels(&run.path) {
                 Ok(labels) => print_labels(&labels),
                 Err(error) => output::note(&format!("warning   {error}")),
@@ -552,11 +561,11 @@ fn show(
 fn print_labels(labels: &fwdlab_store::Labels) {
     if !labels.tags.is_empty() {
         let tags = Vec::from_iter(labels.tags.iter().map(String::as_str));
-        output::result(&format!("tags      {}", tags.join(" ")));
+        output::lines(&format!("tags      {}", tags.join(" ")));
     }
     for (at, line) in labels.note.iter().flat_map(|note| note.lines()).enumerate() {
         let head = if at == 0 { "note" } else { "" };
-        output::result(&format!("{head:<10}{line}"));
+        output::lines(&format!("{head:<10}{line}"));
     }
 }
 

@@ -22,7 +22,7 @@ use super::ping::{Probe, Probed};
 use super::session::options::Ports;
 use super::session::{SECOND, Signals, streams, words};
 use crate::exit_code::{Code, Usage};
-use crate::output;
+use crate::output::{self, Level};
 
 /// A flow table of typical size; the tester's limit includes the cost of flows.
 const FLOWS: u32 = 2000;
@@ -154,7 +154,11 @@ impl SelfTest {
                 true => "memif pair",
                 false => "veth pair",
             });
-            output::answer(&text(&document, own));
+            let level = match document.limits.is_empty() {
+                true => Level::Fail,
+                false => Level::Ok,
+            };
+            output::answer(level, &text(&document, own));
         }
         Ok(match signals.code(false) {
             Code::Done if document.limits.is_empty() => Code::TestBed,

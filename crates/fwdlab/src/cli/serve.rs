@@ -78,7 +78,7 @@ impl Serve {
             true => output::json(&serde_json::json!({
                 "url": url, "token": token, "runs": runs.all(),
             }))?,
-            false => output::result(&format!(
+            false => output::lines(&format!(
                 "runs      {runs}\nlook      {url}\nsteer     {url}#token={token}"
             )),
         }

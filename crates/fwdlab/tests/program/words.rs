@@ -250,22 +250,43 @@ fn a_terminal_has_colours_and_its_width() {
         return skipped("script(1) is not installed");
     }
     let lab = Lab::new();
-    let on_a_terminal = |columns: u16, variable: &str| {
+    let terminal = |columns: u16, variable: &str, command: &str| {
         let line = format!(
-            "stty cols {columns} rows 25; exec env -u NO_COLOR -u CLICOLOR -u CLICOLOR_FORCE TERM=xterm FWDLAB_RUNS={} \
-             {variable} {PROGRAM} ndr --engine sim --dut capacity=1e6,link=10Gbps,seed=1 -q",
+            "stty cols {columns} rows 25; env -u NO_COLOR -u CLICOLOR -u CLICOLOR_FORCE TERM=xterm FWDLAB_RUNS={} \
+             {variable} {PROGRAM} {command}",
             lab.runs().display()
         );
         let script = "script -qec \"$1\" /dev/null </dev/null";
         tool(&["sh", "-c", script, "sh", &line])
     };
+    let on_a_terminal = |columns: u16, variable: &str| {
+        let command = "ndr --engine sim --dut capacity=1e6,link=10Gbps,seed=1 -q";
+        terminal(columns, variable, command)
+    };
     let coloured = on_a_terminal(80, "");
     assert!(coloured.contains("\u{1b}[1m"), "{coloured:?}");
+    assert!(coloured.contains("\u{1b}[32m"), "{coloured:?}");
     let plain = on_a_terminal(40, "NO_COLOR=1");
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
     let result = plain.split("saved").next().unwrap();
     assert!(result.lines().count() > 10, "{plain}");
     for line in result.lines() {
         assert!(line.trim_end().chars().count() <= 40, "{line:?}");
+    }
+    // messages and short results, too; only a word that is longer by itself is not broken
+    for (command, lines) in [
+        ("runs show nope || :", 3),
+        ("runs verify", 4),
+        ("profile ls", 60),
+        ("doctor -q || :", 2),
+    ] {
+        let printed = terminal(40, "NO_COLOR=1", command);
+        assert!(printed.lines().count() >= lines, "{printed}");
+        for line in printed.lines().map(str::trim) {
+            assert!(
+                line.chars().count() <= 40 || !line.contains(' '),
+                "{line:?}"
+            );
+        }
     }
 }

@@ -14,6 +14,8 @@ const SHORT: usize = 8;
 const MANY: usize = 20;
 /// Width of a label, in characters; the table has the full name.
 const LABEL: usize = 70;
+/// Width of the reason of a gap, in characters.
+const NOTE: usize = 160;
 
 /// Draws several charts; low ones are next to each other.
 pub(crate) fn all(m: &mut Markup, charts: &[Chart]) {
@@ -155,7 +157,65 @@ fn line(
     });
 }
 
+fn gap_notes(m: &mut Markup, curves: &Curves) {
+    for note in curves.gap_notes() {
+        m.leaf(
+            "div",
+            &[("class", "note")],
+            &format!("\u{2715} {}", shorten(&note, NOTE)),
+        );
+    }
+}
+
+/// Draws a heat map: a table, which screen readers can read.
+fn draw_cells(m: &mut Markup, chart: &Chart, curves: &Curves) {
+    let columns = curves.columns();
+    if !chart.title.is_empty() {
+        m.leaf("h3", &[], &chart.title);
+    }
+    m.leaf("div", &[("class", "note")], &curves.up.title);
+    let reached = [
+        ("class", "scroll"),
+        ("tabindex", "0"),
+        ("role", "group"),
+        ("aria-label", &chart.screen_reader_text()),
+    ];
+    m.within("div", &reached, |m| {
+        m.within("table", &[("class", "heat")], |m| {
+            m.within("thead", &[], |m| {
+                m.within("tr", &[], |m| {
+                    m.leaf("td", &[], &curves.across.title);
+                    for (_, name) in &columns {
+                        m.leaf("th", &[("scope", "col")], name);
+                    }
+                });
+            });
+            m.within("tbody", &[], |m| {
+                for curve in &curves.curves {
+                    m.within("tr", &[], |m| {
+                        m.leaf("th", &[("scope", "row")], &curve.name);
+                        for (at, _) in &columns {
+                            let Some(cell) = curves.cell(curve, *at) else {
+                                m.leaf("td", &[], "");
+                                continue;
+                            };
+                            let hatched = if cell.is_hatched { " hatched" } else { "" };
+                            let class = format!("{}{hatched}", cell.class);
+                            let attributes = [("class", class.as_str()), ("title", &cell.words)];
+                            m.leaf("td", &attributes, &cell.text);
+                        }
+                    });
+                }
+            });
+        });
+    });
+    gap_notes(m, curves);
+}
+
 fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
+    if curves.size == Size::Cells {
+        return draw_cells(m, chart, curves);
+    }
     let spoken = format!(
         "{} The figures are in the table below.",
         chart.screen_reader_text()
@@ -194,6 +254,7 @@ fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
         ];
         m.within("svg", &attributes, |m| shapes::plot(m, curves, None));
         m.leaf("div", &[("class", "axis-title")], &curves.across.title);
+        gap_notes(m, curves);
     });
 }
 

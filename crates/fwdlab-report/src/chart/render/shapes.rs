@@ -11,6 +11,8 @@ use crate::markup::{Attributes, Markup};
 pub(super) const NUMBERS: f64 = 24.0;
 /// Smallest distance between curve names at the right end, in pixels.
 const NAME: f64 = 15.0;
+/// Distance between the gaps of several curves at one place, in pixels.
+const GAP: f64 = 14.0;
 /// Width for curve names at the right end, in characters. If any name is longer, all names are
 /// above the drawing.
 const BESIDE: usize = 11;
@@ -246,7 +248,13 @@ pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &R
 }
 
 /// Draws a hatched bar: a thick dashed line, which is hatched at every width and in every viewer.
-fn hatched(m: &mut Markup, (left, right): (&str, &str), middle: f64, thick: f64, words: &str) {
+pub(super) fn hatched(
+    m: &mut Markup,
+    (left, right): (&str, &str),
+    middle: f64,
+    thick: f64,
+    words: &str,
+) {
     let (y, thick) = (format!("{middle}"), format!("{thick}"));
     let attributes = [
         ("class", Tone::Partial.class()),
@@ -339,7 +347,7 @@ impl Size {
     /// Returns the height of the plot area, in pixels.
     pub(super) fn pixels(self) -> f64 {
         match self {
-            Size::Whole => 250.0,
+            Size::Whole | Size::Cells => 250.0,
             Size::Low => 170.0,
             Size::Strip => 102.0,
         }
@@ -531,7 +539,20 @@ fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<
     }
     for (x, reason) in &curve.gaps {
         let words = format!("{}, {}: {reason}", curve.name, short(*x));
-        point(m, n, &at(curves.across.percent(*x)), height, &words, "gap");
+        // the gaps of other curves at this place are above each other
+        let has_gap = |curve: &&Curve| curve.gaps.iter().any(|(at, _)| at == x);
+        let y = height - GAP * curves.curves[..n].iter().filter(has_gap).count() as f64;
+        let percent = curves.across.percent(*x);
+        point(m, n, &at(percent), y, &words, "gap");
+        if let Some(reason) = gap_name(curves, percent, reason) {
+            let (class, dx) = match percent > 80.0 {
+                true => ("gap-name end", "-7"),
+                false => ("gap-name", "7"),
+            };
+            let y = format!("{:.1}", y - 2.0);
+            let place = [("class", class), ("x", &at(percent)), ("dx", dx), ("y", &y)];
+            m.leaf("text", &place, reason);
+        }
     }
     for ((x, _), interval) in curve.points.iter().zip(&curve.intervals) {
         let Some((low, high)) = interval else {
@@ -568,6 +589,17 @@ fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<
             class,
         );
     }
+}
+
+/// Returns the first words of the reason of a gap if there is room before the next gap. A graph has
+/// room for about one character per percent of its width.
+fn gap_name<'a>(curves: &Curves, percent: f64, reason: &'a str) -> Option<&'a str> {
+    let all = curves.curves.iter().flat_map(|curve| &curve.gaps);
+    let others = all.map(|(at, _)| (curves.across.percent(*at) - percent).abs());
+    let room = others.filter(|away| *away > 0.0).fold(45.0, f64::min);
+    let fits = |words: &&str| words.chars().count() as f64 <= room;
+    let short = reason.split(": ").next().unwrap_or(reason);
+    Some(short).filter(fits)
 }
 
 /// Draws a point: `class` is empty, or `hollow`, `hidden` or `gap`.

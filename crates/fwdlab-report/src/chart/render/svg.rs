@@ -3,7 +3,7 @@
 //! It looks like the page in light mode; the viewer provides the fonts. Start with [`draw`].
 
 use super::shapes::{self, NUMBERS};
-use crate::chart::{Chart, Curves, Plot, Row, Rows};
+use crate::chart::{Chart, Curves, Plot, Row, Rows, Size};
 use crate::markup::Markup;
 use crate::table::{shorten, wrap};
 
@@ -22,6 +22,10 @@ const LABEL: usize = 32;
 const LINES: usize = 3;
 /// Distance between lines of text, in pixels.
 const LINE: f64 = 15.0;
+/// Width of the reason of a gap, in characters.
+const NOTE: usize = 140;
+/// Height of a cell of a heat map, in pixels.
+const CELL: f64 = 28.0;
 /// Left edge and width of curves, in pixels; names are to the right.
 const PLOT: (f64, f64) = (80.0, 690.0);
 
@@ -183,7 +187,65 @@ fn named(m: &mut Markup, names: &[&str], top: f64, mark: impl Fn(&mut Markup, us
     y + 26.0
 }
 
+/// Draws a heat map from `top`, and returns where it ends, in pixels.
+fn draw_cells(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
+    text(m, (EDGE, top + 12.0), "", &curves.up.title);
+    let columns = curves.columns();
+    let left = DRAWING.0;
+    let wide = (WIDTH - EDGE - left) / columns.len() as f64;
+    let middle = |n: usize| left + wide * (n as f64 + 0.5);
+    let mut y = top + 36.0;
+    text(m, (EDGE, y), "", &curves.across.title);
+    for (n, (_, name)) in columns.iter().enumerate() {
+        text(m, (middle(n), y), "middle", name);
+    }
+    y += 8.0;
+    for curve in &curves.curves {
+        text(m, (EDGE, y + 18.0), "label", &shorten(&curve.name, LABEL));
+        for (n, (at, _)) in columns.iter().enumerate() {
+            let Some(cell) = curves.cell(curve, *at) else {
+                continue;
+            };
+            let place = (left + wide * n as f64 + 1.0, y + 1.0);
+            part(m, place, (wide - 2.0, CELL - 2.0), |m| {
+                let whole = [("class", cell.class), ("width", "100%"), ("height", "100%")];
+                m.within("rect", &whole, |m| m.leaf("title", &[], &cell.words));
+                if cell.is_hatched {
+                    shapes::hatched(m, ("0", "100%"), CELL - 5.0, 5.0, &cell.words);
+                }
+            });
+            let most = (wide / 6.6) as usize;
+            text(
+                m,
+                (middle(n), y + 17.0),
+                "middle label",
+                &shorten(&cell.text, most),
+            );
+        }
+        y += CELL;
+    }
+    gap_notes(m, curves, y + 4.0)
+}
+
+/// Writes why there are gaps from `top`, and returns where this ends, in pixels.
+fn gap_notes(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
+    let mut y = top;
+    for note in curves.gap_notes() {
+        y += LINE;
+        text(
+            m,
+            (EDGE, y),
+            "",
+            &format!("\u{d7} {}", shorten(&note, NOTE)),
+        );
+    }
+    y
+}
+
 fn draw_curves(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
+    if curves.size == Size::Cells {
+        return draw_cells(m, curves, top);
+    }
     let is_beside = shapes::has_names_at_ends(curves);
     let top = match is_beside {
         true => top,
@@ -208,5 +270,5 @@ fn draw_curves(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
     });
     let y = y + height + NUMBERS + LINE;
     text(m, (PLOT.0 + wide / 2.0, y), "middle", &curves.across.title);
-    y + 4.0
+    gap_notes(m, curves, y + 4.0)
 }

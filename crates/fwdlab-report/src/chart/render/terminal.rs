@@ -2,8 +2,10 @@
 //!
 //! Colour carries no meaning. Start with [`draw`].
 
-use crate::chart::{Chart, Curve, Curves, Line, Mark, Plot, Reference, Row, Rows, Tone};
-use crate::table::shorten;
+use crate::chart::{
+    Chart, Curve, Curves, HeatCell, Line, Mark, Plot, Reference, Row, Rows, Size, Tone,
+};
+use crate::table::{self, Cell, Column, Table, shorten, wrap};
 
 /// The edge of a drawing, and a line at a value.
 const BAR: char = '\u{2502}';
@@ -67,6 +69,10 @@ fn draw_rows(rows: &Rows, width: usize) -> String {
         text += &format!(" {name:<label$} {BAR}{drawn}{BAR} {reported}");
         text.truncate(text.trim_end().len());
         text.push('\n');
+        // why there is nothing to draw
+        if row.marks.is_empty() && !row.verdict.is_empty() {
+            text += &wrap(&printable(&row.verdict), width, "   ");
+        }
     }
     let (low, high) = rows.axis.ends();
     let number = |requested: f64| {
@@ -88,7 +94,7 @@ fn draw_rows(rows: &Rows, width: usize) -> String {
         .map(|(tone, words)| format!("{} {}", sign(*tone), printable(words)));
     let legend = legend.collect::<Vec<_>>().join("   ");
     if !legend.is_empty() {
-        text += &crate::table::wrap(&legend, width, " ");
+        text += &wrap(&legend, width, " ");
     }
     text
 }
@@ -129,7 +135,37 @@ fn drawn_row(rows: &Rows, row: &Row, wide: usize) -> String {
     cells.into_iter().collect()
 }
 
+/// Draws a heat map as a table of its values. Notes below it have what its cells have no room for.
+fn draw_cells(curves: &Curves, width: usize) -> String {
+    let columns = curves.columns();
+    let heads = columns.iter().map(|(_, name)| Column::right(name, &[]));
+    let first = Column::left(&curves.across.title, &[]);
+    let mut table = Table::new(std::iter::once(first).chain(heads).collect());
+    let mut notes = String::new();
+    for curve in &curves.curves {
+        let mut cells = vec![Cell::text(printable(&curve.name))];
+        for (at, _) in &columns {
+            let cell = curves.cell(curve, *at);
+            let text = cell.as_ref().map_or("", |cell| &cell.text);
+            let has_note = |cell: &HeatCell| cell.is_hatched || cell.class == "gap";
+            let note = cell.as_ref().filter(|cell| has_note(cell));
+            cells.push(Cell::text(match note {
+                Some(_) => format!("{text} *"),
+                None => text.to_owned(),
+            }));
+            if let Some(note) = note {
+                notes += &wrap(&format!("* {}", printable(&note.words)), width, "   ");
+            }
+        }
+        table.push(table::Mark::None, cells);
+    }
+    format!(" {}\n{}{notes}", curves.up.title, table.text(width))
+}
+
 fn draw_curves(curves: &Curves, width: usize) -> String {
+    if curves.size == Size::Cells {
+        return draw_cells(curves, width);
+    }
     let names = curves
         .curves
         .iter()
@@ -143,7 +179,12 @@ fn draw_curves(curves: &Curves, width: usize) -> String {
     for curve in &curves.curves {
         canvas.curve(curves, curve);
     }
-    let lines = canvas.lines();
+    let mut lines = canvas.lines();
+    for (at, _) in curves.curves.iter().flat_map(|curve| &curve.gaps) {
+        let place = (curves.across.percent(*at) / 100.0 * wide as f64) as usize;
+        lines[LINES - 1][place.min(wide - 1)] = '\u{d7}';
+    }
+    let lines = lines.into_iter().map(String::from_iter);
     let mut beside: Vec<String> = vec![String::new(); LINES];
     for (n, curve) in curves.curves.iter().enumerate() {
         let Some((_, last)) = curve.points.last() else {
@@ -190,6 +231,10 @@ fn draw_curves(curves: &Curves, width: usize) -> String {
     text += format!("{:NUMBERS$} {below}", "").trim_end();
     text += &format!("\n{:NUMBERS$} {}\n", "", curves.across.title);
     let across = curves.across.quantity;
+    for note in curves.gap_notes() {
+        let note = format!("\u{d7} {}", printable(&note));
+        text += &wrap(&note, width, &" ".repeat(NUMBERS + 1));
+    }
     for band in &curves.bands {
         let (from, to) = (across.words(band.from), across.words(band.to));
         text += &format!(
@@ -284,7 +329,7 @@ impl Canvas {
         }
     }
 
-    fn lines(&self) -> Vec<String> {
+    fn lines(&self) -> Vec<Vec<char>> {
         let cell = |dots: &u8| match dots {
             0 => ' ',
             dots => char::from_u32(0x2800 + u32::from(*dots)).unwrap_or(' '),

@@ -70,7 +70,7 @@ impl Image {
                     false if kept.is_empty() => {
                         output::note(&format!("{} is empty", cache.folder().display()));
                     }
-                    false => output::result(&table(&kept)),
+                    false => output::lines(&table(&kept)),
                 }
             }
             Image::Pull { names } => {
@@ -87,7 +87,7 @@ impl Image {
                             .iter()
                             .map(|(what, is)| format!("{what} {is}"))
                             .collect();
-                        output::result(&format!("{name}  {}", words.join(", ")));
+                        output::lines(&format!("{name}  {}", words.join(", ")));
                     }
                     let facts: serde_json::Map<String, Value> = words
                         .into_iter()
@@ -130,7 +130,7 @@ impl Image {
                         "removed": removed.iter().map(value).collect::<Vec<_>>(),
                     }))?,
                     false if removed.is_empty() => output::note("nothing to remove"),
-                    false => output::result(&table(&removed)),
+                    false => output::lines(&table(&removed)),
                 }
             }
         }

@@ -268,7 +268,7 @@ impl Send {
             if let Some(lateness) = &sent.lateness {
                 text += &format!("\nlateness  {port}  {}", words::distribution(lateness));
             }
-            output::result(&text);
+            output::lines(&text);
         }
         for ((end, received), balance) in ends.iter().zip(&whole.received).zip(&balances) {
             let counts = &received.counts;
