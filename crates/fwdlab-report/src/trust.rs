@@ -70,7 +70,15 @@ pub(crate) fn signs(run: &Run<'_>) -> Vec<(bool, String)> {
         (trials.collect(), "trial")
     };
     let invalid = validities.iter().filter(|v| !v.is_valid()).count();
-    if !validities.is_empty() {
+    // valid trials are no good sign if nothing follows from them
+    let has_result = summary
+        .test_cases
+        .iter()
+        .any(|case| !case.figures.is_empty())
+        || summary
+            .comparisons()
+            .any(|one| one.difference_percent.is_some());
+    if !validities.is_empty() && (has_result || invalid > 0) {
         signs.push(match invalid {
             0 => (
                 true,

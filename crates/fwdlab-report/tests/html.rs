@@ -242,11 +242,53 @@ fn unjudged_noise_is_not_reported_as_quiet() {
     assert!(!page.contains("machine quiet enough") && page.contains("noise not judged"));
 }
 
-/// A single test case is shown open; of a few the first is open; of many none is. Each has a
-/// heading, and nothing is left out.
+/// Valid trials are no good sign next to "no result", noise is evidence, and the dashboard links to
+/// the charts as files.
 #[test]
-fn the_activity_of_the_dut_in_many_cases_is_folded() {
-    for (cases, open) in [(1, None), (2, Some(1)), (3, Some(1)), (4, Some(0))] {
+fn a_page_says_what_helps() {
+    let mut run = common::explained();
+    let noise_is_open = |page: &str| {
+        let (_, noise) = page.split_once("<h2>Noise</h2>").unwrap();
+        let head: String = noise.chars().take(40).collect();
+        head.contains("<details open")
+    };
+    let good = page(&run);
+    assert!(good.contains("all valid") && !noise_is_open(&good));
+    run.summary.noise.too_noisy = true;
+    assert!(noise_is_open(&page(&run)));
+    for case in &mut run.summary.test_cases {
+        case.figures.clear();
+        case.outcomes.clear();
+    }
+    assert!(!page(&run).contains("all valid"));
+    let run = common::explained();
+    let content = fwdlab_report::html::fragment(&shown(&run), ShownFacts::Brief, &["svg"]);
+    let link = format!("href=\"/runs/{}/charts/forwarding-rate.svg\"", run.info.id);
+    assert!(
+        content.contains(&link) && !content.contains(".png"),
+        "{content}"
+    );
+}
+
+/// The page of a long run stays small.
+#[test]
+fn a_page_lists_some_thousand_trials() {
+    let mut run = common::explained();
+    let trial = run.trials[0].clone();
+    run.trials = vec![trial; 5000];
+    let all = page(&run);
+    assert!(!all.contains("more trial"));
+    let trial = run.trials[0].clone();
+    run.trials.extend(vec![trial; 7]);
+    let page = page(&run);
+    assert!(page.contains("7 more trials"));
+    assert_eq!(page.matches("<tr").count(), all.matches("<tr").count());
+}
+
+/// Each test case has a heading with the gist, and nothing is left out.
+#[test]
+fn the_activity_of_the_dut_is_folded() {
+    for cases in [1, 4] {
         let mut run = common::explained();
         let case = run.summary.test_cases.remove(0);
         for number in 0..cases {
@@ -265,14 +307,16 @@ fn the_activity_of_the_dut_in_many_cases_is_folded() {
             activity.select(&selector).collect()
         };
         let folded = below("details");
-        assert_eq!(folded.len(), open.map_or(0, |_| cases), "{cases}");
-        assert_eq!(below("details[open]").len(), open.unwrap_or(0));
-        let opened = below("details:first-of-type[open]").len();
-        assert_eq!(opened, open.unwrap_or(0), "not the first is open");
+        assert_eq!(folded.len(), cases);
+        assert_eq!(below("details[open]").len(), 0);
         for (number, case) in folded.into_iter().enumerate() {
             let all = text(case);
+            let name = match cases {
+                1 => String::new(),
+                _ => format!("set-{number}"),
+            };
             // all drop counters of this case are listed, and the gist has the largest
-            for words in [&format!("set-{number}"), "busiest CPU 75.0 %", "750,000"] {
+            for words in [name.as_str(), "busiest CPU 75.0 %", "750,000"] {
                 assert!(all.contains(words), "{words} is not in {all}");
             }
         }

@@ -21,5 +21,5 @@ mod tls;
 mod token;
 
 pub use error::ServeError;
-pub use server::{Config, Page, Server};
+pub use server::{Config, Page, Picture, Server};
 pub use token::{new_token, token_of_file};

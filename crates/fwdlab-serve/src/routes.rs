@@ -29,6 +29,7 @@ pub fn all(shared: Arc<Shared>) -> Router {
         .route("/api/runs/{id}/flame", get(api::flame::stacks))
         .route("/api/runs/{id}/latency", get(api::latency::percentiles))
         .route("/runs/{id}/report", get(api::run::report))
+        .route("/runs/{id}/charts/{file}", get(api::run::chart))
         .route("/api/compare", get(api::compare::compare))
         .route("/api/trend", get(api::trend::trend))
         .route("/api/beds", get(api::beds::list))

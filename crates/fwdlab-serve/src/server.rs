@@ -12,6 +12,8 @@ use crate::{listen, places, routes, tls, token};
 
 /// Creates the report of a run: one page, or its content. `None` if there is no result yet.
 pub type Page = fn(&StoredRun) -> Option<String>;
+/// Draws a chart of a run, by the name of its file, if the run has it and the program can.
+pub type Picture = fn(&StoredRun, &str) -> Option<Vec<u8>>;
 
 /// Configuration of the server.
 pub struct Config {
@@ -28,6 +30,8 @@ pub struct Config {
     pub report: Page,
     /// Creates their content, which the dashboard's page of a run shows.
     pub fragment: Page,
+    /// Draws charts as files: `receive-rate.svg`.
+    pub picture: Picture,
     /// The allowance for comparisons: a difference that rebuilds of one run cannot prove, as the
     /// logarithm of a ratio.
     pub allowance: f64,
@@ -43,6 +47,7 @@ pub(crate) struct Shared {
     pub local: bool,
     pub report: Page,
     pub fragment: Page,
+    pub picture: Picture,
     pub allowance: f64,
     pub lines: Lines,
     /// Limits the clients that follow a run.
@@ -87,6 +92,7 @@ impl Server {
             local,
             report: config.report,
             fragment: config.fragment,
+            picture: config.picture,
             allowance: config.allowance,
             lines: Lines::default(),
             following: Arc::new(tokio::sync::Semaphore::new(FOLLOWERS)),

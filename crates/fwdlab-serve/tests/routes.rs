@@ -32,6 +32,7 @@ fn served_with(runs: &Path, report: Page) -> SocketAddr {
         certificate: None,
         report,
         fragment: |run| Some(format!("content of {}", run.info.id)),
+        picture: |run, file| (file == "a.svg").then(|| run.info.id.clone().into_bytes()),
         allowance: 0.0,
     })
     .unwrap();
@@ -278,6 +279,12 @@ fn runs_are_listed_and_shown_without_private_data() {
     assert_eq!(code(&get(to, "/api/trend")), 200);
     assert_eq!(code(&get(to, "/api/compare")), 400);
     assert!(get(to, &format!("/runs/{ID}/report")).contains("sandbox"));
+    let chart = get(to, &format!("/runs/{ID}/charts/a.svg"));
+    assert!(
+        chart.contains("image/svg+xml") && chart.ends_with(ID),
+        "{chart}"
+    );
+    assert!(get(to, &format!("/runs/{ID}/charts/b.svg")).starts_with("HTTP/1.1 404"));
     let content = get(to, &format!("/api/runs/{ID}/report"));
     assert!(content.contains(&format!("content of {ID}")), "{content}");
     assert!(get(to, "/assets/report.css").contains(":host"));
@@ -370,6 +377,7 @@ fn elsewhere_takes_tls() {
         certificate: None,
         report: |_| None,
         fragment: |_| None,
+        picture: |_, _| None,
         allowance: 0.0,
     })
     .unwrap();

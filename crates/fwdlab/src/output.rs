@@ -632,7 +632,7 @@ impl Screen {
     fn named(&self, level: Level, text: &str) {
         let text = within(text, LABEL);
         let Some(bar) = &self.bar else {
-            return message(&level.paint(&fitted(&text, &io::stderr())));
+            return message(&level.paint(&text));
         };
         let text = fwdlab_report::text::hanging(&text);
         bar.println(match anstream::AutoStream::choice(&io::stderr()) {

@@ -61,6 +61,11 @@ pub(super) fn section(m: &mut Markup, title: &str, body: impl FnOnce(&mut Markup
     });
 }
 
+/// Writes a section of evidence, which most readers do not need.
+pub(super) fn details(m: &mut Markup, title: &str, open: bool, body: impl FnOnce(&mut Markup)) {
+    section(m, title, |m| folded(m, open, |m| m.text("Details"), body));
+}
+
 /// Writes a list of warnings, if there are any.
 pub(super) fn listed(m: &mut Markup, title: &str, sentences: &[String]) {
     if sentences.is_empty() {

@@ -23,8 +23,8 @@ use fwdlab_stats::ministat::Model;
 
 pub use self::elements::STYLE;
 use self::elements::{
-    SMALL, case_place, document, folded, framed, keys, listed, note, notes, section, table,
-    unbroken,
+    SMALL, case_place, details, document, folded, framed, keys, listed, note, notes, section,
+    table, unbroken,
 };
 use self::measured::measurement_table;
 use crate::campaign;
@@ -63,13 +63,13 @@ pub use beds::{ShownBed, beds_fragment};
 pub use comparison::{comparison, comparison_fragment};
 pub use multi_run::pages;
 pub use trend::trend_fragment;
+
+/// Most trials that a page lists: each takes about 350 bytes.
+const TRIALS: usize = 5000;
 /// Largest number of ministat blocks on a page.
 const BLOCKS: usize = 12;
 /// With more test cases, their results are folded.
 const UNFOLDED: usize = 12;
-/// With up to this number of test cases, the DUT's activity in the first is open; with more, all
-/// are closed.
-const FEW_CASES: usize = 3;
 
 /// Renders the report of a run as one self-contained page, with all of its trials and rebuilds.
 pub fn page(run: &Run<'_>, shown: ShownFacts) -> String {
@@ -79,9 +79,30 @@ pub fn page(run: &Run<'_>, shown: ShownFacts) -> String {
 }
 
 /// Renders the same content for a page of another program, with [`STYLE`] in a shadow tree.
-pub fn fragment(run: &Run<'_>, shown: ShownFacts) -> String {
+/// Its charts are links to files, in each of these formats.
+pub fn fragment(run: &Run<'_>, shown: ShownFacts, formats: &[&str]) -> String {
     let mut m = Markup::default();
     content(&mut m, run, shown);
+    let charts = charts::all(&[*run]);
+    if !charts.is_empty() {
+        section(&mut m, "Charts as files", |m| {
+            m.within("ul", &[], |m| {
+                for chart in charts {
+                    m.within("li", &[], |m| {
+                        m.text(&chart.title);
+                        for format in formats {
+                            let file =
+                                format!("/runs/{}/charts/{}.{format}", run.info.id, chart.name);
+                            let spoken = format!("{}, {format}", chart.title);
+                            let link = [("href", file.as_str()), ("aria-label", &spoken)];
+                            m.text(" ");
+                            m.leaf("a", &link, format);
+                        }
+                    });
+                }
+            });
+        });
+    }
     m.finish()
 }
 
@@ -152,7 +173,7 @@ fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
         return;
     }
     section(m, "ministat", |m| {
-        for (n, block) in blocks.iter().take(BLOCKS).enumerate() {
+        for block in blocks.iter().take(BLOCKS) {
             let printed = match block.printed(Model::default()) {
                 Ok(printed) => String::from_utf8_lossy(&printed).into_owned(),
                 Err(reason) => format!("refused: {reason}\n"),
@@ -166,7 +187,7 @@ fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
                 );
             };
             m.within("div", &[("class", "ministat")], |m| {
-                folded(m, n == 0, head, body)
+                folded(m, false, head, body)
             });
         }
         if blocks.len() > BLOCKS {
@@ -494,25 +515,19 @@ fn dut_activity(m: &mut Markup, summary: &Summary) {
                      time between these readings, which is longer than the load.";
         m.leaf("p", &[], words);
         listed(m, "Found", &found);
-        let few = tables.len() <= FEW_CASES;
-        for (number, reported) in tables.iter().enumerate() {
-            let shown = |m: &mut Markup| {
+        for reported in &tables {
+            let head = |m: &mut Markup| {
+                m.leaf("strong", &[], &reported.case);
+                if !reported.gist.is_empty() {
+                    m.leaf("span", &[("class", "note")], &reported.gist);
+                }
+            };
+            folded(m, false, head, |m| {
                 for (title, shown) in &reported.tables {
                     m.leaf("h3", &[], &capital(title));
                     m.within("figure", &[], |m| table(m, shown));
                 }
-            };
-            if tables.len() == 1 {
-                shown(m);
-            } else {
-                let head = |m: &mut Markup| {
-                    m.leaf("strong", &[], &reported.case);
-                    if !reported.gist.is_empty() {
-                        m.leaf("span", &[("class", "note")], &reported.gist);
-                    }
-                };
-                folded(m, few && number == 0, head, shown);
-            }
+            });
         }
         notes(m, SMALL, telemetry::missing(summary));
     });
@@ -540,7 +555,7 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
 
 fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
     let rated = shape::rated(summary);
-    section(m, "Noise", |m| {
+    details(m, "Noise", !summary.is_quiet(), |m| {
         let id = m.place("noise");
         m.leaf("p", &[("id", &id)], &note(&summary.noise.verdict));
         notes(m, &[], words::windows_words(&rated));
@@ -600,9 +615,17 @@ fn every_trial(
                 &[],
                 "In order of execution. Invalid trials are shown and left out of every result.",
             );
-            let shown = |m: &mut Markup| match trials.iter().any(|trial| trial.asked.is_some()) {
-                true => table(m, &procedures::trials(trials)),
-                false => table(m, &trials::trials(trials)),
+            let listed = &trials[..trials.len().min(TRIALS)];
+            if listed.len() < trials.len() {
+                let left = plural(trials.len() - listed.len(), "more trial");
+                let words = format!(
+                    "{left}, valid and invalid, have no room here; fwdlab report --format json prints all."
+                );
+                m.leaf("p", &[("class", "note")], &words);
+            }
+            let shown = |m: &mut Markup| match listed.iter().any(|trial| trial.asked.is_some()) {
+                true => table(m, &procedures::trials(listed)),
+                false => table(m, &trials::trials(listed)),
             };
             folded(m, false, |m| m.text(&plural(trials.len(), "trial")), shown);
         });

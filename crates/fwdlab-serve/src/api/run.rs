@@ -81,6 +81,25 @@ pub async fn fragment(state: State<Arc<Shared>>, id: Path<String>) -> Result<Res
     rendered(state, id, |shared| shared.fragment).await
 }
 
+/// Handles a request for a chart as a file.
+pub async fn chart(
+    State(shared): State<Arc<Shared>>,
+    Path((id, file)): Path<(String, String)>,
+) -> Result<Response, Refusal> {
+    run_blocking(move || {
+        let run = fwdlab_store::load(&directory(&shared, &id)?)?;
+        let picture = (shared.picture)(&run, &file)
+            .ok_or_else(|| Refusal::missing("this run has no such chart"))?;
+        let kind = match file.ends_with(".png") {
+            true => "image/png",
+            false => "image/svg+xml",
+        };
+        let headers = [(CONTENT_TYPE, kind), (CONTENT_SECURITY_POLICY, REPORT)];
+        Ok((headers, picture).into_response())
+    })
+    .await
+}
+
 async fn rendered(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,

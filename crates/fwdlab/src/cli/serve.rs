@@ -70,6 +70,7 @@ impl Serve {
             certificate: self.cert.zip(self.key),
             report: page,
             fragment,
+            picture,
             allowance: fwdlab_measure::paired::ALLOWANCE,
         })
         .map_err(wrong)?;
@@ -89,15 +90,42 @@ impl Serve {
 
 /// Returns the page of a stored run, if it has a result.
 fn page(run: &StoredRun) -> Option<String> {
-    rendered(run, fwdlab_report::html::page)
+    rendered(run, |run| fwdlab_report::html::page(run, ShownFacts::Brief))
 }
 
 /// Returns the content of that page.
 fn fragment(run: &StoredRun) -> Option<String> {
-    rendered(run, fwdlab_report::html::fragment)
+    rendered(run, |run| {
+        fwdlab_report::html::fragment(run, ShownFacts::Brief, FORMATS)
+    })
 }
 
-fn rendered(run: &StoredRun, render: fn(&Run<'_>, ShownFacts) -> String) -> Option<String> {
+/// Formats of charts as files.
+const FORMATS: &[&str] = match cfg!(feature = "png") {
+    true => &["svg", "png"],
+    false => &["svg"],
+};
+
+/// Draws a chart of a stored run, by the name of its file.
+fn picture(run: &StoredRun, file: &str) -> Option<Vec<u8>> {
+    let (name, format) = file.rsplit_once('.')?;
+    let chart = rendered(run, |run| {
+        let mut all = fwdlab_report::charts::all(&[*run]).into_iter();
+        all.find(|chart| chart.name == name)
+    })??;
+    match format {
+        "svg" => Some(fwdlab_report::chart::svg::draw(&chart).into_bytes()),
+        #[cfg(feature = "png")]
+        "png" => {
+            use fwdlab_report::chart::png;
+            let fonts = png::Fonts::new(super::fonts::files()).ok()?;
+            png::draw(&chart, &fonts).ok()
+        }
+        _ => None,
+    }
+}
+
+fn rendered<T>(run: &StoredRun, render: impl FnOnce(&Run<'_>) -> T) -> Option<T> {
     let info = RunInfo {
         state: run.state,
         ..run.info.clone()
@@ -116,5 +144,5 @@ fn rendered(run: &StoredRun, render: fn(&Run<'_>, ShownFacts) -> String) -> Opti
         info: &info,
         ..shown(run, &profiles)?
     };
-    Some(render(&shown, ShownFacts::Brief))
+    Some(render(&shown))
 }

@@ -549,7 +549,7 @@ fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<
                 true => ("gap-name end", "-7"),
                 false => ("gap-name", "7"),
             };
-            let y = format!("{:.1}", y - 2.0);
+            let y = format!("{:.1}", y - 6.0);
             let place = [("class", class), ("x", &at(percent)), ("dx", dx), ("y", &y)];
             m.leaf("text", &place, reason);
         }

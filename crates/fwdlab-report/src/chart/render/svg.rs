@@ -8,6 +8,8 @@ use crate::markup::Markup;
 use crate::table::{shorten, wrap};
 
 const STYLE: &str = include_str!("svg.css");
+/// Style of heat maps and gaps, which few pictures have.
+const CELLS: &str = include_str!("cells.css");
 
 /// Width of the picture, in pixels.
 const WIDTH: f64 = 960.0;
@@ -55,7 +57,15 @@ pub fn draw(chart: &Chart) -> String {
         ("aria-label", &chart.screen_reader_text()),
     ];
     m.within("svg", &attributes, |m| {
-        m.within("style", &[], |m| m.trusted(STYLE));
+        let has_cells = |curves: &Curves| {
+            curves.size == Size::Cells || curves.curves.iter().any(|curve| !curve.gaps.is_empty())
+        };
+        m.within("style", &[], |m| {
+            m.trusted(STYLE);
+            if matches!(&chart.plot, Plot::Curves(curves) if has_cells(curves)) {
+                m.trusted(CELLS);
+            }
+        });
         m.shape(
             "rect",
             &[("class", "paper"), ("width", "100%"), ("height", "100%")],
@@ -211,7 +221,9 @@ fn draw_cells(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
                 let whole = [("class", cell.class), ("width", "100%"), ("height", "100%")];
                 m.within("rect", &whole, |m| m.leaf("title", &[], &cell.words));
                 if cell.is_hatched {
-                    shapes::hatched(m, ("0", "100%"), CELL - 5.0, 5.0, &cell.words);
+                    m.within("g", &[("class", "cell")], |m| {
+                        shapes::hatched(m, ("0", "100%"), CELL - 5.0, 5.0, &cell.words);
+                    });
                 }
             });
             let most = (wide / 6.6) as usize;
