@@ -1,6 +1,6 @@
 //! Lists runs: their ids, their dates, and the result of each in one line.
 //!
-//! The caller provides the entries from the store. Start with [`text`]; [`result`] is the result of a
+//! The caller provides the entries from the store. Start with [`lines`]; [`result`] is the result of a
 //! run.
 
 use fwdlab_model::comparison::Comparison;
