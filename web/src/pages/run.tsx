@@ -66,6 +66,8 @@ function Going(props: { run: string; live: Live }) {
 
 function Stored(props: { data: Data; live: Live }) {
   const { info, summary, trials, problems, flames, latencies, labels } = props.data;
+  // a run of one turn has no iteration before its end
+  const measured = info.parameters.order === "together" ? props.live.trials : props.live.iterations;
   return (
     <>
       <p class="quiet"><State state={info.state} />{!summary && <> <code>{info.id}</code></>}
@@ -75,8 +77,8 @@ function Stored(props: { data: Data; live: Live }) {
           <Link to={`/flame?run=${encodeURIComponent(info.id)}&case=${encodeURIComponent(f.case)}&boot=${f.boot}&of=${f.of}`}>Flame graph of {f.case}: {f.of}{f.boot ? `, boot ${f.boot}` : ""}</Link></span>)}</p>
       {(labels.tags.length > 0 || labels.note) && <p class="note"><Tags tags={labels.tags} /> {labels.note}</p>}
       {problems.map((problem) => <p class="error" key={problem}>{problem}</p>)}
-      {summary || props.live.iterations > 0
-        ? <Report run={info.id} version={info.finished_at ?? `${props.live.iterations} iterations`} />
+      {summary || measured > 0
+        ? <Report run={info.id} version={info.finished_at ?? `${measured} measured`} />
         : <h1>{info.error ?? "No result yet"}</h1>}
       <Latencies run={info.id} of={latencies} />
       <Trials trials={trials} />
