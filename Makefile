@@ -17,7 +17,7 @@ help:
 	@echo "                  make quick ARGS=\"--vs 'nft add table ip t'\"    what does a configuration cost?"
 	@echo '                  sudo make quick    with all it can; still builds as you'
 	@echo 'make test         checks and tests; tests that need root are skipped without it'
-	@echo 'make test-all     also those that need the machine for themselves, or guests: 12 minutes more'
+	@echo 'make test-all     also those that need the machine for themselves, or guests: 9 minutes more'
 	@echo 'make build        build target/release/fwdlab: smaller than the target/quick/fwdlab of make quick, and faster'
 	@echo '                  at everything but frames; neither has PNG and TLS (make dist includes them)'
 	@echo 'make dist         static programs and Debian packages for x86-64 and arm64, in dist/'

@@ -111,8 +111,8 @@ impl FromStr for Fields {
     }
 }
 
-/// Returns the bytes of a frame that are hashed; `None` if it has no IP packet, and then no hash. A
-/// card hashes the packet behind VLAN tags, and does not look into tunnels.
+/// Returns the bytes of a frame that are hashed; `None` if it has no IP packet, and then no hash. Most
+/// cards hash the packet behind VLAN tags, and do not look into tunnels.
 pub fn input(frame: &[u8], fields: impl Fn(Transport) -> Fields) -> Option<Vec<u8>> {
     let layers = decode(frame).layers;
     let at = layers

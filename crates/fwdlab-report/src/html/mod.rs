@@ -71,7 +71,8 @@ const BLOCKS: usize = 12;
 /// With more test cases, their results are folded.
 const UNFOLDED: usize = 12;
 
-/// Renders the report of a run as one self-contained page, with all of its trials and rebuilds.
+/// Renders the report of a run as one self-contained page, with its rebuilds and up to [`TRIALS`]
+/// trials.
 pub fn page(run: &Run<'_>, shown: ShownFacts) -> String {
     document(&format!("fwdlab {}", run.info.id), |m| {
         content(m, run, shown)
@@ -619,7 +620,7 @@ fn every_trial(
             if listed.len() < trials.len() {
                 let left = plural(trials.len() - listed.len(), "more trial");
                 let words = format!(
-                    "{left}, valid and invalid, have no room here; fwdlab report --format json prints all."
+                    "{left} are not listed, to keep the page small; fwdlab report --format json has all of them."
                 );
                 m.leaf("p", &[("class", "note")], &words);
             }

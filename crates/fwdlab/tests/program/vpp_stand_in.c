@@ -1,5 +1,5 @@
-/* Stands in for VPP in a guest: its only thread forwards from eth0 to eth1, whatever frames say. It
- * begins to poll with SIGUSR2, and with SIGUSR1 every frame takes longer, in `planted`. */
+/* Replaces VPP in a test: its only thread forwards every frame from eth0 to eth1. It begins to poll
+ * after SIGUSR2; after SIGUSR1 every frame takes longer, in the function `planted`. */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
@@ -13,7 +13,7 @@
 
 static volatile sig_atomic_t polls, does_more;
 
-static void told(int signal)
+static void handle(int signal)
 {
 	if (signal == SIGUSR2)
 		polls = 1;
@@ -62,8 +62,8 @@ int main(int argc, char **argv)
 
 	if (argc < 2 || strcmp(argv[1], "unix"))
 		return 1;
-	signal(SIGUSR1, told);
-	signal(SIGUSR2, told);
+	signal(SIGUSR1, handle);
+	signal(SIGUSR2, handle);
 	int in = port("eth0"), out = port("eth1");
 	char *first = ring(in);
 

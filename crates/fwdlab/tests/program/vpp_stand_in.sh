@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands in for vppctl: takes lines in the order in which VPP can follow them, and refuses others.
+# Replaces vppctl in a test: accepts lines in an order that VPP would accept, and refuses others.
 [ "$1 $2" = "-s /run/vpp/cli.sock" ] && cd /run/vpp && [ -e pid ] || exit 1
 shift 2
 # shellcheck disable=SC2048,SC2086 # words of one argument

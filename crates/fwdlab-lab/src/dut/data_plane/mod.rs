@@ -30,7 +30,7 @@ use crate::vm::user_symbols;
 /// All of them.
 static ALL: [&DataPlane; 3] = [&testpmd::TESTPMD, &ovs::OVS, &vpp::VPP];
 
-/// Makes one forward that has been started.
+/// Makes a data plane forward that has been started.
 type Forward = fn(&Running, &Ground) -> Result<Option<Vpp>, LabError>;
 
 /// What differs between data planes.
@@ -51,6 +51,8 @@ pub(crate) struct DataPlane {
     /// Adds a command of a configuration; returns false if it is one that the DUT executes after
     /// the start.
     add: fn(&mut CommandLine, &str) -> bool,
+    /// Returns true if a part of a configuration can be executed after its start.
+    takes_later: fn(&Step) -> bool,
     /// Returns its arguments, for ports of the kernel with rings for this number of frames.
     arguments: fn(&CommandLine, [&str; 2], u32) -> Vec<String>,
     /// A script before its start, with the ports and the room of their rings as arguments.
@@ -124,9 +126,7 @@ impl CommandLine {
             match step {
                 Step::Execute(path) if is_program(path) => line.program.clone_from(path),
                 Step::Shell(text) if (of.add)(&mut line, text) => {}
-                Step::Shell(_) if of.after.is_some() => later.push(step.clone()),
-                Step::Execute(_) if of.kind == Kind::OvsDpdk => later.push(step.clone()),
-                Step::Vpp(_) if of.kind == Kind::Vpp => later.push(step.clone()),
+                step if (of.takes_later)(step) => later.push(step.clone()),
                 other => {
                     return Err(LabError::Configuration {
                         name: configuration.map_or("", |of| &of.name).to_owned(),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use fwdlab_model::campaign::Kind;
 
 use super::{CommandLine, DataPlane};
+use crate::dut::set::Step;
 use crate::error::LabError;
 
 pub(super) static OVS: DataPlane = DataPlane {
@@ -23,6 +24,7 @@ pub(super) static OVS: DataPlane = DataPlane {
     modules: &["tun"],
     takes: "commands such as 'ovs-ofctl add-flow br0 in_port=1,actions=output:2', a file of them, a program, or several of these",
     add,
+    takes_later: |step| matches!(step, Step::Shell(_) | Step::Execute(_)),
     arguments: |_, _, _| ARGUMENTS.split(' ').map(str::to_owned).collect(),
     before: Some(DATABASE),
     after: Some(|_, on| on.run(BRIDGE, Kind::OvsDpdk).map(|()| None)),
@@ -98,7 +100,6 @@ mod tests {
 
     use super::*;
     use crate::dut::Configuration;
-    use crate::dut::set::Step;
 
     #[test]
     fn commands_run_after_the_start_and_one_word_is_the_program() {

@@ -15,6 +15,7 @@ pub(super) static TESTPMD: DataPlane = DataPlane {
     modules: &[],
     takes: "a program, options such as --forward-mode=mac, or both",
     add,
+    takes_later: |_| false,
     arguments,
     before: None,
     after: None,

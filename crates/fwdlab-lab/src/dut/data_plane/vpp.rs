@@ -11,6 +11,7 @@ use fwdlab_model::campaign::Kind;
 
 use super::{CommandLine, DataPlane, Ground, Running};
 use crate::dut::Vpp;
+use crate::dut::set::Step;
 use crate::dut::vpp::cli::Cli;
 use crate::dut::vpp::instance;
 use crate::error::LabError;
@@ -25,6 +26,7 @@ pub(super) static VPP: DataPlane = DataPlane {
     modules: &[],
     takes: "a program, lines of its command line such as 'set acl-plugin acl permit', or a file *.vpp of them",
     add: super::ovs::add,
+    takes_later: |step| matches!(step, Step::Shell(_) | Step::Vpp(_)),
     arguments: |line, _, _| instance::in_guest(&line.program, Path::new(FOLDER)),
     before: Some("mkdir -p /run/vpp /dev/shm && mount -t tmpfs tmpfs /dev/shm"),
     after: Some(forward),
@@ -63,7 +65,6 @@ mod tests {
 
     use super::*;
     use crate::dut::Configuration;
-    use crate::dut::set::Step;
 
     /// A build, a package, and a VPP before its ports were a plugin.
     #[test]

@@ -96,8 +96,8 @@ fn vpp_becomes_a_router_and_the_undo_step_is_recorded() {
     assert_eq!(no_host, Vec::<String>::new());
 }
 
-/// The ports poll before anything is set on them, and the kernel's keep their MAC addresses: VPP would
-/// change those with its own.
+/// The ports poll before anything else is set. The MAC addresses of the kernel's ports stay as they
+/// are: VPP gets its own when it creates an interface.
 #[test]
 fn vpp_in_a_guest_polls_its_ports_and_forwards() {
     let host = Arc::new(Scripted::new(|command, _| match command {
@@ -123,7 +123,7 @@ fn vpp_in_a_guest_polls_its_ports_and_forwards() {
     };
     let networks = Networks::EMBEDDED;
     let [input, output] = [networks.input, networks.output].map(|side| mac(side.dut_mac));
-    // the first line of each: the rest of `exec` is what any VPP is told
+    // only the first line of each command: the lines of `exec` are the same for every VPP
     let commands = host.commands();
     let commands: Vec<&str> = commands
         .iter()
