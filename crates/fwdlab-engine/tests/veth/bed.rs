@@ -177,6 +177,24 @@ impl Bed {
             dropped: counter("dropped"),
         }
     }
+
+    /// Returns what became of `sent` frames. veth counts a frame when its peer takes it, so the
+    /// last ones are counted late if the DUT has no CPU time.
+    pub fn transmitted_of(&self, path: usize, before: Transmitted, sent: u64) -> Transmitted {
+        wait_until(|| self.transmitted(path).since(before).total() >= sent);
+        self.transmitted(path).since(before)
+    }
+
+    /// Returns the counters when they have stood still for 50 ms.
+    pub fn transmitted_at_rest(&self, path: usize) -> Transmitted {
+        let mut last = self.transmitted(path);
+        wait_until(|| {
+            thread::sleep(Duration::from_millis(50));
+            let earlier = std::mem::replace(&mut last, self.transmitted(path));
+            last.total() == earlier.total()
+        });
+        last
+    }
 }
 
 /// Counters of an interface.
@@ -187,6 +205,10 @@ pub struct Transmitted {
 }
 
 impl Transmitted {
+    pub fn total(self) -> u64 {
+        self.packets + self.dropped
+    }
+
     pub fn since(self, before: Transmitted) -> Transmitted {
         Transmitted {
             packets: self.packets - before.packets,
