@@ -44,18 +44,18 @@ export function useAsked<T>(key: string, ask: (signal: AbortSignal) => Promise<T
   return asked.of === key || keep ? asked : {};
 }
 
-/** Follows a value, but changes at most once in this time. */
+/** Follows a value, but changes at most once in this time; with `Infinity` not at all. */
 export function useSlowly<T>(value: T, milliseconds: number): T {
   const [shown, show] = useState(value);
   const [last, setLast] = useState(0);
   useEffect(() => {
-    if (value === shown) return;
+    if (value === shown || milliseconds === Infinity) return;
     const timer = setTimeout(() => {
       setLast(Date.now());
       show(value);
     }, Math.max(0, last + milliseconds - Date.now()));
     return () => clearTimeout(timer);
-  }, [value, shown, last]);
+  }, [value, shown, last, milliseconds]);
   return shown;
 }
 

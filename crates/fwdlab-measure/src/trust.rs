@@ -541,10 +541,6 @@ fn noise(
 /// Describes the state of the machine that quiet windows and trials belong to.
 fn describe_state(gate: Option<&Gate>) -> String {
     let states = gate.map(Gate::states).unwrap_or_default();
-    let speed = match states.first() {
-        Some(state) if state.slowed => "the DUT's CPU slowed",
-        _ => "the DUT's CPU at full speed",
-    };
     let distance = match &states[..] {
         [of, _, ..] if !of.round_trip_ns.is_empty() => {
             let distance = MachineState {
@@ -555,7 +551,12 @@ fn describe_state(gate: Option<&Gate>) -> String {
         }
         _ => String::new(),
     };
-    format!("{speed}{distance}")
+    match states.first() {
+        Some(state) if state.slowed => {
+            format!("this machine's most common state (the DUT's CPU slowed{distance})")
+        }
+        _ => format!("the DUT's CPU at full speed{distance}"),
+    }
 }
 
 /// Describes figures of a slowed CPU; empty at full speed.
@@ -852,6 +853,7 @@ pub(crate) mod tests {
     use fwdlab_model::outcome::{
         Compliance, FrameLoss, LossPoint, Paired, PairedPoint, Throughput,
     };
+    use fwdlab_model::probe::Reading;
     use fwdlab_model::units::FrameSize;
     use fwdlab_model::variant::Variant;
 
@@ -1058,6 +1060,26 @@ pub(crate) mod tests {
         let quiet = case(vec![620e3, 621e3, 619e3]);
         let quiet = of(vec![quiet], Noise::default());
         assert!(advice(&quiet, Some(&busy)).is_empty());
+    }
+
+    /// "Only 0 of 14 trials had the CPU slowed" would read as praise.
+    #[test]
+    fn a_slowed_cpu_is_named_as_the_most_common_state() {
+        let gate = |full_speed: usize| {
+            let speed = |i: usize| match i < full_speed {
+                true => 14.15,
+                false => 7.5 + 5.0 * (i * 7 % 100) as f64 / 100.0,
+            };
+            let reading = |i: usize| Reading {
+                additions_per_ns: speed(i),
+                distances_ns: Vec::new(),
+            };
+            let all: Vec<Reading> = (0..700).map(reading).collect();
+            describe_state(Some(&Gate::calibrate(&all).unwrap()))
+        };
+        let slowed = "this machine's most common state (the DUT's CPU slowed)";
+        assert_eq!(gate(140), slowed);
+        assert_eq!(gate(600), "the DUT's CPU at full speed");
     }
 
     /// The hypervisor is blamed for stolen time, and for what the probes saw if nothing here

@@ -11,6 +11,9 @@ const SHOWN = 100;
 /** The least time between two readings of the report of a run in progress, in milliseconds. */
 const AGAIN = 2000;
 
+/** And this many times what the last reading took: the server computes on the machine that measures, so a viewer may use 10 % of a CPU. */
+const TIMES = 10;
+
 export function Run(props: { id: string }) {
   const live = useLive(props.id);
   // the stored run is read again when it has ended
@@ -78,7 +81,7 @@ function Stored(props: { data: Data; live: Live }) {
       {(labels.tags.length > 0 || labels.note) && <p class="note"><Tags tags={labels.tags} /> {labels.note}</p>}
       {problems.map((problem) => <p class="error" key={problem}>{problem}</p>)}
       {summary || measured > 0
-        ? <Report run={info.id} version={info.finished_at ?? `${measured} measured`} />
+        ? <Report run={info.id} version={info.finished_at ?? `${measured} measured`} ended={!!summary} />
         : <h1>{info.error ?? "No result yet"}</h1>}
       <Latencies run={info.id} of={latencies} />
       <Trials trials={trials} />
@@ -100,9 +103,15 @@ function Stored(props: { data: Data; live: Live }) {
   );
 }
 
-function Report(props: { run: string; version: string }) {
-  const version = useSlowly(props.version, AGAIN);
-  const asked = useAsked(`report ${props.run} ${version}`, (signal) => text(`/api/runs/${encodeURIComponent(props.run)}/report`, signal), true);
+function Report(props: { run: string; version: string; ended: boolean }) {
+  // infinite until the answer arrives: another request would abort this one, but not the work of the server
+  const [took, setTook] = useState(Infinity);
+  const version = useSlowly(props.version, props.ended ? 0 : Math.max(AGAIN, TIMES * took));
+  const asked = useAsked(`report ${props.run} ${version}`, (signal) => {
+    const begun = Date.now();
+    setTook(Infinity);
+    return text(`/api/runs/${encodeURIComponent(props.run)}/report`, signal).finally(() => setTook(Date.now() - begun));
+  }, true);
   return asked.value === undefined ? <Waiting asked={asked} /> : <Fragment html={asked.value} />;
 }
 
