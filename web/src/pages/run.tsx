@@ -11,7 +11,7 @@ const SHOWN = 100;
 /** The least time between two readings of the report of a run in progress, in milliseconds. */
 const AGAIN = 2000;
 
-/** And this many times what the last reading took: the server computes on the machine that measures, so a viewer may use 10 % of a CPU. */
+/** It is at least this many times what the last reading took: the server renders on the machine that measures, so a reader may use 10 % of a CPU. */
 const TIMES = 10;
 
 export function Run(props: { id: string }) {
@@ -81,7 +81,7 @@ function Stored(props: { data: Data; live: Live }) {
       {(labels.tags.length > 0 || labels.note) && <p class="note"><Tags tags={labels.tags} /> {labels.note}</p>}
       {problems.map((problem) => <p class="error" key={problem}>{problem}</p>)}
       {summary || measured > 0
-        ? <Report run={info.id} version={info.finished_at ?? `${measured} measured`} ended={!!summary} />
+        ? <Report run={info.id} version={info.finished_at ?? `${measured} measured`} ended={info.state !== "running"} />
         : <h1>{info.error ?? "No result yet"}</h1>}
       <Latencies run={info.id} of={latencies} />
       <Trials trials={trials} />

@@ -178,14 +178,14 @@ impl Bed {
         }
     }
 
-    /// Returns what became of `sent` frames. veth counts a frame when its peer takes it, so the
-    /// last ones are counted late if the DUT has no CPU time.
+    /// Returns what became of `sent` frames, and of more if the sender counted too few. veth counts
+    /// a frame when its peer takes it, so the last ones are counted late if the DUT has no CPU time.
     pub fn transmitted_of(&self, path: usize, before: Transmitted, sent: u64) -> Transmitted {
         wait_until(|| self.transmitted(path).since(before).total() >= sent);
-        self.transmitted(path).since(before)
+        self.transmitted_at_rest(path).since(before)
     }
 
-    /// Returns the counters when they have stood still for 50 ms.
+    /// Returns the counters as soon as they have not changed for 50 ms; fails if they never do.
     pub fn transmitted_at_rest(&self, path: usize) -> Transmitted {
         let mut last = self.transmitted(path);
         wait_until(|| {
