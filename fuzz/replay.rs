@@ -1,5 +1,5 @@
-//! Runs a fuzz target on the stable compiler: over its corpus, and over mutations of it that are the
-//! same on every machine.
+//! Runs a fuzz target on the stable compiler: over its corpus, and over mutations of it that are
+//! the same on every machine.
 //!
 //! Finds what a fuzzer would find in its first minute; the long search is cargo-fuzz's. A panic, an
 //! input without an answer or a process that grows fails the test. Start at [`replay`].

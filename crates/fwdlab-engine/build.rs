@@ -28,8 +28,9 @@ fn main() {
 
 fn compile(source: &Path, object: &Path) {
     let clang = std::env::var("FWDLAB_CLANG").unwrap_or_else(|_| "clang".into());
-    // <asm/types.h> lives in the multiarch directory, which clang does not search for the bpf target. It is the same for all our targets:
-    // when the program is built for another machine, this one's does
+    // <asm/types.h> lives in the multiarch directory, which clang does not search for the bpf
+    // target. It is the same for all our targets: when the program is built for another machine,
+    // this one's does
     let of = |name: &str| {
         let triple = std::env::var(name).expect("cargo sets the target and the host");
         let machine = triple.split('-').next().unwrap_or_default().to_owned();

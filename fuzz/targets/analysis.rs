@@ -1,7 +1,8 @@
 //! Fuzz target: the analysis of received frames.
 //!
-//! The input is a byte that says where signatures are, and then frames, each behind a byte with its length and two with
-//! the time since the one before. Whatever they are: no panic, and every frame has one fate. Start at [`analysis`].
+//! The input is a byte that says where signatures are, and then frames, each behind a byte with its
+//! length and two with the time since the one before. Whatever they are: no panic, and every frame
+//! has one fate. Start at [`analysis`].
 
 use fwdlab_engine::analysis::{Analyser, AnalysisPlan, FrameClass, Lengths, StreamPlan};
 use fwdlab_engine::stamps::Origins;

@@ -1,7 +1,8 @@
 //! Fuzz target: folded stacks, from any tool, and the flame graphs of them.
 //!
-//! The input is two texts with a zero byte between them. Whatever they are: no panic, what was read is printed so that it is read
-//! again, and the sums of tables and totals agree. Start at [`folded`].
+//! The input is two texts with a zero byte between them. Whatever they are: no panic, what was read
+//! is printed so that it is read again, and the sums of tables and totals agree. Start at
+//! [`folded`].
 
 use fwdlab_model::stacks::{Difference, Stacks, difference, perf};
 use fwdlab_report::flame;

@@ -1,7 +1,8 @@
 //! Fuzz target: the frame decoder.
 //!
-//! Whatever the bytes: no panic, one line of text, and no byte claimed twice. What has nothing wrong is built again to the
-//! same layers. No destination that is shown is missing among those that a frame may go to. Start at [`frames`].
+//! Whatever the bytes: no panic, one line of text, and no byte claimed twice. What has nothing
+//! wrong is built again to the same layers. No destination that is shown is missing among those
+//! that a frame may go to. Start at [`frames`].
 
 use fwdlab_packet::decode::{address, decode, destinations};
 use fwdlab_packet::stack::{Layer, Size, build};

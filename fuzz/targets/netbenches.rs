@@ -1,7 +1,7 @@
 //! Fuzz target: the parsers of the netbenches archive, each over the same bytes.
 //!
-//! What every parser promises is checked: every line of a log is counted once, a block has rows, values are finite. Start at
-//! [`netbenches`].
+//! What every parser promises is checked: every line of a log is counted once, a block has rows,
+//! values are finite. Start at [`netbenches`].
 
 use fwdlab_netbenches::command::Command;
 use fwdlab_netbenches::config::Traffic;

@@ -1,7 +1,7 @@
 //! Fuzz target: the reader of capture files.
 //!
-//! Whatever the bytes: no panic, an end, and no more frames than there are bytes for. What is read is written and read again
-//! in every format. Start at [`pcap`].
+//! Whatever the bytes: no panic, an end, and no more frames than there are bytes for. What is read
+//! is written and read again in every format. Start at [`pcap`].
 
 use fwdlab_packet::pcap::{Format, Writer, frames};
 

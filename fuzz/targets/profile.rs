@@ -1,7 +1,7 @@
 //! Fuzz target: profiles, from their text to the frames they mean.
 //!
-//! Whatever the bytes: no panic, and an error says where. What can be compiled can be sent, in both directions. Start at
-//! [`profile`].
+//! Whatever the bytes: no panic, and an error says where. What can be compiled can be sent, in both
+//! directions. Start at [`profile`].
 
 use fwdlab_engine::traffic::Addresses;
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};

@@ -94,8 +94,8 @@ fn heading(text: &str) {
     println!("== {text} (after {seconds} s)");
 }
 
-/// A check of our crates with the libraries of the test build: of cargo's messages about that build,
-/// and of its metadata. Returns errors.
+/// A check of our crates with the libraries of the test build: of cargo's messages about that
+/// build, and of its metadata. Returns errors.
 type Check = fn(&[Value], &Value) -> anyhow::Result<Vec<String>>;
 
 /// The tests to run.

@@ -1,7 +1,7 @@
 //! Wrong use of `xtask` is told with what there is.
 //!
-//! What its commands do is tested beside them. `make test` builds this test together with the program, so that cargo takes the features
-//! that tests need, and compiles no dependency twice.
+//! What its commands do is tested beside them. `make test` builds this test together with the
+//! program, so that cargo takes the features that tests need, and compiles no dependency twice.
 
 use std::process::Command;
 

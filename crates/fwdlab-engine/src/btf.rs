@@ -117,8 +117,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// By hand: an int, a struct of two of them, `enum skb_drop_reason { SKB_NOT_DROPPED_YET, SKB_DROP_REASON_NO_SOCKET = 3 }`, a
-    /// prototype with one argument, and two functions of it.
+    /// By hand: an int, a struct of two of them, `enum skb_drop_reason { SKB_NOT_DROPPED_YET,
+    /// SKB_DROP_REASON_NO_SOCKET = 3 }`, a prototype with one argument, and two functions of it.
     fn example() -> Vec<u8> {
         let names = [
             "int",

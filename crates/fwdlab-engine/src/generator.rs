@@ -385,8 +385,8 @@ pub trait Sender: Send {
     }
 
     /// Changes the intended load, in frames per second, without a gap. Frames missed before are
-    /// treated as [`StallPolicy`] defines. For interactive control; a load that is known in advance is
-    /// a [`LoadPlan`].
+    /// treated as [`StallPolicy`] defines. For interactive control; a load that is known in advance
+    /// is a [`LoadPlan`].
     ///
     /// # Errors
     /// If the sender is not running, was started at full speed or with stretches, or cannot.

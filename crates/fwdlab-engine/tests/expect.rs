@@ -304,8 +304,8 @@ fn test_frames_carry_one_flow_after_the_other() {
     assert_eq!((flows(stream).count(), flows(stream).among(5)), (2000, 5));
 }
 
-/// Plays the first frames of each stream by several senders, all of the first sender before those of
-/// the second; the DUT drops every fifth frame of a stream and sends every seventh twice.
+/// Plays the first frames of each stream by several senders, all of the first sender before those
+/// of the second; the DUT drops every fifth frame of a stream and sends every seventh twice.
 fn analysed(traffic: &Arc<Traffic>, senders: u32, frames: u64) -> Analysis {
     let all = Frames::Traffic(TrafficFrames {
         traffic: traffic.clone(),

@@ -85,8 +85,8 @@ fn until(action: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The tester chooses memif by the name of the port, proves both paths, and accounts for every frame
-/// of two trials: their order, their latencies.
+/// The tester chooses memif by the name of the port, proves both paths, and accounts for every
+/// frame of two trials: their order, their latencies.
 #[test]
 fn a_tester_proves_and_measures_a_path() {
     let sockets = Sockets::new("tester");

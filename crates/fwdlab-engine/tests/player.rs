@@ -265,8 +265,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     /// Several senders: each frame of one sender is sent by one of them, at the same time, with the
-    /// same bytes except for its number. A sender ends after its part of a number of frames, and has
-    /// what it needs to know how many that are.
+    /// same bytes except for its number. A sender ends after its part of a number of frames, and
+    /// has what it needs to know how many that are.
     #[test]
     fn senders_together_send_the_frames_of_one(
         timings in timings(), steady: bool, times_load in prop::sample::select(vec![1_u32, 3, 5]),

@@ -406,7 +406,8 @@ fn numbers(kind: &Kind, at: usize, bytes: usize, count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Check values of TRex's field engine (its repeatable random, tuples, counters that wrap, masks, chains).
+/// Check values of TRex's field engine (its repeatable random, tuples, counters that wrap, masks,
+/// chains).
 #[test]
 fn the_field_engine_of_trex() {
     let stream = |vary: &str| {

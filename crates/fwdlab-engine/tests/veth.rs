@@ -722,7 +722,8 @@ mod slow {
                 continue;
             };
             tester.arm(&stream(IpVersion::Ipv4, 0)).unwrap();
-            // on a busy host the test itself may wait for a CPU: slowly, so that frames are left then
+            // on a busy host the test itself may wait for a CPU: slowly, so that frames are left
+            // then
             let slowly = Schedule {
                 load: Some(LOAD_PPS / 4.0).into(),
                 ..paced(FRAMES)

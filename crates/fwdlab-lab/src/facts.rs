@@ -1,6 +1,7 @@
 //! Facts of a host, read once at the start of a run and stored with it.
 //!
-//! It judges nothing (`preflight` does). A fact that cannot be read is left out. Start with [`collect_facts`].
+//! It judges nothing (`preflight` does). A fact that cannot be read is left out. Start with
+//! [`collect_facts`].
 
 use std::collections::BTreeMap;
 

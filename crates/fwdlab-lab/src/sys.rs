@@ -97,7 +97,8 @@ fn done(result: libc::c_int) -> std::io::Result<()> {
 pub(crate) fn keep_open(command: &mut Command, files: Vec<Arc<OwnedFd>>) {
     let keep = move || {
         for file in &files {
-            // SAFETY: the descriptor is open as long as the command is there, and only the child's flag changes.
+            // SAFETY: the descriptor is open as long as the command is there, and only the child's
+            // flag changes.
             if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) } == -1 {
                 return Err(std::io::Error::last_os_error());
             }
@@ -240,7 +241,8 @@ mod tests {
             let mut command = Command::new("touch");
             command.arg(&file);
             if orphan {
-                // SAFETY: fork, getppid and _exit are async-signal-safe; the child goes on as a child of another process.
+                // SAFETY: fork, getppid and _exit are async-signal-safe; the child goes on as a
+                // child of another process.
                 unsafe {
                     command.pre_exec(|| {
                         let parent = libc::getpid();

@@ -687,7 +687,8 @@ fn the_intervals_of_a_ramp_hold_the_truth() {
     assert!(found_edges > 200, "{found_edges}");
 }
 
-/// A DUT that delays every frame by 50 us, and one whose buffer of 1000 frames is full in overload: then a frame waits for all of them.
+/// A DUT that delays every frame by 50 us, and one whose buffer of 1000 frames is full in overload:
+/// then a frame waits for all of them.
 #[test]
 fn delays_over_load_are_those_of_the_dut_or_of_its_full_buffer() {
     let of = |dut: &str, load_pps: f64| {
@@ -716,7 +717,8 @@ fn delays_over_load_are_those_of_the_dut_or_of_its_full_buffer() {
     let points = of("capacity=2e6,latency=50us", 1e6);
     assert_eq!(typical_us(&points), [50.0; 4], "{points:?}");
     assert!(points.iter().all(|point| point.frame_loss_ratio == 0.0));
-    // 1.25 million frames into 1 million: a fifth is lost, and the buffer of 1000 frames drains in a millisecond
+    // 1.25 million frames into 1 million: a fifth is lost, and the buffer of 1000 frames drains in
+    // a millisecond
     let points = of("capacity=1e6,latency=50us,buffer=1000", 1.25e6);
     assert_eq!(typical_us(&points[..2]), [50.0; 2], "{points:?}");
     let full = &points[3];

@@ -38,8 +38,8 @@ const BETWEEN_BOOTS: f64 = 0.000_15;
 const HALVES: usize = 3;
 
 /// How much the instructions per frame of half a burst may differ: more means work that is not on
-/// frames, such as polls without any. In bursts of 20,000 they were 0.09 % more: starting and stopping
-/// the data plane, the preparation of a burst, timers.
+/// frames, such as polls without any. In bursts of 20,000 they were 0.09 % more: starting and
+/// stopping the data plane, the preparation of a burst, timers.
 const PROPORTIONAL: f64 = 0.0025;
 
 /// The next step.
@@ -171,8 +171,8 @@ pub fn middle(bursts: &[BurstRecord]) -> Option<[usize; 2]> {
     Some([of(Way::Through)?, of(Way::Past)?])
 }
 
-/// Returns why the counts of a boot are invalid. Bursts of half the frames are those of a data plane
-/// that polls: its counts are about frames only if it loses none, and needs half as many
+/// Returns why the counts of a boot are invalid. Bursts of half the frames are those of a data
+/// plane that polls: its counts are about frames only if it loses none, and needs half as many
 /// instructions for half as many frames.
 pub fn objections(ticks_per_instruction: f64, bursts: &[BurstRecord]) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -211,7 +211,8 @@ pub fn objections(ticks_per_instruction: f64, bursts: &[BurstRecord]) -> Vec<Str
 }
 
 /// Returns the reason why the counts are no steady state, if they are none: how many frames a data
-/// plane had forwarded by its slow path after the first burst, which is omitted, and after the last.
+/// plane had forwarded by its slow path after the first burst, which is omitted, and after the
+/// last.
 pub fn mixture(slow_path: [u64; 2]) -> Option<String> {
     let [first, last] = slow_path;
     (last != first).then(|| {
@@ -402,9 +403,10 @@ fn functions(reference: &Exact, this: &Exact) -> Vec<FunctionShare> {
     shares
 }
 
-/// Compares test cases with the reference. That is a configuration, with the same traffic on the same
-/// image, and on the first image for the configuration itself; or an image, with the same traffic and
-/// configuration. The very first reference is compared with its control, whose iterations these are.
+/// Compares test cases with the reference. That is a configuration, with the same traffic on the
+/// same image, and on the first image for the configuration itself; or an image, with the same
+/// traffic and configuration. The very first reference is compared with its control, whose
+/// iterations these are.
 pub fn compare(cases: &mut [TestCase], reference: &str, control: &[Iteration]) {
     let controls: Vec<&Exact> = control.iter().filter_map(found).collect();
     let control = combine(&controls);

@@ -7,9 +7,9 @@
 //! [`forwarding_rate`], [`ramp`], [`rfc2544`], [`mrr`], [`soak`], [`plr`], [`equilibrium`],
 //! [`churn`], [`energy`], [`management`], [`sweep`]; [`machine`] creates them from requests,
 //! [`overload`] finds a load that overloads the DUT, [`sustained`] one that the tester sustains,
-//! [`remaining`] estimates how long they take, [`bisect`] finds which of many images changed a figure,
-//! [`campaign`] orders and summarises their iterations, [`shard`] divides them, and [`efficiency`] their cost on the DUT.
-//! [`trust`] decides how far their results can be trusted.
+//! [`remaining`] estimates how long they take, [`bisect`] finds which of many images changed a
+//! figure, [`campaign`] orders and summarises their iterations, [`shard`] divides them, and
+//! [`efficiency`] their cost on the DUT. [`trust`] decides how far their results can be trusted.
 //!
 //! A procedure requests one trial after another. The caller runs the trial and passes the answer
 //! back:

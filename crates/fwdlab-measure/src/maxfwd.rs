@@ -533,8 +533,8 @@ pub(crate) mod tests {
         Gate::calibrate(&vec![at(17.5, &[]); 30]).unwrap()
     }
 
-    /// If nothing probes the DUT's machine, offered windows count. If a probe exists and gave too few
-    /// readings, they do not.
+    /// If nothing probes the DUT's machine, offered windows count. If a probe exists and gave too
+    /// few readings, they do not.
     #[test]
     fn windows_of_a_machine_that_nothing_probes_are_quiet() {
         let mut windows = vec![window(800e3, 1.8e6, 0.0); 12];

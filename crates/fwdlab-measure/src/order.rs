@@ -6,7 +6,8 @@
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// A small, fast, well-known generator (SplitMix64, Steele, Lea, Flood 2014): orders need no better one.
+/// A small, fast, well-known generator (SplitMix64, Steele, Lea, Flood 2014): orders need no better
+/// one.
 #[derive(Debug, Clone)]
 pub struct Random(SplitMix64);
 

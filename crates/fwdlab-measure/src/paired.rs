@@ -168,7 +168,8 @@ pub struct Rebuild {
     pub not_offered: usize,
     /// Median forwarding rate per configuration. Empty without a block.
     pub rates_pps: Vec<f64>,
-    /// `ln(rate / rate of the plain DUT)` per configuration; 0 for the plain one. Empty with too few blocks.
+    /// `ln(rate / rate of the plain DUT)` per configuration; 0 for the plain one. Empty with too
+    /// few blocks.
     pub ln_ratios: Vec<f64>,
 }
 

@@ -97,7 +97,8 @@ const STALLED_LOADS: u32 = 3;
 const FAR_BELOW: f64 = 0.75;
 
 impl Stalls {
-    /// Records a load that was not offered. Returns whether the generator has stalled at enough loads to abort the search.
+    /// Records a load that was not offered. Returns whether the generator has stalled at enough
+    /// loads to abort the search.
     fn add(&mut self, question: &Question, answer: &Answer) -> bool {
         if question.peak_pps() < FAR_BELOW * self.most_pps {
             self.loads += 1;

@@ -238,8 +238,8 @@ fn quiet_of<'a>(trials: impl Iterator<Item = &'a TrialRecord>) -> (u32, u32) {
     })
 }
 
-/// Reverts every judgement on noise, for this reason: a run that was interrupted, or is in progress,
-/// has too few values because of that.
+/// Reverts every judgement on noise, for this reason: a run that was interrupted, or is in
+/// progress, has too few values because of that.
 pub fn not_judged(summary: &mut Summary, reason: &str) {
     summary.noise.too_noisy = false;
     summary.noise.doubts.clear();

@@ -27,8 +27,8 @@ pub struct BootRecord {
     /// True for the A/A control: the reference a second time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub control: bool,
-    /// True if the guest continued from the state of a boot that it shares with the other test cases
-    /// of its image and iteration.
+    /// True if the guest continued from the state of a boot that it shares with the other test
+    /// cases of its image and iteration.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
     /// The image, as typed.
@@ -37,8 +37,8 @@ pub struct BootRecord {
     pub kernel: String,
     /// Ticks of the processor's counter per instruction: 1 if it counts instructions.
     pub ticks_per_instruction: f64,
-    /// Time from starting the machine until it answered, in seconds of the host's clock; with that of
-    /// the shared boot for the guest that waited for it.
+    /// Time from starting the machine until it answered, in seconds of the host's clock; with that
+    /// of the shared boot for the guest that waited for it.
     pub boot_s: f64,
     /// The test traffic.
     pub stream: Stream,

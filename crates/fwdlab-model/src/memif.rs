@@ -1,7 +1,8 @@
 //! memif ports: the name of one, and what it says.
 //!
-//! A memif port is a socket instead of a network interface, and is named like one wherever a port is
-//! named: `memif:/run/vpp/memif.sock,id=1,queues=2`. Opens nothing. Start with [`Options::named`].
+//! A memif port is a socket instead of a network interface, and is named like one wherever a port
+//! is named: `memif:/run/vpp/memif.sock,id=1,queues=2`. Opens nothing. Start with
+//! [`Options::named`].
 
 use std::path::PathBuf;
 

@@ -422,7 +422,8 @@ pub struct LoadedPoint {
     pub forwarding_rate_pps: f64,
     /// Frame loss ratio. With loss, the delays are those of a full buffer.
     pub frame_loss_ratio: f64,
-    /// Typical latency (RFC 8219): the median of a trial, in nanoseconds. Absent if no timed frame came back.
+    /// Typical latency (RFC 8219): the median of a trial, in nanoseconds. Absent if no timed frame
+    /// came back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typical_ns: Option<Spread>,
     /// Worst-case latency (RFC 8219): the 99.9th percentile of a trial, in nanoseconds.

@@ -209,8 +209,8 @@ pub struct Summary {
     /// Results, one per test case, in the order of the plan.
     #[serde(default)]
     pub test_cases: Vec<TestCase>,
-    /// The A/A control: the first test case measured twice in every block. In a run that joins shards
-    /// of several machines, the one that differs from itself, if one does.
+    /// The A/A control: the first test case measured twice in every block. In a run that joins
+    /// shards of several machines, the one that differs from itself, if one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Comparison>,
     /// Test cases of an imported archive; empty for our own measurements.

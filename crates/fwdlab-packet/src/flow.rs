@@ -163,7 +163,8 @@ pub struct FlowSet {
     counts: Digits,
 }
 
-/// One number per dimension of a flow set: destination address, source address, source port, destination port.
+/// One number per dimension of a flow set: destination address, source address, source port,
+/// destination port.
 pub(crate) type Digits = [u64; 4];
 
 #[expect(

@@ -29,7 +29,8 @@ pub enum Visits {
         /// Any number.
         seed: u64,
     },
-    /// Drawn with replacement: after one round of `len` visits only 63.2 % of a large set have been seen.
+    /// Drawn with replacement: after one round of `len` visits only 63.2 % of a large set have been
+    /// seen.
     Random {
         /// Any number.
         seed: u64,
@@ -420,7 +421,8 @@ mod tests {
                 let members = members(Visits::Shuffled { seed }, len, 0, len as usize);
                 let steps = members.windows(2).map(|w| (w[1] + len - w[0]) % len);
                 let different = steps.collect::<HashSet<u64>>().len() as f64 / len as f64;
-                // 1 - 1/e of random steps are different, with five standard deviations (sqrt(e^-1 - 2e^-2) each)
+                // 1 - 1/e of random steps are different, with five standard deviations (sqrt(e^-1 -
+                // 2e^-2) each)
                 let spread = 5.0 * 0.312 / (len as f64).sqrt();
                 assert!(
                     (different - 0.632).abs() < spread,
@@ -441,7 +443,8 @@ mod tests {
                     ("next but one", surprise(apart(2), by_size)),
                     ("low bits", surprise(apart(1), |n| n % 8)),
                 ] {
-                    // Chi-squared with at most 63 degrees of freedom: exceeds 140 once in 10 million.
+                    // Chi-squared with at most 63 degrees of freedom: exceeds 140 once in 10
+                    // million.
                     assert!(surprise < 140.0, "{len} {seed} {what}: {surprise}");
                 }
             }

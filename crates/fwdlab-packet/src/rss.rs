@@ -1,8 +1,9 @@
-//! Receive-side scaling (RSS): the hash by which a network card chooses a receive queue for a frame.
+//! Receive-side scaling (RSS): the hash by which a network card chooses a receive queue for a
+//! frame.
 //!
-//! Cards hash addresses and ports of the outermost IP packet with Toeplitz's function and a key; the
-//! low bits of the hash select an entry of their indirection table, which contains the queue. Start
-//! with [`input`] and [`toeplitz`].
+//! Cards hash addresses and ports of the outermost IP packet with Toeplitz's function and a key;
+//! the low bits of the hash select an entry of their indirection table, which contains the queue.
+//! Start with [`input`] and [`toeplitz`].
 //!
 //! Source: Microsoft, "Introduction to Receive Side Scaling", with the values that tests compare.
 
@@ -111,8 +112,8 @@ impl FromStr for Fields {
     }
 }
 
-/// Returns the bytes of a frame that are hashed; `None` if it has no IP packet, and then no hash. Most
-/// cards hash the packet behind VLAN tags, and do not look into tunnels.
+/// Returns the bytes of a frame that are hashed; `None` if it has no IP packet, and then no hash.
+/// Most cards hash the packet behind VLAN tags, and do not look into tunnels.
 pub fn input(frame: &[u8], fields: impl Fn(Transport) -> Fields) -> Option<Vec<u8>> {
     let layers = decode(frame).layers;
     let at = layers

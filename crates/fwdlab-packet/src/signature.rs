@@ -13,7 +13,8 @@
 //!
 //! A receiver starts with [`Signature::matches`].
 
-/// Length of a signature, in bytes. It fits the smallest IPv4/UDP frame exactly (64 bytes with FCS).
+/// Length of a signature, in bytes. It fits the smallest IPv4/UDP frame exactly (64 bytes with
+/// FCS).
 pub const LEN: usize = 18;
 
 /// Where the signature starts in an untagged IPv4/UDP frame: 14 + 20 + 8 bytes.
@@ -31,18 +32,20 @@ pub const LATE_TRIALS: u16 = 255;
 
 /// A decoded signature.
 ///
-/// **Nonce.** Take one nonce per trial and *count up by one*, wrapping, rather than drawing it at random:
-/// neighbouring trials then never share one, and a receiver can tell three cases apart that are counted
-/// separately: this trial's frames, [late](Self::is_late) frames of an earlier trial, and foreign frames.
-/// Start each session somewhere else (a hash of the run id), so that a restart is not mistaken for its
-/// predecessor. With 16 bits, a random payload passes for this trial once in 65 536 frames.
+/// **Nonce.** Take one nonce per trial and *count up by one*, wrapping, rather than drawing it at
+/// random: neighbouring trials then never share one, and a receiver can tell three cases apart that
+/// are counted separately: this trial's frames, [late](Self::is_late) frames of an earlier trial,
+/// and foreign frames. Start each session somewhere else (a hash of the run id), so that a restart
+/// is not mistaken for its predecessor. With 16 bits, a random payload passes for this trial once
+/// in 65 536 frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Signature {
     /// The trial's nonce.
     pub nonce: u16,
     /// Stream id.
     pub stream: u16,
-    /// Frame number within the stream and sender queue. The low 48 bits are carried: 21 days at 150 Mpps.
+    /// Frame number within the stream and sender queue. The low 48 bits are carried: 21 days at 150
+    /// Mpps.
     pub sequence: u64,
     /// Intended departure in nanoseconds, on a clock that sender and receiver share.
     pub timestamp_ns: u64,

@@ -12,7 +12,8 @@ use crate::permutation::split_mix;
 pub enum Order {
     /// 0, 1, 2, ...
     Sequential,
-    /// A fixed permutation that depends on the seed alone (and on the number of flows). Record the seed.
+    /// A fixed permutation that depends on the seed alone (and on the number of flows). Record the
+    /// seed.
     Shuffled {
         /// Any number.
         seed: u64,

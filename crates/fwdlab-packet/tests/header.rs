@@ -127,7 +127,8 @@ proptest! {
 
     #[test]
     fn udp_parse_is_etherparse_and_loses_nothing(bytes in bytes()) {
-        // Length 0 means "to the end" to etherparse (jumbograms, RFC 2675), which test frames never are.
+        // Length 0 means "to the end" to etherparse (jumbograms, RFC 2675), which test frames never
+        // are.
         prop_assume!(bytes.get(4..6) != Some(&[0, 0]));
         match (udp::Repr::parse(&bytes), etherparse::UdpSlice::from_slice(&bytes)) {
             (Ok((repr, payload)), Ok(theirs)) => {

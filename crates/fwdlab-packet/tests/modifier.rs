@@ -154,7 +154,8 @@ fn repeatable_random_is_trex_bit_for_bit() {
     let found = sequence(limit(7, 0, 255, 4), Width::One, 12);
     assert_eq!(found[..4], found[4..8]);
     assert_eq!(found[..4], found[8..]);
-    // Eight bytes: the first draw is high. The draws of seed 0 are 38, 7719, 21238, 2437 (Microsoft's rand).
+    // Eight bytes: the first draw is high. The draws of seed 0 are 38, 7719, 21238, 2437
+    // (Microsoft's rand).
     let wide = sequence(limit(0, 0, u64::MAX, 9), Width::Eight, 1);
     assert_eq!(wide, [(38 << 16 | 7719) << 32 | (21_238 << 16 | 2437)]);
 }

@@ -1,8 +1,8 @@
 //! Renders figures for tools that track benchmarks: github-action-benchmark and Bencher.
 //!
-//! Both take a value for each name, and a range. Bencher's metric format has lower and upper values,
-//! and its users say there which way is better; github-action-benchmark has files of which smaller, or
-//! of which larger values are better. Start with [`bencher`].
+//! Both take a value for each name, and a range. Bencher's metric format has lower and upper
+//! values, and its users say there which way is better; github-action-benchmark has files of which
+//! smaller, or of which larger values are better. Start with [`bencher`].
 
 use fwdlab_model::outcome::Better;
 use fwdlab_model::series::metric;
@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use crate::run::Run;
 use crate::thresholds::interval;
 
-/// Renders figures in Bencher's metric format: by test case and metric. The interval is absent if the
-/// values do not determine one.
+/// Renders figures in Bencher's metric format: by test case and metric. The interval is absent if
+/// the values do not determine one.
 pub fn bencher(runs: &[Run<'_>]) -> Value {
     let mut all = Map::new();
     for (name, case, figure) in figures(runs) {
@@ -59,7 +59,8 @@ pub fn github_action(runs: &[Run<'_>]) -> Result<Value, String> {
     Ok(entries.into())
 }
 
-/// Returns all figures with the names of their test cases, which contain the run if there are several.
+/// Returns all figures with the names of their test cases, which contain the run if there are
+/// several.
 fn figures<'a>(
     runs: &'a [Run<'_>],
 ) -> impl Iterator<Item = (String, &'a TestCase, &'a CaseFigure)> {

@@ -178,8 +178,8 @@ pub fn difference(value_percent: f64, interval_percent: Option<[f64; 2]>) -> Str
     }
 }
 
-/// Formats the smallest difference that would show, in percent without the unit: rounded up, because
-/// a smaller one would not.
+/// Formats the smallest difference that would show, in percent without the unit: rounded up,
+/// because a smaller one would not.
 pub(crate) fn detectable(percent: f64) -> String {
     let nearest = difference(percent, None);
     let places = nearest

@@ -36,8 +36,8 @@ const LINKS: [LinkSpeed; 6] = [
 /// The default link for a rate.
 const LINK: LinkSpeed = LinkSpeed::megabits(10_000);
 
-/// The input: rates, frames and links to convert. Empty lists have the defaults of [`Rates::from_question`]
-/// and [`Tables::from_question`].
+/// The input: rates, frames and links to convert. Empty lists have the defaults of
+/// [`Rates::from_question`] and [`Tables::from_question`].
 #[derive(Debug, Clone, Default)]
 pub struct Question {
     /// Rates, in one direction.

@@ -1,7 +1,7 @@
 //! Values of runs as rows for other programs: a row per figure and value, as JSON lines or CSV.
 //!
-//! Both have the same columns, described in `docs/reference/runs.md`. Nothing is averaged or judged.
-//! Start with [`of_series`].
+//! Both have the same columns, described in `docs/reference/runs.md`. Nothing is averaged or
+//! judged. Start with [`of_series`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

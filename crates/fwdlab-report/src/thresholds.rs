@@ -1,10 +1,10 @@
 //! Judges whether the results of a campaign meet its thresholds.
 //!
 //! A figure meets an absolute threshold if its interval (of a mean at 95 %, or of counts) is on the
-//! right side of it, and misses it if the interval is on the wrong side. If the interval contains the threshold
-//! the check is inconclusive, and an inconclusive check fails. Thresholds relative to another run
-//! or configuration use [`compare`] and the rule of [`Limit`], as `compare --fail-if` does. Start
-//! with [`judge`].
+//! right side of it, and misses it if the interval is on the wrong side. If the interval contains
+//! the threshold the check is inconclusive, and an inconclusive check fails. Thresholds relative to
+//! another run or configuration use [`compare`] and the rule of [`Limit`], as `compare --fail-if`
+//! does. Start with [`judge`].
 
 use fwdlab_model::campaign::{Amount, Reference, Threshold};
 use fwdlab_model::outcome::{Better, Unit};
@@ -164,8 +164,8 @@ fn by_itself(threshold: &Threshold, cases: &[&TestCase]) -> Judged {
     judged
 }
 
-/// Returns the interval of a figure: that of the counts themselves, or the 95 % interval of the mean
-/// of its values.
+/// Returns the interval of a figure: that of the counts themselves, or the 95 % interval of the
+/// mean of its values.
 pub(crate) fn interval(case: &TestCase, figure: &CaseFigure) -> Option<[f64; 2]> {
     if figure.unit == Unit::Instructions {
         return case

@@ -798,7 +798,8 @@ fn equivalence_is_claimed_only_if_proven() {
     assert!(text(&outcome, &[], false).contains("within 2 %"));
 }
 
-/// Somebody who asks whether two things differ reads one sentence; the table is for who asks how that is known.
+/// Somebody who asks whether two things differ reads one sentence; the table is for who asks how
+/// that is known.
 #[test]
 fn the_first_sentence_answers() {
     let answer = |sources: &[Source], options: &Options, limit: Option<&str>| {

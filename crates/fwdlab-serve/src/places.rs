@@ -45,7 +45,8 @@ const SLOW: Duration = Duration::from_secs(30);
 /// How long an answer waits for a place.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Answers are written in pieces of this size, so that a place becomes free only when its answer has been sent.
+/// Answers are written in pieces of this size, so that a place becomes free only when its answer
+/// has been sent.
 const PIECE: usize = 64 << 10;
 
 /// The places of connections and answers.

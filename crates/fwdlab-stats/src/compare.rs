@@ -35,7 +35,8 @@ pub enum Test {
     Exact,
     /// Student's t on the differences of pairs.
     PairedT,
-    /// Wilcoxon's signed ranks on the differences of pairs, with the estimate of Hodges and Lehmann.
+    /// Wilcoxon's signed ranks on the differences of pairs, with the estimate of Hodges and
+    /// Lehmann.
     SignedRank,
 }
 
@@ -799,8 +800,9 @@ mod tests {
         assert_eq!(planned_precision(1, 0.8, Confidence::P95), None);
     }
 
-    /// Against `solve_power` of `TTestIndPower` and `TTestPower` of statsmodels 0.14 (power 0.8, alpha 0.05), which solve the noncentral
-    /// t distribution: our formula is 1.2 % below at three values a side, 5.1 % at three pairs, and 1.2 % at five of them.
+    /// Against `solve_power` of `TTestIndPower` and `TTestPower` of statsmodels 0.14 (power 0.8,
+    /// alpha 0.05), which solve the noncentral t distribution: our formula is 1.2 % below at three
+    /// values a side, 5.1 % at three pairs, and 1.2 % at five of them.
     #[test]
     fn planned_precision_against_statsmodels() {
         let table = [

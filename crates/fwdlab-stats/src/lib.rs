@@ -10,7 +10,8 @@
 //!
 //! let before = Sample::new(vec![1.461, 1.455, 1.470, 1.449, 1.463])?; // Mpps
 //! let after = Sample::new(vec![1.502, 1.497, 1.511, 1.495, 1.508])?;
-//! let compared = compare(&before, &after, Assumption::EqualSpread, Confidence::P95); // as ministat(1)
+//! // as ministat(1)
+//! let compared = compare(&before, &after, Assumption::EqualSpread, Confidence::P95);
 //!
 //! assert_eq!(compared.verdict, Verdict::Greater);
 //! let interval = compared.interval_percent.expect("five values each");

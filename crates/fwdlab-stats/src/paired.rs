@@ -153,7 +153,8 @@ pub fn compare_pairs(
     outcome
 }
 
-/// [`equivalence`](crate::equivalence) of values measured in pairs, compared as [`compare_pairs`] does.
+/// [`equivalence`](crate::equivalence) of values measured in pairs, compared as [`compare_pairs`]
+/// does.
 pub fn equivalence_of_pairs(
     ln_ratios: &Sample,
     margin_percent: f64,

@@ -292,8 +292,8 @@ impl SumCounts {
         extreme / self.0.iter().sum::<f64>()
     }
 
-    /// Cumulative probabilities of the statistic 0, 1, 2, ... for untied (even) doubled ranks, whose
-    /// smallest sum is `least`.
+    /// Cumulative probabilities of the statistic 0, 1, 2, ... for untied (even) doubled ranks,
+    /// whose smallest sum is `least`.
     fn lower_tail(&self, least: usize) -> Vec<f64> {
         let all: f64 = self.0.iter().sum();
         let cumulate = |sum: &mut f64, count: &f64| {
@@ -692,7 +692,8 @@ mod tests {
     }
 
     proptest! {
-        /// The larger sample first: statrs 0.19 counts the wrong tail when the first is the smaller.
+        /// The larger sample first: statrs 0.19 counts the wrong tail when the first is the
+        /// smaller.
         #[test]
         fn exact_p_agrees_with_statrs(
             x in prop::collection::hash_set(0..100_000_i32, 8..12),

@@ -109,8 +109,8 @@ mod tests {
     fn date_kind_and_four_characters() {
         let name = id("2026-11-21T23:59:59.9Z", "quick", 0);
         assert!(name.starts_with("2026-11-21-quick-"), "{name}");
-        // First output of SplitMix64 with seed 0 is e220a8397b1dcdaf (the generator's reference code): the low five
-        // bits are 0x0f, the next 0x0d, then 0x13 and 0x1b.
+        // First output of SplitMix64 with seed 0 is e220a8397b1dcdaf (the generator's reference
+        // code): the low five bits are 0x0f, the next 0x0d, then 0x13 and 0x1b.
         assert_eq!(RunId::suffix_of(&name), Some("fdkv"));
         assert_eq!(name.len(), "2026-11-21-quick-7f3k".len());
     }

@@ -92,8 +92,8 @@ fn listed(roots: &Roots, with_results: bool) -> Result<Vec<RunEntry>, StoreError
     Ok(entries)
 }
 
-/// Returns the time by which runs are sorted: a joined run began with its first shard, and comes after
-/// all of them.
+/// Returns the time by which runs are sorted: a joined run began with its first shard, and comes
+/// after all of them.
 fn listed_at(entry: &RunEntry) -> Option<Timestamp> {
     let info = entry.info.as_ref()?;
     let end = info

@@ -13,12 +13,12 @@
 //!   trials.jsonl      one trial, rebuild or boot per line
 //!   requests.jsonl    requests of other processes while it ran: pause, resume, skip, stop
 //!   labels.json       labels by the user: tags and a note
-//!   telemetry.jsonl   what the DUT's host counted around trials, where it was read: one reading per line
+//!   telemetry.jsonl   what the DUT's host counted around trials, where that is read: one line each
 //!   raw/<test case>/<trial>/intervals.csv, latency.hlog
 //!   summary.json      the result, derived from the trials
 //!   report.html       the report, derived from the summary
 //!   checksums.sfv     checksums of all of these, when the run has ended
-//!   .lock             held by the process that writes: the kernel knows whether a run is still running
+//!   .lock             held by the process that writes: the kernel knows whether a run continues
 //! ```
 
 #![forbid(unsafe_code)]

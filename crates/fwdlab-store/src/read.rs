@@ -248,9 +248,9 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
     Ok(run)
 }
 
-/// Reads what [`StoredRun::series`] needs of a run. If its result is intact and current, the run has
-/// only its first trial, and its result has only figures, because the journals and the evidence for
-/// each iteration are most of a run. Damage of what is not read is not among its problems.
+/// Reads what [`StoredRun::series`] needs of a run. If its result is intact and current, the run
+/// has only its first trial, and its result has only figures, because the journals and the evidence
+/// for each iteration are most of a run. Damage of what is not read is not among its problems.
 ///
 /// # Errors
 /// As [`load`].
@@ -480,7 +480,8 @@ struct Document {
 /// Reads a run from a file with its JSON document, such as a baseline in a repository.
 ///
 /// # Errors
-/// The file cannot be read, is no document of a run, or is of a newer version; the run has no result.
+/// The file cannot be read, is no document of a run, or is of a newer version; the run has no
+/// result.
 pub fn load_document(path: &Path) -> Result<StoredRun, StoreError> {
     let bytes = regular::read_io(path).map_err(StoreError::system("read", path))?;
     let another = |reason: String| StoreError::Damaged {

@@ -396,7 +396,8 @@ fn a_wrong_handler_changes_nothing() {
     assert!(!model.ports[0].attributes.promiscuous);
 }
 
-/// Profiles on one port of this machine run beside each other, and one of them can start again afterwards.
+/// Profiles on one port of this machine run beside each other, and one of them can start again
+/// afterwards.
 #[test]
 fn profiles_of_a_port_run_in_parallel() {
     let name = format!("fwdlab-trextest-{}", std::process::id());

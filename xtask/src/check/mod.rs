@@ -4,6 +4,7 @@
 //! small bad trees. What clippy can check is in the lints of the root Cargo.toml and in the
 //! clippy.toml files instead. Start with [`all`].
 
+mod comments;
 mod directions;
 mod english;
 mod examples;
@@ -57,6 +58,7 @@ pub fn all(root: &Path) -> anyhow::Result<Vec<Finding>> {
         findings.extend(traces::check(file));
         findings.extend(english::check(file));
         if file.is_rust() {
+            findings.extend(comments::check(file));
             findings.extend(heads::check(file));
             findings.extend(unsafety::check(file));
             findings.extend(purity::check(file));

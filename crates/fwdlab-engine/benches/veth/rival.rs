@@ -197,7 +197,8 @@ fn compiled_limit() -> Result<PathBuf, String> {
 
 /// trafgen with one constant frame and one process, which binds itself to CPU 0.
 ///
-/// Its gaps (`-t`) switch from the mapped ring to one system call per frame: 0.02 Mpps, never its best.
+/// Its gaps (`-t`) switch from the mapped ring to one system call per frame: 0.02 Mpps, never its
+/// best.
 pub fn trafgen(
     name: &str,
     options: &[&str],

@@ -126,7 +126,8 @@ pub(super) struct Batch {
     messages: Box<[libc::mmsghdr]>,
 }
 
-// SAFETY: the raw pointers in vectors and messages are set from our own buffers in each `send`, and read only there.
+// SAFETY: the raw pointers in vectors and messages are set from our own buffers in each `send`, and
+// read only there.
 unsafe impl Send for Batch {}
 
 impl Batch {
@@ -199,8 +200,8 @@ impl Batch {
                 index = 0;
             }
         }
-        // SAFETY: the first `messages` headers point at one vector each, and those at a frame each, all of which we own
-        // and keep until the call is over.
+        // SAFETY: the first `messages` headers point at one vector each, and those at a frame each,
+        // all of which we own and keep until the call is over.
         let sent =
             unsafe { libc::sendmmsg(socket.as_raw_fd(), self.messages.as_mut_ptr(), messages, 0) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())

@@ -32,8 +32,8 @@ pub(super) const ENTRIES: u32 = 512;
 /// lower.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
-/// Chunks that a queue gives to a driver with zero-copy, as many as its fill ring has entries, which
-/// are a power of two.
+/// Chunks that a queue gives to a driver with zero-copy, as many as its fill ring has entries,
+/// which are a power of two.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Given {
     pub(super) first_chunk: usize,

@@ -18,7 +18,8 @@ struct Map {
     length: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone; every access goes through the types below, by &mut or atomics.
+// SAFETY: the mapping belongs to this value alone; every access goes through the types below, by
+// &mut or atomics.
 unsafe impl Send for Map {}
 
 impl Map {
@@ -87,7 +88,8 @@ impl Umem {
     #[inline]
     pub(super) fn bytes(&mut self, start: usize, length: usize) -> &mut [u8] {
         assert!(start <= self.map.length && length <= self.map.length - start);
-        // SAFETY: inside of the mapping; &mut self makes it the only reference; bytes have no invalid values.
+        // SAFETY: inside of the mapping; &mut self makes it the only reference; bytes have no
+        // invalid values.
         unsafe { std::slice::from_raw_parts_mut(self.map.start.as_ptr().add(start), length) }
     }
 }
@@ -127,7 +129,8 @@ impl<T> Ring<T> {
     }
 
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: inside of the mapping, aligned, alive as long as self; the kernel accesses it atomically too.
+        // SAFETY: inside of the mapping, aligned, alive as long as self; the kernel accesses it
+        // atomically too.
         unsafe { self.producer.as_ref() }
     }
 
@@ -188,7 +191,8 @@ impl Producer {
             len: bytes,
             options: XdpDescOptions::from_bits_retain(options),
         };
-        // SAFETY: the entry is inside of the ring, and free: the kernel does not read it before it is published.
+        // SAFETY: the entry is inside of the ring, and free: the kernel does not read it before it
+        // is published.
         unsafe { self.ring.entry(self.position).write(descriptor) };
         self.position = self.position.wrapping_add(1);
     }

@@ -360,8 +360,9 @@ mod tests {
         analyser.analysis(Origins::default()).streams[0].clone()
     }
 
-    /// Sent every 1000 ns, arrived after 500, 516, 484, 500 and 660 ns. By hand, RFC 3550 section 6.4.1: differences 16, 32,
-    /// 16, 160; in sixteenths 16, 16+32-1=47, 47+16-3=60, 60+160-4=216; so 13.5 ns.
+    /// Sent every 1000 ns, arrived after 500, 516, 484, 500 and 660 ns. By hand, RFC 3550 section
+    /// 6.4.1: differences 16, 32, 16, 160; in sixteenths 16, 16+32-1=47, 47+16-3=60, 60+160-4=216;
+    /// so 13.5 ns.
     #[test]
     fn jitter_computed_by_hand() {
         let mut analyser = analyser(0);

@@ -21,10 +21,10 @@
 //!
 //! Frames that reach 5 are timed: their latency is the time of arrival minus the intended departure
 //! in the signature. So the time a frame waited because its sender stalled is part of the latency,
-//! and no wait is omitted (no "coordinated omission"); [`StallPolicy`](crate::StallPolicy) describes how
-//! missed frames are treated. A frame without a departure is not timed. One that arrived before its
-//! departure is *early*, which shows that the two ends use different clocks, and is not timed
-//! either.
+//! and no wait is omitted (no "coordinated omission"); [`StallPolicy`](crate::StallPolicy)
+//! describes how missed frames are treated. A frame without a departure is not timed. One that
+//! arrived before its departure is *early*, which shows that the two ends use different clocks, and
+//! is not timed either.
 
 mod analyser;
 pub mod integrity;
@@ -156,7 +156,8 @@ pub struct StreamAnalysis {
     pub wrong_length: u64,
     /// Frames that arrived before they were due to leave: the clocks differ.
     pub early: u64,
-    /// One more than the highest number that arrived: what lies below and has not arrived is lost, or will be reordered.
+    /// One more than the highest number that arrived: what lies below and has not arrived is lost,
+    /// or will be reordered.
     pub next: u64,
     /// When the first frame arrived, on the receiver's clock; 0: none has.
     pub first_ns: u64,
@@ -172,8 +173,8 @@ pub struct StreamAnalysis {
     pub latency_sum_ns: u64,
     /// Smoothed variation of the latency in order of arrival (RFC 3550 section 6.4.1), in 1/16 ns.
     pub jitter_16ths_ns: u64,
-    /// Differences of the latencies of frames n and n + 1, without sign (RFC 3393), in nanoseconds. How latencies differ from
-    /// the shortest (PDV, RFC 5481) is in `latency` and `latency_min_ns`.
+    /// Differences of the latencies of frames n and n + 1, without sign (RFC 3393), in nanoseconds.
+    /// How latencies differ from the shortest (PDV, RFC 5481) is in `latency` and `latency_min_ns`.
     pub delay_variation: Histogram,
     /// How often each flow arrived, without duplicates and corrupt frames; empty if not requested.
     pub flows: Vec<u32>,

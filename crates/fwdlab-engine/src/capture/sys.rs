@@ -26,7 +26,8 @@ pub(super) struct Ring {
     blocks: usize,
 }
 
-// SAFETY: the memory belongs to this value alone; the kernel hands blocks over with the status word.
+// SAFETY: the memory belongs to this value alone; the kernel hands blocks over with the status
+// word.
 unsafe impl Send for Ring {}
 
 /// The kernel's counts since they were read last.
@@ -170,7 +171,8 @@ impl Ring {
             return None;
         }
         let begin = index * self.block_bytes;
-        // SAFETY: inside the mapping; the kernel leaves the block alone until it is released, which needs `&mut self`.
+        // SAFETY: inside the mapping; the kernel leaves the block alone until it is released, which
+        // needs `&mut self`.
         Some(unsafe {
             std::slice::from_raw_parts(self.memory.as_ptr().add(begin), self.block_bytes)
         })
@@ -184,7 +186,8 @@ impl Ring {
 
     fn status(&self, index: usize) -> &AtomicU32 {
         assert!(index < self.blocks);
-        // SAFETY: inside the mapping and aligned, for blocks are whole pages; kernel and we use it as one word.
+        // SAFETY: inside the mapping and aligned, for blocks are whole pages; kernel and we use it
+        // as one word.
         unsafe {
             let at = self
                 .memory

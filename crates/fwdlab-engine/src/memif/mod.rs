@@ -7,10 +7,10 @@
 //!
 //! Frames are sent by the same loop as with every socket engine, and received frames go to the same
 //! analysis. A frame counts as sent once the peer has given its buffer back, so frames that are
-//! still in a ring at the end of a trial, or are lost when the peer restarts, are not sent. In trials
-//! a frame that finds the ring full is sent, and lost at the peer's input. Layout and messages are
-//! those of memif 2.0 (libmemif's header with the cookie 0x3E31F20). Start with [`Port::open`], then
-//! [`sender`] and [`receiver`].
+//! still in a ring at the end of a trial, or are lost when the peer restarts, are not sent. In
+//! trials a frame that finds the ring full is sent, and lost at the peer's input. Layout and
+//! messages are those of memif 2.0 (libmemif's header with the cookie 0x3E31F20). Start with
+//! [`Port::open`], then [`sender`] and [`receiver`].
 
 mod control;
 mod message;

@@ -1,8 +1,8 @@
 //! A memif port: its control socket, which has its own thread, and the current connection.
 //!
-//! The thread connects or accepts repeatedly: a peer that restarts gets new rings. The two halves of
-//! a connection (the rings of each direction, [`Half`]) move to the sender and the receiver, which
-//! detect a new connection by one atomic number. Nothing here examines frames. Start with
+//! The thread connects or accepts repeatedly: a peer that restarts gets new rings. The two halves
+//! of a connection (the rings of each direction, [`Half`]) move to the sender and the receiver,
+//! which detect a new connection by one atomic number. Nothing here examines frames. Start with
 //! [`Port::open`].
 
 use std::os::fd::{AsFd, OwnedFd};

@@ -298,7 +298,8 @@ fn echo(sender: &mut Outgoing, receiver: &mut Incoming, total: u64) -> Result<()
     Ok(())
 }
 
-/// At full speed, to the frame: sent is what testpmd received; returned and dropped is what we sent.
+/// At full speed, to the frame: sent is what testpmd received; returned and dropped is what we
+/// sent.
 #[test]
 fn testpmd_counts_what_we_count() {
     const TEST: &str = "memif::testpmd::testpmd_counts_what_we_count";

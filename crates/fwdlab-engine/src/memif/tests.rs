@@ -205,8 +205,8 @@ fn disowned_frames_are_reported_to_nobody() {
     assert_eq!(streams, [1]);
 }
 
-/// A client with long frames splits them; one that breaks off a frame, or whose frame is longer than
-/// we take, loses it and nothing else.
+/// A client with long frames splits them; one that breaks off a frame, or whose frame is longer
+/// than we take, loses it and nothing else.
 #[test]
 fn frames_in_several_buffers_are_joined() {
     let (client, mut server, other) = pair(layout(1, 9));

@@ -5,8 +5,8 @@
 //! one thread, in one order; frames of one flow stay on one queue.
 //!
 //! A ring is the input queue of the peer. In trials ([`StallPolicy::Skip`]) a frame that finds it
-//! full is dropped, as at the end of a link: a peer that is too slow loses frames, and does not slow
-//! the sender down. In all other cases the frame waits. Start with [`sender`].
+//! full is dropped, as at the end of a link: a peer that is too slow loses frames, and does not
+//! slow the sender down. In all other cases the frame waits. Start with [`sender`].
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -30,8 +30,8 @@ pub trait Plan: Sized {
     /// Advances by `frames`; returns how much later the next frame is planned.
     fn advance(&mut self, frames: u64) -> u64;
 
-    /// Keeps every `every`-th frame, from number `first` on: those of one of several senders. Called
-    /// before the first frame is taken.
+    /// Keeps every `every`-th frame, from number `first` on: those of one of several senders.
+    /// Called before the first frame is taken.
     fn every(self, first: u64, every: u64) -> Self;
 
     /// Implements [`Pacer::set_load`], if the plan can be changed from outside. Otherwise the

@@ -15,7 +15,8 @@ use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched
 pub(crate) use self::sys::Interfaces;
 use crate::error::EngineError;
 
-/// An interface, and the network namespace it is in (a path such as `/run/netns/gen`; `None` is our own).
+/// An interface, and the network namespace it is in (a path such as `/run/netns/gen`; `None` is our
+/// own).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortSpec {
     /// Path of the namespace.

@@ -51,7 +51,8 @@ impl Interfaces {
     }
 
     fn query(&self, question: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: the request is valid for the call, its name ends with a zero byte, and what it points to is alive.
+        // SAFETY: the request is valid for the call, its name ends with a zero byte, and what it
+        // points to is alive.
         match unsafe { libc::ioctl(self.socket.as_raw_fd(), question as _, request) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),

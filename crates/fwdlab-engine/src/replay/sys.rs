@@ -61,7 +61,8 @@ impl Socket {
             message.msg_hdr.msg_iovlen = 1;
             count += 1;
         }
-        // SAFETY: the first `count` headers point at one vector each, and those at a frame each; all outlive the call.
+        // SAFETY: the first `count` headers point at one vector each, and those at a frame each;
+        // all outlive the call.
         let sent = unsafe { libc::sendmmsg(self.0.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }

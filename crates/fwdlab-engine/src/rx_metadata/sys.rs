@@ -69,7 +69,8 @@ pub(super) fn load(program: &[Instruction], interface: u32) -> io::Result<OwnedF
         attach_type: ATTACH_XDP,
         ..ProgLoad::default()
     };
-    // SAFETY: the instructions and the license outlive the call, and their number is that of the slice.
+    // SAFETY: the instructions and the license outlive the call, and their number is that of the
+    // slice.
     unsafe { bpf(PROG_LOAD, &attributes) }
 }
 
@@ -96,7 +97,8 @@ pub(super) fn attach(program: &OwnedFd, interface: u32) -> io::Result<OwnedFd> {
 /// # Safety
 /// The attributes are those of the command, and what they point to is there.
 unsafe fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
-    // SAFETY: the attributes outlive the call and have the length given; the rest is the caller's promise.
+    // SAFETY: the attributes outlive the call and have the length given; the rest is the caller's
+    // promise.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_bpf,

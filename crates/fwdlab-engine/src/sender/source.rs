@@ -36,8 +36,8 @@ pub(crate) trait Source {
     /// Moves to the path of the next frame, counted from the selected one, and returns it.
     fn turn(&mut self) -> usize;
 
-    /// Returns true if there is another frame that was due at the last [`set_time`](Self::set_time), for
-    /// the path that [`turn`](Self::turn) returned.
+    /// Returns true if there is another frame that was due at the last
+    /// [`set_time`](Self::set_time), for the path that [`turn`](Self::turn) returned.
     fn has_next(&self) -> bool;
 
     /// Returns the lane of the next frame. Frames that must not overtake each other have the same
@@ -535,7 +535,8 @@ impl<W: Warp> TrafficSource<W> {
         self.drop_excess();
     }
 
-    /// Limits the backlog of endless streams to a second's load. A stream with a fixed number of frames sends all of them, however late.
+    /// Limits the backlog of endless streams to a second's load. A stream with a fixed number of
+    /// frames sends all of them, however late.
     fn drop_excess(&mut self) {
         self.give_up_while(|source, _| source.lag.excess() > 0 && !source.player.is_counted());
     }

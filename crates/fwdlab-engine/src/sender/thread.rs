@@ -879,8 +879,8 @@ mod tests {
         }
     }
 
-    /// Test frames and the streams of a profile, at one load and at one that changes, for a time and
-    /// for a number of frames: the same frames at the same nanosecond.
+    /// Test frames and the streams of a profile, at one load and at one that changes, for a time
+    /// and for a number of frames: the same frames at the same nanosecond.
     #[test]
     fn senders_together_send_the_frames_of_one_at_their_times() {
         let mut buffer = vec![0; 60];

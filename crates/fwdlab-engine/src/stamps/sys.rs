@@ -89,7 +89,8 @@ impl TxStamps {
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = control.0.len() as _;
-        // SAFETY: the message leads to the control buffer, which outlives the call and has the length given.
+        // SAFETY: the message leads to the control buffer, which outlives the call and has the
+        // length given.
         let received = unsafe {
             libc::recvmsg(
                 self.socket.as_raw_fd(),

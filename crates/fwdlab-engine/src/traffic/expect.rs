@@ -265,8 +265,8 @@ impl StreamExpected {
     }
 
     /// Returns true if every flow is sent by one sender, so that no frame of a flow can overtake
-    /// another: the number of flows must be a multiple of the number of senders. `None` if the flows
-    /// are not known.
+    /// another: the number of flows must be a multiple of the number of senders. `None` if the
+    /// flows are not known.
     pub fn keeps_flows(&self) -> Option<bool> {
         let (flows, senders) = (self.flows.as_ref().ok()?, self.senders);
         let Carried::Cycle { of_frame, first } = &flows.carried else {

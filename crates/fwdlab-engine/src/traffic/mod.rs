@@ -117,7 +117,8 @@ impl Traffic {
 /// When the frames of a stream leave.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Frames per second while it sends, at the profile's own load; a trial's load scales all streams alike.
+    /// Frames per second while it sends, at the profile's own load; a trial's load scales all
+    /// streams alike.
     pub rate_pps: f64,
     /// How many frames, and in which groups.
     pub mode: Emission,

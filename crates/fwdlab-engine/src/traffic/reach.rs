@@ -1,8 +1,8 @@
 //! Every place where the frames of a template may go: all destinations in them, inside tunnels or
 //! not, with everything that a program may write into them.
 //!
-//! For code that refuses destinations or sets up routes. Start with [`Kind::reach`]; [`frame_reach`]
-//! does it for one frame.
+//! For code that refuses destinations or sets up routes. Start with [`Kind::reach`];
+//! [`frame_reach`] does it for one frame.
 
 use std::net::IpAddr;
 use std::ops::Range;

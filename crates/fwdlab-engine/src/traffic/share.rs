@@ -1,10 +1,11 @@
 //! Several senders on one port: which of them sends which frame of a traffic.
 //!
-//! A [`Share`] is one sender's part. Frame j of stream s belongs to sender (j + s) modulo the number
-//! of senders, so every sender has every T-th frame of each stream, at the times that the frames
-//! have with one sender. Together, the senders send the frames of one sender: the same bytes, except
-//! the numbers in signatures, at the same times. The [player](super::player) plays a share; nothing
-//! here knows threads or ports. Start with [`Share`]; [`counts`] splits a number of frames.
+//! A [`Share`] is one sender's part. Frame j of stream s belongs to sender (j + s) modulo the
+//! number of senders, so every sender has every T-th frame of each stream, at the times that the
+//! frames have with one sender. Together, the senders send the frames of one sender: the same
+//! bytes, except the numbers in signatures, at the same times. The [player](super::player) plays a
+//! share; nothing here knows threads or ports. Start with [`Share`]; [`counts`] splits a number of
+//! frames.
 //!
 //! **Order within a flow.** Two senders do not wait for each other, so frames of one flow stay in
 //! order only if one sender sends them all. If a stream has one kind of frame, this is the case if
@@ -14,14 +15,15 @@
 //! ([`Share::id`]). With the numbers of one sender, a receiver could not tell a sender that is late
 //! from frames that the DUT has reordered, and would lose track if it is later than the
 //! [window](crate::analysis::WINDOW). With own ids, the analysers in user space and at the driver
-//! are those for one sender: a sender's frames of a stream are one more stream. Number n of sender k
-//! is frame n * T + [`first`](Share::first) of the stream.
+//! are those for one sender: a sender's frames of a stream are one more stream. Number n of sender
+//! k is frame n * T + [`first`](Share::first) of the stream.
 //!
 //! **Streams that are not split** are sent by the first sender alone: streams that start others or
 //! wait for others, because their times depend on each other; frames with TRex's latency header,
-//! whose numbers must rise; programs that cannot [skip frames](fwdlab_packet::modifier::Program::skips);
-//! streams of which a router forwards some frames and others not, because their number sent must
-//! tell how many of each; and patterns of more than [`LONGEST_PATTERN`] frames.
+//! whose numbers must rise; programs that cannot [skip
+//! frames](fwdlab_packet::modifier::Program::skips); streams of which a router forwards some frames
+//! and others not, because their number sent must tell how many of each; and patterns of more than
+//! [`LONGEST_PATTERN`] frames.
 
 use serde::{Deserialize, Serialize};
 
@@ -241,7 +243,8 @@ fn first_frames(
     Ok(of_streams)
 }
 
-/// Returns the streams that are not split, by name, so that they are sent by the first sender alone.
+/// Returns the streams that are not split, by name, so that they are sent by the first sender
+/// alone.
 pub fn unsplit(traffic: &Traffic, senders: u32) -> Vec<&Stream> {
     let streams = traffic.streams.iter().enumerate();
     let unsplit = streams.filter(|(stream, _)| !is_split(traffic, *stream, senders));

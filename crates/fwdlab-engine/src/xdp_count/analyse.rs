@@ -232,7 +232,8 @@ mod tests {
             let before = arrival_ns.map(u64::to_ne_bytes);
             let before = before.as_ref().map_or(&[][..], |bytes| &bytes[..]);
             let data = [before, frame].concat();
-            // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
+            // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index,
+            // egress_ifindex
             let context: Vec<u8> = [before.len() as u32, data.len() as u32, 0, 0, 0, 0]
                 .iter()
                 .flat_map(|word| word.to_ne_bytes())

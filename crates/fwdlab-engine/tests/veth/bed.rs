@@ -60,7 +60,8 @@ pub fn wait_until(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A namespace for the tester with ports `tx<n>` and `rx<n>`, and one for each DUT with `eth0` and `eth1`.
+/// A namespace for the tester with ports `tx<n>` and `rx<n>`, and one for each DUT with `eth0` and
+/// `eth1`.
 pub struct Bed {
     names: Vec<String>,
     _only: MutexGuard<'static, ()>,
@@ -179,7 +180,8 @@ impl Bed {
     }
 
     /// Returns what became of `sent` frames, and of more if the sender counted too few. veth counts
-    /// a frame when its peer takes it, so the last ones are counted late if the DUT has no CPU time.
+    /// a frame when its peer takes it, so the last ones are counted late if the DUT has no CPU
+    /// time.
     pub fn transmitted_of(&self, path: usize, before: Transmitted, sent: u64) -> Transmitted {
         wait_until(|| self.transmitted(path).since(before).total() >= sent);
         self.transmitted_at_rest(path).since(before)

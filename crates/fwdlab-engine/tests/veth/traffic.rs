@@ -116,7 +116,8 @@ fn kind(frame_size: u16, flows: u64, signed: bool) -> Kind {
     }
 }
 
-/// An IMIX, bursts with pauses, and a chain: a burst that starts another stream, which starts the burst again.
+/// An IMIX, bursts with pauses, and a chain: a burst that starts another stream, which starts the
+/// burst again.
 fn bursty() -> TrafficFrames {
     let bursts = Emission::Bursts {
         frames: 20,
@@ -280,8 +281,8 @@ fn a_profile_on_the_wire_is_the_profile() {
     }
 }
 
-/// A veth pair with four queues between the tester and the DUT, which counts what arrives; `None` if
-/// it cannot be made.
+/// A veth pair with four queues between the tester and the DUT, which counts what arrives; `None`
+/// if it cannot be made.
 fn wide_pair(bed: &Bed, receive_queues: u32) -> Option<(PathSpec, PortSpec)> {
     let peer = PortSpec {
         interface: "wide1".into(),

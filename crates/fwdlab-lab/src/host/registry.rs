@@ -446,8 +446,8 @@ fn read(file: &mut File, path: &Path) -> Option<(Record, Steps)> {
 /// record. Processes of others are left alone. If something could not be undone, the record is kept
 /// for another attempt.
 ///
-/// `undo_change` undoes its changes, except those on hosts that vanish anyway, and returns what could
-/// not be undone.
+/// `undo_change` undoes its changes, except those on hosts that vanish anyway, and returns what
+/// could not be undone.
 fn undo(
     record: &Record,
     path: &Path,

@@ -1,7 +1,7 @@
 //! Enables hardware time stamps of cards, and restores their settings.
 //!
-//! Settings are defined in `fwdlab_engine::stamps::card`, and restored by [`held_settings`](super::held_settings).
-//! Start with [`Stamping::take`].
+//! Settings are defined in `fwdlab_engine::stamps::card`, and restored by
+//! [`held_settings`](super::held_settings). Start with [`Stamping::take`].
 
 use fwdlab_engine::PortSpec;
 use fwdlab_engine::stamps::card::{self, Setting};

@@ -1,6 +1,7 @@
 //! Changes on a port while it is ours: the kernel sends nothing of its own, and longer frames fit.
 //!
-//! [`held_settings`](super::held_settings) restores them, also after a crash. Start with [`Ipv6`] and [`Mtu`].
+//! [`held_settings`](super::held_settings) restores them, also after a crash. Start with [`Ipv6`]
+//! and [`Mtu`].
 
 use std::fs;
 use std::io::ErrorKind;

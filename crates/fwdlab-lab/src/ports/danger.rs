@@ -1,8 +1,8 @@
 //! Judges from facts alone whether an interface is in use by others; each danger has its own text
 //! and its own option.
 //!
-//! [`interface_facts`](super::interface_facts) reads the facts; this has no I/O, so that tests can use values of machines
-//! that we do not have. Start with [`dangers`].
+//! [`interface_facts`](super::interface_facts) reads the facts; this has no I/O, so that tests can
+//! use values of machines that we do not have. Start with [`dangers`].
 
 use std::net::IpAddr;
 

@@ -5,8 +5,8 @@
 //! name; a port that another fwdlab uses is always refused. Engines do everything else on the port.
 //! Start with [`Port::take`], or with [`TrafficPort::take`] for ports that may also be memif ports;
 //! [`destinations`] judges addresses, [`interface_facts`] reads the kernel's facts about an
-//! interface, `next_interfaces` follows frames that are sent on it, [`lock`] excludes other fwdlabs.
-//! Ports in a test-bed file are judged in the same way, with messages for the owner of the
+//! interface, `next_interfaces` follows frames that are sent on it, [`lock`] excludes other
+//! fwdlabs. Ports in a test-bed file are judged in the same way, with messages for the owner of the
 //! file: `claim`.
 
 mod card;

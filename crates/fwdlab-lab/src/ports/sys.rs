@@ -52,7 +52,8 @@ unsafe fn query(
     for (to, from) in requested.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    // SAFETY: the request has a name with an end and outlives the call; the caller answers for the rest.
+    // SAFETY: the request has a name with an end and outlives the call; the caller answers for the
+    // rest.
     match unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &raw mut requested) } {
         0.. => Ok(requested.ifr_ifru),
         _ => Err(io::Error::last_os_error()),

@@ -32,8 +32,8 @@ impl From<Port> for TrafficPort {
 }
 
 impl TrafficPort {
-    /// Reserves a port against other fwdlabs. An interface is inspected and refused if it is in use;
-    /// a memif port is opened, and its peer may come later.
+    /// Reserves a port against other fwdlabs. An interface is inspected and refused if it is in
+    /// use; a memif port is opened, and its peer may come later.
     ///
     /// # Errors
     /// As [`Port::take`] and [`MemifPort::take`].

@@ -563,8 +563,8 @@ fn frames_through(bed: &Bed, before: DutPorts, received: u64) -> Result<(u64, u6
     }
 }
 
-/// Checks that frames come back, and through the DUT. `frames_through`: counts of its ports, if they can
-/// be read.
+/// Checks that frames come back, and through the DUT. `frames_through`: counts of its ports, if
+/// they can be read.
 fn forwards(name: &'static str, proof: &Proof, through: Option<(u64, u64)>, fix: String) -> Check {
     let Proof { sent, received, .. } = *proof;
     let words = format!("{received} of {sent} frames came back");

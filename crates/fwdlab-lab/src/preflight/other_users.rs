@@ -429,8 +429,8 @@ fn account(before: &CpuMoment, after: &CpuMoment, elapsed: Duration, ourselves: 
                 .is_some_and(|process| process.started == known.started)
         })
     };
-    // a parent that waited for a process gets all of its CPU time: what it had used before is not of
-    // this time
+    // a parent that waited for a process gets all of its CPU time: what it had used before is not
+    // of this time
     let mut older_of: BTreeMap<u32, u64> = BTreeMap::new();
     for (&pid, process) in before.processes.iter().filter(|(pid, _)| !is_there(**pid)) {
         let parents =

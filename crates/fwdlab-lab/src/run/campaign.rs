@@ -2,8 +2,9 @@
 //! blocks, each on a test bed of its own.
 //!
 //! If a test case fails, its reason is recorded and the campaign continues, unless it ends with the
-//! first failure. Every trial is kept with its test case and its iteration, together with the campaign file
-//! and the files of its configurations. [`super::conduct`] takes the turns. Start with [`start`].
+//! first failure. Every trial is kept with its test case and its iteration, together with the
+//! campaign file and the files of its configurations. [`super::conduct`] takes the turns. Start
+//! with [`start`].
 
 use std::collections::BTreeMap;
 use std::path::Path;

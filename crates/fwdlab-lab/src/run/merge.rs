@@ -1,9 +1,9 @@
 //! Joins the shards of a campaign into one run, as if one process had measured it.
 //!
-//! Results that do not depend on the machine are pooled: counts of instructions, and simulated DUTs.
-//! Those of measured DUTs are not: each test case keeps its shard ([`machines`]). The result is
-//! derived from all boots and trials; nothing is measured. Shards that do not belong together are
-//! named. Start with [`merge`].
+//! Results that do not depend on the machine are pooled: counts of instructions, and simulated
+//! DUTs. Those of measured DUTs are not: each test case keeps its shard ([`machines`]). The result
+//! is derived from all boots and trials; nothing is measured. Shards that do not belong together
+//! are named. Start with [`merge`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,8 +30,8 @@ use super::procedure_run::invalid;
 use super::verify::derive_with;
 use crate::error::LabError;
 
-/// Parameters that may differ between shards: the shard itself, where its campaign file was, its test
-/// bed, and the CPUs of its machine.
+/// Parameters that may differ between shards: the shard itself, where its campaign file was, its
+/// test bed, and the CPUs of its machine.
 const OWN: [&str; 5] = [SHARD, "file", "bed", "generator_cpus", "dut_cpus"];
 
 /// Inputs that a run adds to those of its campaign.
@@ -42,8 +42,8 @@ pub struct Shards {
     /// In the order of their numbers.
     runs: Vec<(Shard, StoredRun)>,
     inputs: BTreeMap<String, Vec<u8>>,
-    /// For each shard, the numbers of its trials or rebuilds in the joined run, by their numbers in the
-    /// shard.
+    /// For each shard, the numbers of its trials or rebuilds in the joined run, by their numbers in
+    /// the shard.
     numbers: Vec<BTreeMap<u32, u32>>,
     /// Their results depend on the machines that measured them.
     are_measured: bool,

@@ -269,8 +269,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the test case that another one is compared with: the first configuration under the same
-    /// traffic.
+    /// Returns the test case that another one is compared with: the first configuration under the
+    /// same traffic.
     fn reference_of(&self, case: usize) -> Option<usize> {
         let all = &self.campaign.cases;
         let is_reference = |other: &Case| {
@@ -283,9 +283,10 @@ impl Plan {
     }
 
     /// Returns the turns of the first iteration that are divided among shards whose test cases stay
-    /// whole. The others are references: rates of two machines are not comparable, so that each shard
-    /// of a measured campaign measures the references of its own test cases, and the first test case
-    /// with its A/A control. Rows of slices have their own, and a simulated DUT is the same anywhere.
+    /// whole. The others are references: rates of two machines are not comparable, so that each
+    /// shard of a measured campaign measures the references of its own test cases, and the first
+    /// test case with its A/A control. Rows of slices have their own, and a simulated DUT is the
+    /// same anywhere.
     fn divided(&self, measures: &[Measures]) -> Vec<Turn> {
         let is_alike = self.dut.is_some() || self.campaign.procedure.counting() == Counting::Slices;
         let is_reference = |case: usize| {

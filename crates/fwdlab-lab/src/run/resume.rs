@@ -123,7 +123,8 @@ impl CutOff {
         }
         let (facts, others) = (&info.facts, &now.facts);
         // a host that does not answer now has no facts, and there will be no bed; counts of
-        // instructions depend on the emulator and the images, which are compared when they are known
+        // instructions depend on the emulator and the images, which are compared when they are
+        // known
         let is_known = facts.is_known()
             && others.is_known()
             && plan.campaign().procedure.counting() != Counting::Instructions;

@@ -70,8 +70,8 @@ pub fn so_far(run: &StoredRun) -> Option<Summary> {
     Some(summary)
 }
 
-/// Returns true if this is the name of the test case in a run; on a virtual machine it ends with the
-/// image.
+/// Returns true if this is the name of the test case in a run; on a virtual machine it ends with
+/// the image.
 fn is_named(case: &Case, name: &str) -> bool {
     let without_image = name.rsplit_once('@').map_or(name, |(before, _)| before);
     let id = case.id();

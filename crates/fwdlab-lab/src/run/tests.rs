@@ -264,8 +264,8 @@ fn procedures_find_the_parameters_of_a_simulated_dut() {
     }
 }
 
-/// Loads and rates are per direction, and the DUT has one capacity for both; every hundredth frame of
-/// a modified series is a broadcast.
+/// Loads and rates are per direction, and the DUT has one capacity for both; every hundredth frame
+/// of a modified series is a broadcast.
 #[test]
 fn directions_and_modifiers_are_counted() {
     let [cases, trials] = simulated(

@@ -411,8 +411,8 @@ pub(super) fn divided(
     derived
 }
 
-/// Runs the procedure again with the answers that its trials gave, and returns what it finds; `None`
-/// if its parameters are not stored. `stored` are the outcomes in the result.
+/// Runs the procedure again with the answers that its trials gave, and returns what it finds;
+/// `None` if its parameters are not stored. `stored` are the outcomes in the result.
 ///
 /// # Errors
 /// The first difference from the records.

@@ -44,7 +44,8 @@ impl Pusher {
                     }
                     // a link that is down accepts none, which its counters show
                     let _ = port.send(frame);
-                    // counted from the time at which the first has left: on a busy host it leaves late
+                    // counted from the time at which the first has left: on a busy host it leaves
+                    // late
                     due = Some(due.unwrap_or_else(Instant::now) + order.gap);
                 }
             }

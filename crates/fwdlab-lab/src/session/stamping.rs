@@ -2,7 +2,8 @@
 //! it.
 //!
 //! The engine knows what ports offer and what a timestamp is; [`ports`](crate::ports) restores
-//! cards. Start with [`Stamping::choose`]; [`analysis`] is for the end, and [`StampingResult`] for results.
+//! cards. Start with [`Stamping::choose`]; [`analysis`] is for the end, and [`StampingResult`] for
+//! results.
 
 use fwdlab_engine::analysis::Analysis;
 use fwdlab_engine::stamps::{Kind, Log, Offers, choose};

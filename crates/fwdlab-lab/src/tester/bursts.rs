@@ -29,8 +29,8 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// Opens them for a stream on the bed of a machine; `poller` is the process of a data plane that
-    /// polls, and the number of its first threads that do not.
+    /// Opens them for a stream on the bed of a machine; `poller` is the process of a data plane
+    /// that polls, and the number of its first threads that do not.
     ///
     /// # Errors
     /// The kernel there cannot send such frames, or the machine was lost.

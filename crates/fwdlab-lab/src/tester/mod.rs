@@ -2,8 +2,8 @@
 //!
 //! A [`Rig`] runs one trial at a time and does not know beds, DUTs or procedures. [`local`] is one
 //! in this process, [`remote`] one behind an agent on another host, and the sender and receiver of
-//! `distributed` are on different hosts; code outside this folder cannot tell them apart. Start with
-//! [`Rig`].
+//! `distributed` are on different hosts; code outside this folder cannot tell them apart. Start
+//! with [`Rig`].
 
 pub mod bursts;
 pub(crate) mod distributed;

@@ -254,8 +254,8 @@ fn command_line(mitigations: bool) -> String {
     [&[against], COMMAND_LINE].concat().join(" ")
 }
 
-/// Checks that the disk has room for all of the memory: if the machine filled the disk, other machines
-/// would fail.
+/// Checks that the disk has room for all of the memory: if the machine filled the disk, other
+/// machines would fail.
 fn check_room(boot: &Boot) -> Result<(), LabError> {
     let free = statvfs(&boot.folder).map_or(u64::MAX, |disk| disk.f_bavail * disk.f_frsize) >> 20;
     match free < boot.memory_mib.into() {

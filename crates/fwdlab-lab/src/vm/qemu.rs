@@ -90,9 +90,9 @@ impl Accelerator {
                 "-cpu",
                 EMULATED_CPU,
             ],
-            // when a restarted system overwrites its old code, the emulator discards its translations
-            // of it, page by page; with a buffer for translations of this size (MiB), a router that
-            // had been in use restarts in 17 s, not in 45 s
+            // when a restarted system overwrites its old code, the emulator discards its
+            // translations of it, page by page; with a buffer for translations of this size (MiB),
+            // a router that had been in use restarts in 17 s, not in 45 s
             Accelerator::Emulated => &[
                 "-accel",
                 "tcg,thread=multi,tb-size=128",

@@ -4,7 +4,8 @@
 //! Start with [`in_guests::a_guest_boots_and_configures_everything`].
 //!
 //! Other images by hand:
-//! `FWDLAB_TEST_IMAGE=debian:linux-image-6.12-cloud-amd64 cargo test -p fwdlab-lab --lib vm:: -- --nocapture`
+//! `FWDLAB_TEST_IMAGE=debian:linux-image-6.12-cloud-amd64 cargo test -p fwdlab-lab --lib vm:: --
+//! --nocapture`
 
 use std::io::Write;
 use std::path::Path;

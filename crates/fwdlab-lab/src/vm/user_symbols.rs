@@ -1,7 +1,8 @@
 //! Names for the addresses of a program in user space, for the plugin that counts by function.
 //!
-//! They come from the symbols of the files that the process has mapped. What lies between functions,
-//! or in a file without symbols, gets the name of the file. Counts nothing. Start with [`of_maps`].
+//! They come from the symbols of the files that the process has mapped. What lies between
+//! functions, or in a file without symbols, gets the name of the file. Counts nothing. Start with
+//! [`of_maps`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

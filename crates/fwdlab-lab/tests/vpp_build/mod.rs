@@ -1,7 +1,7 @@
 //! The VPP build next to the repository, or an installed VPP, for tests of several crates.
 //!
-//! A build is unpacked once, into the target's folder for temporary files. It starts nothing. Start with
-//! [`unpacked`].
+//! A build is unpacked once, into the target's folder for temporary files. It starts nothing. Start
+//! with [`unpacked`].
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::process::Command;
 /// Path of the build, if it is elsewhere.
 const BUILD: &str = "FWDLAB_VPP_BUILD";
 
-/// Unpacks it once for all tests, and for those of the next run; without one, returns `vpp` in PATH.
+/// Unpacks it once for all tests, and for those of the next run; without one, returns `vpp` in
+/// PATH.
 pub fn unpacked() -> Result<PathBuf, String> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/vpp");
     let folder = std::env::var_os(BUILD).map_or(beside, PathBuf::from);

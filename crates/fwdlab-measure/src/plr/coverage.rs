@@ -306,7 +306,8 @@ fn tally(each: u64, seconds: f64) -> Vec<(String, Tally)> {
     all
 }
 
-/// Hundreds of searches of half an hour each: `cargo test --release -p fwdlab-measure -- --ignored --nocapture intervals_hold`.
+/// Hundreds of searches of half an hour each: `cargo test --release -p fwdlab-measure -- --ignored
+/// --nocapture intervals_hold`.
 #[test]
 #[ignore = "takes minutes"]
 fn intervals_hold_the_truth_on_noisy_duts_at_full_length() {

@@ -32,7 +32,8 @@ const LENGTH_OFFSET: u64 = 50;
 const COPIES: usize = 4;
 const TAKEN: usize = 3;
 
-/// If none of `CERTAIN / ratio` frames is lost, the loss ratio is below `ratio` with a probability of 97.5 %: `-ln(0.025)`.
+/// If none of `CERTAIN / ratio` frames is lost, the loss ratio is below `ratio` with a probability
+/// of 97.5 %: `-ln(0.025)`.
 const CERTAIN: f64 = 3.689;
 
 /// The parameters of the search.
@@ -477,9 +478,9 @@ mod tests {
     mod slow {
         use super::*;
 
-        /// docs/methodology.md, "Soak and PLRsearch": inside the reported interval for at least 90 % of
-        /// the seeds. Of 120 searches (40 seeds, 250 s each) 110 were; of the 42 for which every run of
-        /// the tests has time, a few more may miss by chance.
+        /// docs/methodology.md, "Soak and PLRsearch": inside the reported interval for at least 90
+        /// % of the seeds. Of 120 searches (40 seeds, 250 s each) 110 were; of the 42 for which
+        /// every run of the tests has time, a few more may miss by chance.
         #[test]
         fn the_critical_load_of_a_stretch_dut_is_found() {
             let (mut inside, mut all) = (0, 0);

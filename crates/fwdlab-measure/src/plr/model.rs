@@ -8,8 +8,8 @@
 use std::f64::consts::{PI, SQRT_2};
 use std::sync::LazyLock;
 
-/// Below this argument the series of the Gaussian ramp is exact to better than 1e-4, and the closed form is not; above it the ramp
-/// is its argument.
+/// Below this argument the series of the Gaussian ramp is exact to better than 1e-4, and the closed
+/// form is not; above it the ramp is its argument.
 const FAR: f64 = 8.0;
 
 /// Beyond this argument the logistic ramp is an exponential, or its argument.
@@ -442,10 +442,11 @@ mod tests {
         }
     }
 
-    /// Logarithm of frames lost per second at 80, 95, 100 and 110 % of the rate, and the critical load of 1e-7, by FD.io CSIT's own
-    /// functions `lfit_stretch`, `lfit_erf` and `find_critical_rate` (`resources/libraries/python/PLRsearch/PLRsearch.py`, as of commit
-    /// 000d9a3a). `lfit_erf` has the square root of 2/pi where only 1/sqrt(pi), the limit of x erfcx(x), makes it the integral of the
-    /// Gaussian tail; these are its values with that.
+    /// Logarithm of frames lost per second at 80, 95, 100 and 110 % of the rate, and the critical
+    /// load of 1e-7, by FD.io CSIT's own functions `lfit_stretch`, `lfit_erf` and
+    /// `find_critical_rate` (`resources/libraries/python/PLRsearch/PLRsearch.py`, as of commit
+    /// 000d9a3a). `lfit_erf` has the square root of 2/pi where only 1/sqrt(pi), the limit of x
+    /// erfcx(x), makes it the integral of the Gaussian tail; these are its values with that.
     #[test]
     fn both_models_are_those_of_csit() {
         let stretch = [

@@ -33,8 +33,8 @@ pub struct Matrix {
     pub flows: Option<Several<u32>>,
     /// IP versions
     pub ip: Option<Several<IpVersion>>,
-    /// Traffic profiles, by name or file, instead of sizes, flows and IP versions; .py and .yaml are
-    /// profiles of TRex
+    /// Traffic profiles, by name or file, instead of sizes, flows and IP versions; .py and .yaml
+    /// are profiles of TRex
     pub profile: Option<Several<String>>,
     /// Destinations: flows (as many as flows gives), single (one address pair), random (over 256
     /// networks; RFC 2544 §12)

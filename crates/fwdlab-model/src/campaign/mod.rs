@@ -16,7 +16,8 @@
 //! let campaign = fwdlab_model::campaign::Campaign::parse("flows.toml", text)?;
 //! assert_eq!(campaign.cases.len(), 2);
 //!
-//! let error = fwdlab_model::campaign::Campaign::parse("x.toml", &text.replace("'mrr'", "'mmr'")).unwrap_err();
+//! let text = text.replace("'mrr'", "'mmr'");
+//! let error = fwdlab_model::campaign::Campaign::parse("x.toml", &text).unwrap_err();
 //! assert_eq!(error.to_string(), "x.toml:6:10: there is no procedure `mmr`; did you mean `mrr`?");
 //! # Ok::<(), fwdlab_model::file::FileError>(())
 //! ```
@@ -259,7 +260,9 @@ pub struct Dut {
     pub kind: Kind,
     /// Location: vm:IMAGE boots a virtual machine; IMAGE is debian:PACKAGE or a bzImage
     pub host: Option<String>,
-    /// The program: of VPP, by default $FWDLAB_VPP, or vpp in PATH; of testpmd, by default dpdk-testpmd in PATH; of Open vSwitch, by default the ovs-vswitchd-dpdk of Debian, or ovs-vswitchd in PATH
+    /// The program: of VPP, by default $FWDLAB_VPP, or vpp in PATH; of testpmd, by default
+    /// dpdk-testpmd in PATH; of Open vSwitch, by default the ovs-vswitchd-dpdk of Debian, or
+    /// ovs-vswitchd in PATH
     pub program: Option<String>,
     /// Number of VPP workers, each on one of the DUT's CPUs; with 0 the main thread forwards
     #[schemars(range(max = 64))]
@@ -275,13 +278,16 @@ pub enum Kind {
     /// Linux
     #[default]
     Linux,
-    /// VPP, which fwdlab starts in the DUT's namespace; with an image, its instructions are counted in a virtual machine
+    /// VPP, which fwdlab starts in the DUT's namespace; with an image, its instructions are counted
+    /// in a virtual machine
     Vpp,
     /// VPP with its memory in huge pages of 2 MiB
     VppHugePages,
-    /// DPDK's testpmd, whose instructions are counted in a virtual machine; configurations are programs and their options
+    /// DPDK's testpmd, whose instructions are counted in a virtual machine; configurations are
+    /// programs and their options
     Testpmd,
-    /// Open vSwitch with DPDK, whose instructions are counted in a virtual machine; configurations are commands such as ovs-ofctl
+    /// Open vSwitch with DPDK, whose instructions are counted in a virtual machine; configurations
+    /// are commands such as ovs-ofctl
     OvsDpdk,
 }
 

@@ -12,7 +12,8 @@
 //! ")?;
 //! assert_eq!(profile.streams.len(), 1);
 //!
-//! let error = fwdlab_model::profile::Profile::parse("small.toml", "[[stream]]\nsise = 64").unwrap_err();
+//! let text = "[[stream]]\nsise = 64";
+//! let error = fwdlab_model::profile::Profile::parse("small.toml", text).unwrap_err();
 //! assert_eq!(error.to_string(), "small.toml:2:1: unknown key `sise`; did you mean `size`?");
 //! # Ok::<(), fwdlab_model::profile::ProfileError>(())
 //! ```

@@ -181,7 +181,8 @@ impl Repr {
         Ok((repr, &bytes[repr.header_len()..]))
     }
 
-    /// Writes the header to the first [`header_len`](Self::header_len) bytes, with a zero checksum if it has one.
+    /// Writes the header to the first [`header_len`](Self::header_len) bytes, with a zero checksum
+    /// if it has one.
     pub fn emit(&self, bytes: &mut [u8]) {
         let flag = |there, flag| if there { flag } else { 0 };
         let mut packet = Packet::new_unchecked(&mut *bytes);

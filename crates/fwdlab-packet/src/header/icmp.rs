@@ -121,8 +121,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.buffer.as_mut()[field::WORD].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Computes and sets the checksum of the message, which is the whole buffer. `pseudo_header`: as in
-    /// [`verify_checksum`](Self::verify_checksum).
+    /// Computes and sets the checksum of the message, which is the whole buffer. `pseudo_header`:
+    /// as in [`verify_checksum`](Self::verify_checksum).
     pub fn fill_checksum(&mut self, pseudo_header: u16) {
         self.set_checksum(0);
         let sum = checksum::combine(&[pseudo_header, checksum::sum(self.buffer.as_ref())]);

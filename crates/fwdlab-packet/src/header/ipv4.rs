@@ -38,7 +38,8 @@ mod field {
     pub const DESTINATION: Range<usize> = 16..20;
 }
 
-/// "Don't fragment" and "more fragments" in the word of flags and fragment offset, and its reserved bit.
+/// "Don't fragment" and "more fragments" in the word of flags and fragment offset, and its reserved
+/// bit.
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const RESERVED: u16 = 0x8000;
@@ -288,7 +289,8 @@ impl Repr {
         self.more_fragments || self.fragment_offset != 0
     }
 
-    /// Reads a header and verifies its checksum; returns it with the payload, without Ethernet padding.
+    /// Reads a header and verifies its checksum; returns it with the payload, without Ethernet
+    /// padding.
     ///
     /// # Errors
     /// As [`Packet::new`]; [`Error::Checksum`]; [`Error::Unsupported`] for the reserved flag.

@@ -261,7 +261,8 @@ impl fmt::Display for Repr {
 mod tests {
     use super::*;
 
-    /// Traffic class 0xb8 (expedited forwarding), flow label 0xabcde, four bytes of payload, two of padding.
+    /// Traffic class 0xb8 (expedited forwarding), flow label 0xabcde, four bytes of payload, two of
+    /// padding.
     const BYTES: [u8; 46] = [
         0x6b, 0x8a, 0xbc, 0xde, 0x00, 0x04, 0x11, 0x40, //
         0x20, 0x01, 0x00, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, //

@@ -92,8 +92,8 @@ impl<'a> Repr<'a> {
     /// Reads a header of this kind; returns it with what follows.
     ///
     /// # Errors
-    /// [`Error::Truncated`]; [`Error::Malformed`] when an authentication header is too short to be one;
-    /// [`Error::Unsupported`] when a fragment header's reserved byte is set.
+    /// [`Error::Truncated`]; [`Error::Malformed`] when an authentication header is too short to be
+    /// one; [`Error::Unsupported`] when a fragment header's reserved byte is set.
     pub fn parse(kind: Kind, bytes: &'a [u8]) -> Result<(Repr<'a>, &'a [u8]), Error> {
         let &[next_header, length, ..] = bytes else {
             return Err(Error::Truncated);

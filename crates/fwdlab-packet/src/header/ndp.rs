@@ -1,4 +1,5 @@
-//! Neighbor discovery (RFC 4861): neighbor solicitations and advertisements, ARP's counterpart in IPv6.
+//! Neighbor discovery (RFC 4861): neighbor solicitations and advertisements, ARP's counterpart in
+//! IPv6.
 //!
 //! Whole ICMPv6 messages, with one link-layer address or none; with other options they are plain
 //! [`icmpv6`] messages. The checksum and the view are ICMPv6's. Start with [`Repr`].
@@ -99,7 +100,8 @@ impl Repr {
         })
     }
 
-    /// Writes the message to the first [`header_len`](Self::header_len) bytes, with a zero checksum.
+    /// Writes the message to the first [`header_len`](Self::header_len) bytes, with a zero
+    /// checksum.
     pub fn emit(&self, bytes: &mut [u8]) {
         let (kind, option) = Repr::kinds(self.advertisement);
         icmpv6::Repr {

@@ -1,7 +1,7 @@
 //! TCP (RFC 9293): the header, for frames that look like TCP to a router or firewall.
 //!
-//! No connection, no state; options are carried, not interpreted. The pseudo header comes from the IP header's `Repr`.
-//! Start with [`Repr`].
+//! No connection, no state; options are carried, not interpreted. The pseudo header comes from the
+//! IP header's `Repr`. Start with [`Repr`].
 
 use super::options::{self, Options};
 use super::{Error, get};
@@ -207,7 +207,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.buffer.as_mut()[field::URGENT].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// Sets the length of the header with options, in bytes: a multiple of 4 up to 60. Clears the reserved bits.
+    /// Sets the length of the header with options, in bytes: a multiple of 4 up to 60. Clears the
+    /// reserved bits.
     #[inline]
     pub fn set_header_len(&mut self, header_len: usize) {
         self.buffer.as_mut()[field::OFFSET] = ((header_len / 4) as u8) << 4;

@@ -48,7 +48,8 @@ impl<T: AsRef<[u8]>> Tag<T> {
         Ok(Tag { buffer })
     }
 
-    /// Tag control information: priority (3 bits), drop eligible (1 bit), VLAN identifier (12 bits).
+    /// Tag control information: priority (3 bits), drop eligible (1 bit), VLAN identifier (12
+    /// bits).
     #[inline]
     pub fn control(&self) -> u16 {
         u16::from_be_bytes(get(self.buffer.as_ref(), field::CONTROL))

@@ -1,6 +1,7 @@
 //! VXLAN (RFC 7348): the header between UDP and the inner Ethernet frame.
 //!
-//! Only the flags that RFC 7348 defines; extensions (group policy, GPE) are an error. Start with [`Repr`].
+//! Only the flags that RFC 7348 defines; extensions (group policy, GPE) are an error. Start with
+//! [`Repr`].
 
 use super::{Error, get};
 use std::fmt;

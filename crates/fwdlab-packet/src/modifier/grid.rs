@@ -204,8 +204,8 @@ impl Divisor {
     fn new(by: u64, end: u64) -> Divisor {
         let how = match by {
             _ if end <= by => Division::None,
-            // Exact: the error of the reciprocal, below 1, times the number stays below 2^`shift` / `by` (Granlund and
-            // Montgomery 1994), which here is at least 2^31.
+            // Exact: the error of the reciprocal, below 1, times the number stays below 2^`shift` /
+            // `by` (Granlund and Montgomery 1994), which here is at least 2^31.
             1.. if end <= 1 << 31 => {
                 let shift = 31 + u64::BITS - (by - 1).leading_zeros();
                 Division::Short {

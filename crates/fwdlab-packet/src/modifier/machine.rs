@@ -527,8 +527,8 @@ fn units(
     Ok((units, names))
 }
 
-/// Moves the units to the first frame: those that are not linked by as many steps as `first` returns
-/// for their stride.
+/// Moves the units to the first frame: those that are not linked by as many steps as `first`
+/// returns for their stride.
 fn start(units: &mut [Unit], first: impl Fn(u64) -> u64) {
     let mut wraps = 0;
     for unit in units {

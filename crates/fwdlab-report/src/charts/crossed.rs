@@ -1,5 +1,5 @@
-//! Charts of a figure over two things that the test cases vary, such as frame size and flows: a line
-//! for each value of one over the values of the other.
+//! Charts of a figure over two things that the test cases vary, such as frame size and flows: a
+//! line for each value of one over the values of the other.
 //!
 //! Test cases that vary one thing, or no number, are rows. Start with [`crossed`].
 

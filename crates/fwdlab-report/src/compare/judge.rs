@@ -109,8 +109,8 @@ fn unknown(baseline: &Values<'_>, other: &Values<'_>) -> Compared {
     }
 }
 
-/// Compares counts by their own uncertainties, as `fwdlab_measure::exact` does: a difference that is
-/// larger than both together is proven. `None` if they have none.
+/// Compares counts by their own uncertainties, as `fwdlab_measure::exact` does: a difference that
+/// is larger than both together is proven. `None` if they have none.
 fn counts(baseline: &Values<'_>, other: &Values<'_>, options: &Options) -> Option<Compared> {
     let half = baseline.half_width()? + other.half_width()?;
     let from = baseline.sample.median();

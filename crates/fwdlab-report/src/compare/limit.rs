@@ -100,8 +100,8 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    /// Judges every comparison. Inconclusive comparisons fail unless `accept_inconclusive`; if nothing
-    /// could be judged, the limit always fails.
+    /// Judges every comparison. Inconclusive comparisons fail unless `accept_inconclusive`; if
+    /// nothing could be judged, the limit always fails.
     pub fn judge(&self, outcome: &Outcome, accept_inconclusive: bool) -> Judged {
         let mut judged = Judged::new(self.to_string());
         let columns = outcome.columns.iter();

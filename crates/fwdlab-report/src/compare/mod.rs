@@ -297,8 +297,8 @@ pub struct Cell {
     /// Standard deviation; absent for a single value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdev: Option<f64>,
-    /// Half of the confidence interval of the mean (Student), in percent of the mean; for counts, half
-    /// of the interval of their median.
+    /// Half of the confidence interval of the mean (Student), in percent of the mean; for counts,
+    /// half of the interval of their median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_half_width_percent: Option<f64>,
     /// Number of records left out because they were invalid or had no result.
@@ -494,8 +494,8 @@ pub(crate) fn incomparable_reason(
 }
 
 impl Outcome {
-    /// Returns why a column is not comparable with the baseline, if it is not. Labels of the columns
-    /// are expected to differ.
+    /// Returns why a column is not comparable with the baseline, if it is not. Labels of the
+    /// columns are expected to differ.
     pub(crate) fn unlike(&self, column: &Column) -> Option<String> {
         let others = |column: &Column| {
             let mut labels = column.labels.clone();

@@ -1,8 +1,8 @@
 //! Renders a comparison for the terminal: 80 columns, no colour, ASCII except for `±`.
 //!
-//! The first lines are the answer. Below it is the table: two columns that fit are next to each other,
-//! with a row per test case; more columns are below each other. Notes on assumptions of the test, and
-//! doubts about them, follow. Start with [`text`].
+//! The first lines are the answer. Below it is the table: two columns that fit are next to each
+//! other, with a row per test case; more columns are below each other. Notes on assumptions of the
+//! test, and doubts about them, follow. Start with [`text`].
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! `/api/runs`: a page of the list of runs, newest first, optionally filtered.
 //!
-//! Lines of runs that have ended are kept until their directory changes: with 10,000 runs, reading all
-//! of them takes seconds. Start with [`list`].
+//! Lines of runs that have ended are kept until their directory changes: with 10,000 runs, reading
+//! all of them takes seconds. Start with [`list`].
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,8 +25,8 @@ use crate::server::Shared;
 /// Number of runs on a page.
 const PAGE: usize = 100;
 
-/// Times of directories are this coarse on some file systems: a directory that changed later may change
-/// again without showing it.
+/// Times of directories are this coarse on some file systems: a directory that changed later may
+/// change again without showing it.
 const COARSE: Duration = Duration::from_secs(2);
 
 /// The query.

@@ -26,7 +26,8 @@ pub struct Export {
     /// File to write; `-` is standard output [default: RUN.tar.gz; for several runs, runs.tar.gz]
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Facts of the host to include: brief omits the kernel's command line, directories of the command, and the page
+    /// Facts of the host to include: brief omits the kernel's command line, directories of the
+    /// command, and the page
     #[arg(long, value_enum, default_value = "full")]
     facts: Facts,
 }

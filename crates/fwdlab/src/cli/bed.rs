@@ -31,8 +31,8 @@ pub enum Bed {
     Down,
     /// List the test beds of this host
     Show,
-    /// Print a switch configuration that makes the switch of a test bed behave like cables: VLANs, no flow control, no protocols of its own,
-    /// no MAC ageing
+    /// Print a switch configuration that makes the switch of a test bed behave like cables: VLANs,
+    /// no flow control, no protocols of its own, no MAC ageing
     SwitchConfig {
         /// Vendor of the switch
         #[arg(long, value_enum)]

@@ -51,14 +51,15 @@ pub struct Bisect {
     /// Known bad image; with --git a revision
     #[arg(long, value_name = "IMAGE", required_unless_present = "resume")]
     bad: Option<String>,
-    /// File of images to search, one per line, the oldest first; # begins a comment [default: the kernels of the same flavour in the
-    /// archive, with versions between the two]
+    /// File of images to search, one per line, the oldest first; # begins a comment [default: the
+    /// kernels of the same flavour in the archive, with versions between the two]
     #[arg(long, value_name = "FILE", conflicts_with = "git")]
     images: Option<PathBuf>,
     /// Search the commits of this repository between two revisions, along first parents
     #[arg(long, value_name = "DIR", requires = "build")]
     git: Option<PathBuf>,
-    /// Command that builds a commit, run by sh -c in a separate worktree; the last line of its output names the kernel [default: arch/x86/boot/bzImage]
+    /// Command that builds a commit, run by sh -c in a separate worktree; the last line of its
+    /// output names the kernel [default: arch/x86/boot/bzImage]
     #[arg(long, value_name = "COMMAND", requires = "git")]
     build: Option<String>,
     /// Metric to search for a change
@@ -67,10 +68,12 @@ pub struct Bisect {
     /// Ignore changes smaller than this, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     threshold: f64,
-    /// Measure a test case of this campaign (procedure exact): its frames, with its configuration; the images are those of the search
+    /// Measure a test case of this campaign (procedure exact): its frames, with its configuration;
+    /// the images are those of the search
     #[arg(long, value_name = "FILE", conflicts_with_all = ["set", "size", "flows", "ipv6", "frames"])]
     campaign: Option<PathBuf>,
-    /// Test case of --campaign: its name in `fwdlab plan`, or the name of its configuration [default: the only one]
+    /// Test case of --campaign: its name in `fwdlab plan`, or the name of its configuration
+    /// [default: the only one]
     #[arg(long, value_name = "NAME", requires = "campaign")]
     case: Option<String>,
     /// Apply a configuration to every DUT: a file, a directory or a shell command
@@ -88,7 +91,8 @@ pub struct Bisect {
     /// Frames of a burst
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     frames: u32,
-    /// Log file; if it exists and is of the same search, the search continues [default: a new file in the directory of runs]
+    /// Log file; if it exists and is of the same search, the search continues [default: a new file
+    /// in the directory of runs]
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Resume from this log; it contains all other options

@@ -48,43 +48,50 @@ use crate::tui::theme::Symbols;
 
 /// Run a campaign: measure every test case of a file, unattended
 ///
-/// Test cases are measured in randomised blocks, each on its own test bed. A test case that fails is reported with its reason,
-/// and the campaign continues. `fwdlab plan` shows what a campaign will do; docs/reference/campaigns.md describes the file.
+/// Test cases are measured in randomised blocks, each on its own test bed. A test case that fails
+/// is reported with its reason, and the campaign continues. `fwdlab plan` shows what a campaign
+/// will do; docs/reference/campaigns.md describes the file.
 ///
-/// An interrupted run continues with --resume: finished iterations are kept, the one that was being measured is repeated, and the result
-/// records the gap.
+/// An interrupted run continues with --resume: finished iterations are kept, the one that was being
+/// measured is repeated, and the result records the gap.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Campaign file, or a name from the catalogue [default with --resume and --retry: the file of that run]
+    /// Campaign file, or a name from the catalogue [default with --resume and --retry: the file of
+    /// that run]
     #[arg(value_name = "CAMPAIGN.toml|NAME", required_unless_present_any = ["resume", "retry", "list"])]
     file: Option<PathBuf>,
-    /// List the catalogue: the built-in campaigns, the question that each answers, and what it needs
+    /// List the catalogue: the built-in campaigns, the question that each answers, and what it
+    /// needs
     #[arg(long, conflicts_with_all = ["file", "resume", "retry"])]
     list: bool,
     /// Continue this run, which was interrupted, killed or failed
     #[arg(long, value_name = "RUN", conflicts_with_all = ["set_unconfined", "seed", "only", "retry"])]
     resume: Option<String>,
-    /// Start a new run that repeats the incomplete test cases of this run, with all of their iterations
+    /// Start a new run that repeats the incomplete test cases of this run, with all of their
+    /// iterations
     #[arg(long, alias = "failed-of", value_name = "RUN")]
     retry: Option<String>,
-    /// Measure only these test cases: names or KEY:VALUE with `*` and `?`, such as "configuration:nft-* size:64,128 !ip:ipv6"
+    /// Measure only these test cases: names or KEY:VALUE with `*` and `?`, such as
+    /// "configuration:nft-* size:64,128 !ip:ipv6"
     #[arg(long, value_name = "EXPR")]
     only: Option<Selection>,
-    /// Measure only this part of the campaign, such as 3/16, and the others anywhere else; fwdlab runs merge joins them
+    /// Measure only this part of the campaign, such as 3/16, and the others anywhere else; fwdlab
+    /// runs merge joins them
     #[arg(long, value_name = "N/OF", conflicts_with_all = ["resume", "retry"])]
     shard: Option<Shard>,
-    /// Measure on this test bed, a file or its name in a folder `beds`, and not on that of the campaign
+    /// Measure on this test bed, a file or its name in a folder `beds`, and not on that of the
+    /// campaign
     #[arg(long, value_name = "BED", conflicts_with = "resume")]
     bed: Option<String>,
-    /// Number of guests at a time that count instructions, if memory permits [default: two for each CPU, as far as they fit
-    /// into memory]
+    /// Number of guests at a time that count instructions, if memory permits [default: two for each
+    /// CPU, as far as they fit into memory]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     jobs: Option<usize>,
     /// Wait until the test bed is free, after runs that wait already, instead of failing
     #[arg(long)]
     wait: bool,
-    /// Run configurations of the DUT as processes of the host, with write access to all of its files [default: isolated from
-    /// the host; only /tmp is shared for writing]
+    /// Run configurations of the DUT as processes of the host, with write access to all of its
+    /// files [default: isolated from the host; only /tmp is shared for writing]
     #[arg(long)]
     set_unconfined: bool,
     /// Seed of every random choice, if the file has none [default: chosen and recorded]

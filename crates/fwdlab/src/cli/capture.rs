@@ -25,10 +25,12 @@ use super::session::options::Timestamps;
 use crate::exit_code::{Code, Usage};
 use crate::output;
 
-/// Capture frames of a port to a pcapng file with nanosecond timestamps, and report how many were missed
+/// Capture frames of a port to a pcapng file with nanosecond timestamps, and report how many were
+/// missed
 ///
-/// Nothing is attached to the port or changed on it (except the card's timestamping, with --timestamps hardware), so any port
-/// can be used. Frames consumed by an XDP program, such as those that `receive` or a measurement counts, are not captured.
+/// Nothing is attached to the port or changed on it (except the card's timestamping, with
+/// --timestamps hardware), so any port can be used. Frames consumed by an XDP program, such as
+/// those that `receive` or a measurement counts, are not captured.
 #[derive(Debug, Args)]
 pub struct Capture {
     /// Interface to listen on

@@ -24,8 +24,8 @@ pub const LARGEST_SEED: u64 = i64::MAX as u64;
 /// The option to print the campaign.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct PrintCampaign {
-    /// Print the campaign file of this command and measure nothing: `fwdlab run` of that file, in this directory, is the same
-    /// measurement
+    /// Print the campaign file of this command and measure nothing: `fwdlab run` of that file, in
+    /// this directory, is the same measurement
     #[arg(long)]
     print_campaign: bool,
 }

@@ -23,29 +23,34 @@ use crate::output::{self, Level, Verbosity};
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Runs (id, beginning of an id, @1 for the latest, directory, file.json with the document of a run) or files of numbers (- is standard
-    /// input); the first is the baseline. For a single run, its configurations are compared
+    /// Runs (id, beginning of an id, @1 for the latest, directory, file.json with the document of a
+    /// run) or files of numbers (- is standard input); the first is the baseline. For a single run,
+    /// its configurations are compared
     #[arg(required = true, value_name = "RUN|FILE")]
     sources: Vec<OsString>,
-    /// Labels whose values become columns: configuration, size, flows, ip, profile, procedure, kernel, dut, date, image, run ...; all
-    /// other labels separate rows [default: source; for a single run, configuration]
+    /// Labels whose values become columns: configuration, size, flows, ip, profile, procedure,
+    /// kernel, dut, date, image, run ...; all other labels separate rows [default: source; for a
+    /// single run, configuration]
     #[arg(long = "col", visible_alias = "by", value_name = "KEY,...")]
     by: Option<String>,
-    /// Labels that separate rows; series that differ only in other labels are joined [default: traffic labels, and labels that vary within
-    /// a column]
+    /// Labels that separate rows; series that differ only in other labels are joined [default:
+    /// traffic labels, and labels that vary within a column]
     #[arg(long, value_name = "KEY,...")]
     row: Option<String>,
-    /// Compare only series with this label; - before it excludes them: size:64, -configuration:plain,nat; may be repeated
+    /// Compare only series with this label; - before it excludes them: size:64,
+    /// -configuration:plain,nat; may be repeated
     #[arg(long, value_name = "KEY:VALUE,...", allow_hyphen_values = true)]
     filter: Vec<Filter>,
     /// Column that the others are compared with, or the beginning of its name [default: the first]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
-    /// Metric to compare: forwarding-rate, ndr, throughput, receive-rate ...; files of numbers are taken as this metric [default:
-    /// the metric of --fail-if, else forwarding-rate, else the first that all runs have]
+    /// Metric to compare: forwarding-rate, ndr, throughput, receive-rate ...; files of numbers are
+    /// taken as this metric [default: the metric of --fail-if, else forwarding-rate, else the first
+    /// that all runs have]
     #[arg(long)]
     metric: Option<String>,
-    /// Test: auto is Welch's t, or a rank test if outliers or two modes contradict a normal distribution
+    /// Test: auto is Welch's t, or a rank test if outliers or two modes contradict a normal
+    /// distribution
     #[arg(long, value_enum, default_value_t)]
     test: Test,
     /// Take the n-th values of two columns as a pair, for alternating measurements (A B B A ...)
@@ -57,12 +62,12 @@ pub struct Compare {
     /// Test whether a difference is proven to be smaller than this: 2%
     #[arg(long, value_name = "PERCENT", value_parser = margin)]
     equivalence: Option<f64>,
-    /// Exit with 6 if a proven difference exceeds this limit: 'forwarding-rate < -2%'; with 5 if a test case could not have shown a
-    /// difference of that size; may be repeated
+    /// Exit with 6 if a proven difference exceeds this limit: 'forwarding-rate < -2%'; with 5 if a
+    /// test case could not have shown a difference of that size; may be repeated
     #[arg(long, value_name = "LIMIT", conflicts_with = "changes")]
     fail_if: Vec<Limit>,
-    /// With --fail-if: accept test cases that could not be judged (missing in a run, too few values, too noisy), as long as at
-    /// least one could
+    /// With --fail-if: accept test cases that could not be judged (missing in a run, too few
+    /// values, too noisy), as long as at least one could
     #[arg(long, alias = "accept-blind", requires = "fail_if")]
     accept_inconclusive: bool,
     /// Output format

@@ -29,8 +29,9 @@ const ENTRIES: u32 = 128;
 
 /// Show which receive queue each flow goes to, before anything is sent
 ///
-/// A card hashes addresses and ports with Toeplitz's function (RSS). Key, table and fields are read from a card, or given. Each queue is
-/// shown with its share of the frames: the fullest one limits a router that forwards on a CPU per queue. Sends nothing and changes nothing.
+/// A card hashes addresses and ports with Toeplitz's function (RSS). Key, table and fields are read
+/// from a card, or given. Each queue is shown with its share of the frames: the fullest one limits
+/// a router that forwards on a CPU per queue. Sends nothing and changes nothing.
 #[derive(Debug, Args)]
 pub struct Flow {
     #[command(flatten)]
@@ -38,10 +39,12 @@ pub struct Flow {
     /// Number of queues, which the table names in turn [default: the card's table]
     #[arg(long, value_name = "QUEUES", value_parser = clap::value_parser!(u32).range(1..=1024))]
     queues: Option<u32>,
-    /// Key of the hash, in hex [default: the card's, or the one of Microsoft's examples, which FreeBSD uses]
+    /// Key of the hash, in hex [default: the card's, or the one of Microsoft's examples, which
+    /// FreeBSD uses]
     #[arg(long, value_name = "HEX", value_parser = key)]
     key: Option<Key>,
-    /// Hashed fields, in ethtool's letters: s and d are the addresses, f and n the ports [default: the card's, or sdfn]
+    /// Hashed fields, in ethtool's letters: s and d are the addresses, f and n the ports [default:
+    /// the card's, or sdfn]
     #[arg(long, value_name = "LETTERS")]
     fields: Option<Fields>,
     /// Number of flows, of UDP in IPv4
@@ -74,8 +77,8 @@ fn key(text: &str) -> Result<Key, String> {
     })
 }
 
-/// How a card chooses queues: its key, its indirection table, and the fields of each kind of packet,
-/// which are all fields if they are not here.
+/// How a card chooses queues: its key, its indirection table, and the fields of each kind of
+/// packet, which are all fields if they are not here.
 struct Card {
     key: Vec<u8>,
     table: Vec<u32>,
@@ -282,8 +285,8 @@ mod tests {
         }
     }
 
-    /// What the four queues of a virtio-net card received, when `fwdlab send` sent these flows once:
-    /// a guest with Linux 6.1 under QEMU 7.2, whose driver had drawn the key.
+    /// What the four queues of a virtio-net card received, when `fwdlab send` sent these flows
+    /// once: a guest with Linux 6.1 under QEMU 7.2, whose driver had drawn the key.
     #[test]
     fn queues_of_a_guest_received_what_is_predicted() {
         let key = "0b:65:76:00:f0:1e:d1:67:e0:1d:9d:51:a6:8f:33:85:b5:0e:45:00:e1:97:0f:09:42:9d:20:0f:47:2c:17:ca:d0:7e:84:7d:fa:d3:72:91";

@@ -17,15 +17,17 @@ const KIND: &str = "gate";
 
 /// Judge a change by instructions per frame: does head take more than base?
 ///
-/// Base and head are images; with --vm they are configurations on one image: rules, a script, a directory, an eBPF object. Both boot in
-/// virtual machines that count instructions, on any machine, without privileges.
+/// Base and head are images; with --vm they are configurations on one image: rules, a script, a
+/// directory, an eBPF object. Both boot in virtual machines that count instructions, on any
+/// machine, without privileges.
 ///
-/// Exits with 0 if no increase above --by is proven and one of that size would have shown, with 6 if one is proven, and with 5 if the
-/// result is inconclusive. `fwdlab report @1` has the result for GitHub, JUnit and tools that track benchmarks.
+/// Exits with 0 if no increase above --by is proven and one of that size would have shown, with 6
+/// if one is proven, and with 5 if the result is inconclusive. `fwdlab report @1` has the result
+/// for GitHub, JUnit and tools that track benchmarks.
 #[derive(Debug, Args)]
 pub struct Gate {
-    /// What the change is compared with: an image, such as debian:PACKAGE, a bzImage or a kernel tree; with --vm a configuration, or
-    /// `plain`
+    /// What the change is compared with: an image, such as debian:PACKAGE, a bzImage or a kernel
+    /// tree; with --vm a configuration, or `plain`
     #[arg(
         long,
         allow_hyphen_values = true,
@@ -33,8 +35,8 @@ pub struct Gate {
         required_unless_present = "base_run"
     )]
     base: Option<String>,
-    /// Compare with a stored run of the base instead of measuring it again: its id, its tag, or the file that `fwdlab runs show RUN --json`
-    /// printed
+    /// Compare with a stored run of the base instead of measuring it again: its id, its tag, or the
+    /// file that `fwdlab runs show RUN --json` printed
     #[arg(long, value_name = "RUN|FILE", conflicts_with = "base")]
     base_run: Option<String>,
     /// The change, in the same form as the base
@@ -43,8 +45,8 @@ pub struct Gate {
     /// Base and head are configurations of the DUT on this image
     #[arg(long, value_name = "IMAGE", conflicts_with = "with")]
     vm: Option<String>,
-    /// The kind of DUT; base and head of testpmd are a program, its options, or both; of ovs-dpdk a program, or commands such as
-    /// ovs-ofctl; of vpp a program, or lines of its command line
+    /// The kind of DUT; base and head of testpmd are a program, its options, or both; of ovs-dpdk a
+    /// program, or commands such as ovs-ofctl; of vpp a program, or lines of its command line
     #[arg(long, value_name = "linux|testpmd|ovs-dpdk|vpp", default_value = "linux", value_parser = super::quick::parse_kind)]
     dut_kind: Kind,
     /// Compare the images with this configuration, too; may be repeated

@@ -16,7 +16,8 @@ use crate::exit_code::Code;
 pub struct Tag {
     /// Run: an id, a tag, or @1 for the latest
     run: String,
-    /// Tags to add; a tag that only one run has can be used as its name [default: show the tags of the run]
+    /// Tags to add; a tag that only one run has can be used as its name [default: show the tags of
+    /// the run]
     #[arg(value_name = "TAG")]
     tags: Vec<String>,
     /// Remove these tags instead of adding them
@@ -29,7 +30,8 @@ pub struct Tag {
 pub struct Note {
     /// Run: an id, a tag, or @1 for the latest
     run: String,
-    /// Text of the note; `-` reads it from standard input, an empty text removes it [default: show the note]
+    /// Text of the note; `-` reads it from standard input, an empty text removes it [default: show
+    /// the note]
     text: Option<String>,
 }
 

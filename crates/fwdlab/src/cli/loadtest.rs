@@ -19,9 +19,10 @@ use crate::output::{self, Level};
 
 /// Load tests of TRex: ramps as trex-loadtest writes them
 ///
-/// Every file and channel becomes a test case of one run: its seconds, the highest forwarding rate, the rate at which lasting loss
-/// began, and its share of the line rate, as trex-loadtest-viz computes them. Channel 0 is from port 0 to port 1, channel 1 from port 1
-/// to port 0; a channel without frames is omitted. The run contains the original files.
+/// Every file and channel becomes a test case of one run: its seconds, the highest forwarding rate,
+/// the rate at which lasting loss began, and its share of the line rate, as trex-loadtest-viz
+/// computes them. Channel 0 is from port 0 to port 1, channel 1 from port 1 to port 0; a channel
+/// without frames is omitted. The run contains the original files.
 ///
 /// To write such files from a run: fwdlab report RUN --format loadtest.
 #[derive(Debug, Args)]

@@ -41,7 +41,8 @@ FILE holds one number per line; - or no file is standard input. The first set is
     after_help = ORIGINAL_OPTIONS
 )]
 pub struct Ministat {
-    /// Generation of ministat to reproduce: Debian's package, FreeBSD's of 2015 or 2016, or the current one
+    /// Generation of ministat to reproduce: Debian's package, FreeBSD's of 2015 or 2016, or the
+    /// current one
     #[arg(long, default_value = "freebsd", value_parser = model())]
     model: Model,
     #[command(flatten)]

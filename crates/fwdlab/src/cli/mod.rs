@@ -95,7 +95,8 @@ pub struct Arguments {
 /// The variable of directories of runs.
 const RUNS: &str = "FWDLAB_RUNS";
 
-/// Options of every command. Its help shows those that mean something there, after its own: [`help::with_options`].
+/// Options of every command. Its help shows those that mean something there, after its own:
+/// [`help::with_options`].
 #[derive(Debug, Clone, Args)]
 #[command(next_display_order = 100)]
 struct Global {
@@ -111,7 +112,8 @@ struct Global {
     /// Print more, such as a line per trial
     #[arg(short, long, global = true, hide = true, conflicts_with = "quiet")]
     verbose: bool,
-    /// Directory of runs; repeat it to read those of other directories, too (in the variable, with : between directories)
+    /// Directory of runs; repeat it to read those of other directories, too (in the variable, with
+    /// : between directories)
     // an empty variable counts as unset; clap would refuse an empty path
     #[arg(long, global = true, hide = true, value_name = "DIR", env = RUNS, value_parser = OsStringValueParser::new().map(PathBuf::from))]
     runs: Vec<PathBuf>,

@@ -31,10 +31,12 @@ Simulated DUT (--engine sim --dut KEY=VALUE,...), in simulated time; one seed gi
 #[derive(Debug, Args)]
 #[command(after_long_help = after_help())]
 pub struct Ndr {
-    /// Goals: presets (ndr, pdr, rfc2544, tst009, strict), or definitions separated by `;` [default: ndr,pdr]
+    /// Goals: presets (ndr, pdr, rfc2544, tst009, strict), or definitions separated by `;`
+    /// [default: ndr,pdr]
     #[arg(long, value_name = "GOALS")]
     goals: Vec<String>,
-    /// One goal as a definition: loss=0,exceed=0.5,initial=1s,final=1s,sum=21s,width=0.005; may be repeated
+    /// One goal as a definition: loss=0,exceed=0.5,initial=1s,final=1s,sum=21s,width=0.005; may be
+    /// repeated
     #[arg(long, value_name = "GOAL")]
     goal: Vec<String>,
     /// Smallest load: 9001 (frames per second), 10kpps, 100Mbps (L1), 1% of --link
@@ -46,7 +48,8 @@ pub struct Ndr {
     /// End the search when its trials have taken longer
     #[arg(long, value_name = "TIME", default_value_t = campaign::Mlrsearch::default().time_limit)]
     time_limit: Period,
-    /// End a trial as soon as it is bad for every goal: the same search in less time [default: yes; on a simulated DUT no]
+    /// End a trial as soon as it is bad for every goal: the same search in less time [default: yes;
+    /// on a simulated DUT no]
     #[arg(long, value_name = "yes|no", value_parser = ["yes", "no"], hide_possible_values = true)]
     early_end: Option<String>,
     /// Frame size in bytes, including the FCS [default: the smallest]

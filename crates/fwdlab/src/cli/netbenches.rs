@@ -28,17 +28,20 @@ const LISTED: usize = 20;
 
 /// The netbenches archive: logs of pkt-gen, 2015 to today
 ///
-/// Every result set (a directory of logs) becomes one stored run, for use with `fwdlab runs show`, `fwdlab compare` and
-/// report.html. A run's value is the median of the receiver's samples from 5 s after the first frame received to 2 s before the
-/// last sent; the value by the archive's own rule is stored with it. Sets that were imported before are listed and skipped.
+/// Every result set (a directory of logs) becomes one stored run, for use with `fwdlab runs show`,
+/// `fwdlab compare` and report.html. A run's value is the median of the receiver's samples from 5 s
+/// after the first frame received to 2 s before the last sent; the value by the archive's own rule
+/// is stored with it. Sets that were imported before are listed and skipped.
 ///
-/// With --audit nothing is imported. For every ministat block of every README, and every file of values, the audit reports
-/// whether it follows from the logs, by which generation of ministat, or what differs. Findings are results: the exit code is 0.
+/// With --audit nothing is imported. For every ministat block of every README, and every file of
+/// values, the audit reports whether it follows from the logs, by which generation of ministat, or
+/// what differs. Findings are results: the exit code is 0.
 #[derive(Debug, Args)]
 pub struct Netbenches {
     /// The archive, or a directory of it
     dir: PathBuf,
-    /// Only these result sets: a path, or a pattern with * ** ?; everything below a match is included. May be repeated
+    /// Only these result sets: a path, or a pattern with * ** ?; everything below a match is
+    /// included. May be repeated
     #[arg(long = "set", value_name = "PATH|GLOB")]
     sets: Vec<String>,
     /// Check what follows from the logs, and import nothing

@@ -37,11 +37,13 @@ const PROBERS: [Mode; 3] = [Mode::AfXdp, Mode::AfPacket, Mode::XdpLive];
 const ROWS: usize = 16;
 const COLUMNS: u64 = 40;
 
-/// Measure the latency from one port to another with a few probe frames, and the tester's own latency for comparison
+/// Measure the latency from one port to another with a few probe frames, and the tester's own
+/// latency for comparison
 ///
-/// Latency runs from the departure of a frame to its arrival. The card or the kernel takes both times where both ports support
-/// that; otherwise it runs from the time the frame was due to leave (--timestamps). The tester's own latency is measured over a
-/// veth pair in a private namespace and printed with the result.
+/// Latency runs from the departure of a frame to its arrival. The card or the kernel takes both
+/// times where both ports support that; otherwise it runs from the time the frame was due to leave
+/// (--timestamps). The tester's own latency is measured over a veth pair in a private namespace and
+/// printed with the result.
 #[derive(Debug, Args)]
 pub struct Ping {
     /// Interface or memif port to send on

@@ -18,11 +18,12 @@ use crate::exit_code::{Code, Usage};
 /// On what is measured, and with which frames beside their size.
 #[derive(Debug, Args)]
 pub struct Arrangement {
-    /// Largest load: 1e6 (frames per second), 10kpps, 100Mbps (L1), 50% of --link [default: what the tester can offer]
+    /// Largest load: 1e6 (frames per second), 10kpps, 100Mbps (L1), 50% of --link [default: what
+    /// the tester can offer]
     #[arg(long, value_name = "LOAD")]
     pub max: Option<Rate>,
-    /// Speed of the links, such as 1G: percentages refer to it, and the load never exceeds its line rate in each
-    /// direction; emulated on the test bed
+    /// Speed of the links, such as 1G: percentages refer to it, and the load never exceeds its line
+    /// rate in each direction; emulated on the test bed
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,
     /// Number of flows
@@ -34,14 +35,15 @@ pub struct Arrangement {
     /// Configuration of the DUT: a command in quotes, a file, or a directory (configuration set)
     #[arg(long, value_name = "FILE|DIR|COMMAND")]
     set: Option<String>,
-    /// Run configurations and resets of the DUT as processes of the host, with write access to all of its files [default:
-    /// isolated from the host; only /tmp is shared for writing]
+    /// Run configurations and resets of the DUT as processes of the host, with write access to all
+    /// of its files [default: isolated from the host; only /tmp is shared for writing]
     #[arg(long)]
     set_unconfined: bool,
     /// Engine: auto takes the fastest that passes the path check; sim simulates DUT and tester
     #[arg(long, default_value = "auto", value_parser = Engine::ALL.map(Engine::name))]
     engine: String,
-    /// Properties of the simulated DUT: capacity=1e6,buffer=1000 (keys: fwdlab ndr --help) [default: capacity=1e6]
+    /// Properties of the simulated DUT: capacity=1e6,buffer=1000 (keys: fwdlab ndr --help)
+    /// [default: capacity=1e6]
     #[arg(long, value_name = "KEY=VALUE,...")]
     dut: Option<String>,
     /// Use existing hosts: a test-bed file, or its name in a folder `beds`

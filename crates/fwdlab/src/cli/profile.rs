@@ -29,8 +29,8 @@ const FCS: usize = 4;
 /// Example MAC addresses of the tester and of the DUT.
 pub(super) const EXAMPLE: Addresses = Addresses::between([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
 
-/// Which traffic profiles there are, and what they mean. A profile is named by a path that ends in .toml, by its name in
-/// ./profiles, or by that of a shipped one.
+/// Which traffic profiles there are, and what they mean. A profile is named by a path that ends in
+/// .toml, by its name in ./profiles, or by that of a shipped one.
 #[derive(Debug, Subcommand)]
 pub enum Profile {
     /// List profiles, those in ./profiles first
@@ -58,13 +58,15 @@ pub struct Frames {
     /// Speed of the link, for rates given in percent: 10G
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,
-    /// Load of all streams together, instead of the profile's own: 1Mpps, 9.4Gbps-l2; with --link also 50%, max
+    /// Load of all streams together, instead of the profile's own: 1Mpps, 9.4Gbps-l2; with --link
+    /// also 50%, max
     #[arg(long, value_name = "LOAD")]
     load: Option<LinkLoad>,
     /// A VLAN tag in front of the profile's own layers
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(0..4096))]
     vlan: Option<u16>,
-    /// Write a capture file with the departure times: pcapng, or nanosecond pcap if the name ends in .pcap; - is standard output
+    /// Write a capture file with the departure times: pcapng, or nanosecond pcap if the name ends
+    /// in .pcap; - is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["hex", "json"])]
     pcap: Option<PathBuf>,
     /// Print the bytes

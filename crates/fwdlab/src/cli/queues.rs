@@ -25,8 +25,9 @@ const THOUSANDS_PPS: f64 = 10_000.0;
 
 /// Show what each queue of a port receives, live, with a line each second
 ///
-/// Each line has the packets per second of every receive queue, of all queues together, and of the interface, in and out. Sends nothing and
-/// changes nothing. On Linux the counters are those of `ethtool -S`, on FreeBSD those of the driver's sysctl tree.
+/// Each line has the packets per second of every receive queue, of all queues together, and of the
+/// interface, in and out. Sends nothing and changes nothing. On Linux the counters are those of
+/// `ethtool -S`, on FreeBSD those of the driver's sysctl tree.
 #[derive(Debug, Args)]
 pub struct Queues {
     #[command(flatten)]
@@ -39,7 +40,8 @@ pub struct Queues {
 /// An interface of a host or of a test bed.
 #[derive(Debug, Args)]
 pub(super) struct Interface {
-    /// Interface; with --bed also a port name such as dut.a, dut.b, generator.a, receiver.b [default: dut.a of the test bed]
+    /// Interface; with --bed also a port name such as dut.a, dut.b, generator.a, receiver.b
+    /// [default: dut.a of the test bed]
     #[arg(value_name = "IFACE")]
     port: Option<String>,
     /// Host of the interface: local, netns:NAME or ssh://USER@HOST:PORT

@@ -39,8 +39,8 @@ pub struct Quick {
     /// Frame sizes in bytes, including the FCS [default: 64,512,1518; with --vs: the smallest]
     #[arg(long, value_delimiter = ',', value_name = "BYTES")]
     size: Vec<FrameSize>,
-    /// Numbers of flows: one flow uses one queue and one cache line, many flows are more realistic [default: 2000,1; with --vs:
-    /// 2000]
+    /// Numbers of flows: one flow uses one queue and one cache line, many flows are more realistic
+    /// [default: 2000,1; with --vs: 2000]
     #[arg(long, value_delimiter = ',', value_name = "N")]
     flows: Vec<u32>,
     /// Measure IPv6; with --ipv4, measure both
@@ -52,10 +52,12 @@ pub struct Quick {
     /// Iterations of each test case [default: 5; with --vm 1, because instructions do not vary]
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     iterations: Option<u32>,
-    /// Shortest duration of a trial [default: 1s to 2s, so that all trials together take about 40 s]
+    /// Shortest duration of a trial [default: 1s to 2s, so that all trials together take about 40
+    /// s]
     #[arg(long, value_parser = parse_duration)]
     trial: Option<Duration>,
-    /// Load to offer: max, 1.5Mpps, 1Gbps (L1), 1Gbps-l2, 50% of --link [default: 1.6 times what the DUT forwards]
+    /// Load to offer: max, 1.5Mpps, 1Gbps (L1), 1Gbps-l2, 50% of --link [default: 1.6 times what
+    /// the DUT forwards]
     #[arg(long)]
     load: Option<LinkLoad>,
     /// Emulate links of this speed, such as 1G: the load never exceeds their line rate
@@ -65,28 +67,30 @@ pub struct Quick {
     /// generate:FAMILY,KEY=VALUE
     #[arg(long, value_name = "FILE|DIR|COMMAND", allow_hyphen_values = true)]
     set: Option<String>,
-    /// Compare this configuration with the plain router; may be repeated; generate:nft-rules,n=10+100 stands for two configurations
+    /// Compare this configuration with the plain router; may be repeated;
+    /// generate:nft-rules,n=10+100 stands for two configurations
     #[arg(long, value_name = "FILE|DIR|COMMAND", allow_hyphen_values = true)]
     vs: Vec<String>,
-    /// Run configurations of the DUT as processes of the host, with write access to all of its files [default: isolated from
-    /// the host; only /tmp is shared for writing]
+    /// Run configurations of the DUT as processes of the host, with write access to all of its
+    /// files [default: isolated from the host; only /tmp is shared for writing]
     #[arg(long)]
     set_unconfined: bool,
-    /// Count the instructions of a frame in a virtual machine that boots this image: debian:PACKAGE, such as
-    /// debian:linux-image-cloud-amd64, or a bzImage; needs no privileges, and other work on this machine does not change the result; repeat to
-    /// compare images
+    /// Count the instructions of a frame in a virtual machine that boots this image:
+    /// debian:PACKAGE, such as debian:linux-image-cloud-amd64, or a bzImage; needs no privileges,
+    /// and other work on this machine does not change the result; repeat to compare images
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["load", "trial", "link", "rebuilds", "duration", "engine", "dut_cpus", "set_unconfined"])]
     vm: Vec<String>,
-    /// With --vs, also count what each configuration costs in instructions, in a virtual machine that boots IMAGE [default:
-    /// debian:linux-image-cloud-amd64]
+    /// With --vs, also count what each configuration costs in instructions, in a virtual machine
+    /// that boots IMAGE [default: debian:linux-image-cloud-amd64]
     #[arg(long, value_name = "IMAGE", num_args = 0..=1, default_missing_value = "debian:linux-image-cloud-amd64", requires = "vs", conflicts_with = "vm")]
     exact: Option<String>,
     /// Frames of a burst in a virtual machine, a multiple of 32
     #[arg(long, value_name = "N", default_value_t = 20_000, requires = "vm", value_parser = Exact::parse_frames)]
     frames: u32,
-    /// Kinds of DUTs: linux, vpp, or both, one after the other; VPP is $FWDLAB_VPP, or vpp in PATH; with --vm: linux, testpmd,
-    /// ovs-dpdk, vpp. Configurations of testpmd are a program, its options, or both; those of ovs-dpdk are a program, or commands such as
-    /// ovs-ofctl; those of vpp a program, or lines of its command line
+    /// Kinds of DUTs: linux, vpp, or both, one after the other; VPP is $FWDLAB_VPP, or vpp in PATH;
+    /// with --vm: linux, testpmd, ovs-dpdk, vpp. Configurations of testpmd are a program, its
+    /// options, or both; those of ovs-dpdk are a program, or commands such as ovs-ofctl; those of
+    /// vpp a program, or lines of its command line
     #[arg(long, value_delimiter = ',', value_name = "KIND", default_value = "linux", value_parser = parse_kind)]
     dut_kind: Vec<Kind>,
     /// Rebuilds of a comparison; its interval is computed over them

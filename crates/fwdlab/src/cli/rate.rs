@@ -13,15 +13,15 @@ use crate::exit_code::{Code, Usage};
 
 /// Convert a rate: frames/s, bit/s of layers 1, 2 and 3, share of line rate, time, energy, cycles
 ///
-/// A rate is 14.88Mpps, 10Gbps (on the wire, L1), 9.4Gbps-l2, 5Gbps-l3, 50% or max. K, M and G are decimal. Without a
-/// rate: the tables of line rates, of mixes, and of the minimum router.
+/// A rate is 14.88Mpps, 10Gbps (on the wire, L1), 9.4Gbps-l2, 5Gbps-l3, 50% or max. K, M and G are
+/// decimal. Without a rate: the tables of line rates, of mixes, and of the minimum router.
 #[derive(Debug, Args)]
 pub struct Rate {
     /// Rates, one way: 14.88Mpps, 10Gbps or 10G (L1), 9.4Gbps-l2, 5Gbps-l3, 50% or max
     #[arg(value_name = "RATE", value_parser = rate)]
     rates: Vec<LinkLoad>,
-    /// Frames: bytes including the FCS (pkt-gen's -l plus 4), a mix such as imix, or a genome (RFC 6985) such as 7a4dg or
-    /// '7a4Ag A=594' [default: 64; without a rate: the sizes of RFC 2544]
+    /// Frames: bytes including the FCS (pkt-gen's -l plus 4), a mix such as imix, or a genome (RFC
+    /// 6985) such as 7a4dg or '7a4Ag A=594' [default: 64; without a rate: the sizes of RFC 2544]
     #[arg(long, value_delimiter = ',', value_name = "BYTES|MIX|GENOME")]
     size: Vec<Mix>,
     /// Speed of the link: 1G, 2.5G, 100M [default: 10G; without a rate: 1G to 100G]

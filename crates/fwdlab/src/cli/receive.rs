@@ -27,9 +27,9 @@ use crate::{output, profiles};
 
 /// Count frames that arrive on a port, ours and all others, with a line of output each second
 ///
-/// Frames of `fwdlab traffic send` are recognised by their signature: those of a session are counted, and with --profile, --streams or
-/// --flows each is checked for loss, duplication, reordering, corruption and latency. All others count as foreign and pass
-/// unchanged.
+/// Frames of `fwdlab traffic send` are recognised by their signature: those of a session are
+/// counted, and with --profile, --streams or --flows each is checked for loss, duplication,
+/// reordering, corruption and latency. All others count as foreign and pass unchanged.
 #[derive(Debug, Args)]
 pub struct Receive {
     /// Interface to count on, or a memif port such as memif:SOCKET,role=server
@@ -38,13 +38,15 @@ pub struct Receive {
     /// Duration, or number of our frames: 10s, 2m, 1e6frames [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME|FRAMES")]
     amount: Option<Amount>,
-    /// Engine that counts: xdp at the driver, which consumes our frames; af-packet later, so that other receivers get them, too
+    /// Engine that counts: xdp at the driver, which consumes our frames; af-packet later, so that
+    /// other receivers get them, too
     #[arg(long, default_value = "auto", value_parser = ["auto", "xdp", "af-packet"])]
     engine: String,
     /// Session number in the signatures of our frames: `--session` of send
     #[arg(long, value_name = "N", default_value_t = 1)]
     session: u16,
-    /// Check frame by frame what `send --profile` sends: a name (`fwdlab traffic profile ls`) or a file
+    /// Check frame by frame what `send --profile` sends: a name (`fwdlab traffic profile ls`) or a
+    /// file
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["streams", "flows", "tail"])]
     profile: Option<String>,
     /// Direction of the profile's frames: the second port of send sends in reverse

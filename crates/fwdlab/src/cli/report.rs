@@ -28,9 +28,10 @@ use crate::output;
 
 /// Report runs: a page, Markdown, charts, files for other programs
 ///
-/// Several runs appear side by side on one page, with their ramps in one graph and their differences; a run is named by a tag that only
-/// it has (fwdlab runs tag). Without -o the report goes to standard output; formats of several files (gnuplot, svg, png), and several
-/// formats at once, need a directory.
+/// Several runs appear side by side on one page, with their ramps in one graph and their
+/// differences; a run is named by a tag that only it has (fwdlab runs tag). Without -o the report
+/// goes to standard output; formats of several files (gnuplot, svg, png), and several formats at
+/// once, need a directory.
 #[derive(Debug, Args)]
 pub struct Report {
     /// Runs: ids or parts of them, tags, or @1 for the latest

@@ -44,14 +44,17 @@ pub struct Rfc2544 {
     /// Loads of the latency test in percent of the throughput
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_values_t = [100.0])]
     latency_at: Vec<f64>,
-    /// Repetitions of latency, back-to-back, recovery and reset [default: few; with --full those of the RFCs]
+    /// Repetitions of latency, back-to-back, recovery and reset [default: few; with --full those of
+    /// the RFCs]
     #[arg(long, value_name = "N")]
     repetitions: Option<u32>,
-    /// Run the reset test, which is omitted by default: forwarding (off for a second), interface (the DUT's output port down
-    /// for a second), 'command: ...' (run by sh on the DUT); with --engine sim any words
+    /// Run the reset test, which is omitted by default: forwarding (off for a second), interface
+    /// (the DUT's output port down for a second), 'command: ...' (run by sh on the DUT); with
+    /// --engine sim any words
     #[arg(long, value_name = "WHAT")]
     reset: Option<String>,
-    /// Add the bursty traffic test (§21) with bursts of these lengths; by default the test `bursts` uses 16,64,256,1024
+    /// Add the bursty traffic test (§21) with bursts of these lengths; by default the test `bursts`
+    /// uses 16,64,256,1024
     #[arg(long, value_name = "FRAMES,...", value_delimiter = ',')]
     burst: Vec<u32>,
     #[command(flatten)]

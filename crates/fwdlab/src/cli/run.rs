@@ -69,8 +69,8 @@ pub(super) fn kept_in(directory: &Path) -> String {
 
 /// Runs `work` until it finishes or a signal arrives, then stores and prints the outcome.
 ///
-/// `judge` adds to the outcome before it is stored, `text` returns the result for people, and `next`
-/// suggests the next step.
+/// `judge` adds to the outcome before it is stored, `text` returns the result for people, and
+/// `next` suggests the next step.
 pub(super) fn carry_out(
     global: &Global,
     work: impl for<'a> FnOnce(

@@ -51,8 +51,8 @@ pub fn command_line() -> Vec<String> {
         .collect()
 }
 
-/// Starts the measurement in another process and shows it; if it `waits` for its test bed, prints its messages
-/// until the run begins.
+/// Starts the measurement in another process and shows it; if it `waits` for its test bed, prints
+/// its messages until the run begins.
 pub fn run(global: &Global, symbols: Option<Symbols>, waits: bool) -> anyhow::Result<Code> {
     let memory = |name| memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
     let (out, err) = (memory("answer")?, memory("errors")?);

@@ -34,8 +34,8 @@ use super::steer::Steer;
 use crate::exit_code::{Code, Usage};
 use crate::output::{self, Level};
 
-/// What to do with stored runs. A run is named by its id, a unique prefix of it or of its last four characters, a tag
-/// that no other run has, or `@1` for the latest, `@2` for the one before.
+/// What to do with stored runs. A run is named by its id, a unique prefix of it or of its last four
+/// characters, a tag that no other run has, or `@1` for the latest, `@2` for the one before.
 #[derive(Debug, Subcommand)]
 pub enum Runs {
     /// List runs, newest first
@@ -54,7 +54,8 @@ pub enum Runs {
         #[arg(long, value_enum, default_value_t)]
         facts: Facts,
     },
-    /// Print the values of runs for other programs such as DuckDB: a row per figure and value, with all labels
+    /// Print the values of runs for other programs such as DuckDB: a row per figure and value, with
+    /// all labels
     Table {
         /// Runs [default: all]
         #[arg(value_name = "RUN")]
@@ -71,19 +72,22 @@ pub enum Runs {
         #[arg(value_name = "RUN")]
         names: Vec<String>,
     },
-    /// Pause, resume or stop a run in progress, or skip its test case; needs write access to its directory
+    /// Pause, resume or stop a run in progress, or skip its test case; needs write access to its
+    /// directory
     Steer(Steer),
     /// Write finished runs to one file, for fwdlab runs import on another machine
     Export(Export),
     /// Import runs from an export file: all of them unchanged, or none
     Import(Import),
-    /// Join the shards of a campaign (fwdlab run --shard) into one run, as if one process had measured it
+    /// Join the shards of a campaign (fwdlab run --shard) into one run, as if one process had
+    /// measured it
     Merge(Merge),
     /// Tag a run: find and name it by its tags, and protect it from runs prune
     Tag(Tag),
     /// Attach a note to a run
     Note(Note),
-    /// Compute the results and pages of runs again from their trials, with the statistics of this version
+    /// Compute the results and pages of runs again from their trials, with the statistics of this
+    /// version
     Rebuild(Rebuild),
     /// Remove old runs by rule; without --yes, only list them
     Prune(Prune),
@@ -102,7 +106,8 @@ pub struct List {
     /// Only runs of this kind: quick, throughput, ramp, rfc2544, soak, import, ...
     #[arg(long)]
     kind: Option<String>,
-    /// Only imported result sets at this path or below it; `*`, `**` and `?` as in fwdlab import netbenches --set
+    /// Only imported result sets at this path or below it; `*`, `**` and `?` as in fwdlab import
+    /// netbenches --set
     #[arg(long, value_name = "GLOB")]
     set: Option<String>,
     /// Only runs measured at this time (UTC) or later: 2026-11-21, 2026-11-21T08:50:00Z
@@ -111,7 +116,8 @@ pub struct List {
     /// Only runs that have this tag
     #[arg(long)]
     tag: Option<String>,
-    /// Order, newest first: by the time the run began in this store, or the time it was measured; these differ for imported runs
+    /// Order, newest first: by the time the run began in this store, or the time it was measured;
+    /// these differ for imported runs
     #[arg(long, value_enum, default_value_t)]
     sort: Sort,
 }
@@ -142,7 +148,8 @@ pub enum Facts {
     /// What a reader needs to judge the figures
     #[default]
     Brief,
-    /// Also the kernel's command line and directories of the command, which may name disks, hosts, keys and people
+    /// Also the kernel's command line and directories of the command, which may name disks, hosts,
+    /// keys and people
     Full,
 }
 

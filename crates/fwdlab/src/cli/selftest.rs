@@ -33,8 +33,9 @@ const STALL_POLICY: StallPolicy = StallPolicy::Skip;
 
 /// Measure the tester itself, back to back: rates sent and received, accuracy, lateness
 ///
-/// The two ports are the ends of one cable, of one veth pair or of one memif socket, with nothing in between; without ports, the
-/// tester creates its own veth pair, or with --engine memif its own memif socket. A DUT that comes close to these figures may be faster than it appears.
+/// The two ports are the ends of one cable, of one veth pair or of one memif socket, with nothing
+/// in between; without ports, the tester creates its own veth pair, or with --engine memif its own
+/// memif socket. A DUT that comes close to these figures may be faster than it appears.
 #[derive(Debug, Args)]
 pub struct SelfTest {
     /// The two ends of a cable; frames go from the first to the second
@@ -52,7 +53,8 @@ pub struct SelfTest {
     /// Duration of each trial
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     trial: Duration,
-    /// Number of sending threads: they share the frames that one would send. Needs af-xdp or af-packet
+    /// Number of sending threads: they share the frames that one would send. Needs af-xdp or
+    /// af-packet
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::senders())]
     senders: u32,
     /// CPUs of the sending threads [default: any]

@@ -23,16 +23,19 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080
 
 /// Show runs in a browser, while they are running and afterwards
 ///
-/// On loopback, everyone on this machine can view runs; pausing, resuming, skipping and stopping requires the token. On any other
-/// address, everything requires the token, and TLS is on. The server stores nothing: stop it with Ctrl-C at any time.
+/// On loopback, everyone on this machine can view runs; pausing, resuming, skipping and stopping
+/// requires the token. On any other address, everything requires the token, and TLS is on. The
+/// server stores nothing: stop it with Ctrl-C at any time.
 ///
-/// With --trex, it serves ports to TRex clients instead, which have no token: see docs/reference/trex.md.
+/// With --trex, it serves ports to TRex clients instead, which have no token: see
+/// docs/reference/trex.md.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Directory of runs [default: --runs]
     #[arg(conflicts_with = "trex")]
     dir: Option<PathBuf>,
-    /// Address to listen on; port 0 takes any free port [default: 127.0.0.1:8080, with --trex 127.0.0.1:4501]
+    /// Address to listen on; port 0 takes any free port [default: 127.0.0.1:8080, with --trex
+    /// 127.0.0.1:4501]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
     /// File with the token, created if it does not exist [default: a new token at every start]

@@ -38,25 +38,28 @@ pub struct Trex {
     /// Interfaces, numbered from 0 in this order [default: the two ports of a temporary test bed]
     #[arg(long, value_name = "IFACE", value_delimiter = ',', requires = "trex", help_heading = HEADING)]
     ports: Vec<String>,
-    /// Address of the publisher socket, to which clients subscribe [default: port 4500 of the address of --listen]
+    /// Address of the publisher socket, to which clients subscribe [default: port 4500 of the
+    /// address of --listen]
     #[arg(long, value_name = "ADDR", requires = "trex", help_heading = HEADING)]
     publisher: Option<SocketAddr>,
-    /// Accept connections only from these addresses or networks, such as 10.0.0.0/8 [default: anyone who can reach --listen, which is
-    /// this machine unless changed]
+    /// Accept connections only from these addresses or networks, such as 10.0.0.0/8 [default:
+    /// anyone who can reach --listen, which is this machine unless changed]
     #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "trex", help_heading = HEADING)]
     allow: Vec<Source>,
-    /// Use the ports of this test bed (name or file), built at the start and removed at the end; its tester must be this machine
+    /// Use the ports of this test bed (name or file), built at the start and removed at the end;
+    /// its tester must be this machine
     #[arg(long, value_name = "BED", requires = "trex", conflicts_with = "ports", help_heading = HEADING)]
     bed: Option<String>,
-    /// Destination MAC address of each port's frames, in the order of the ports, unless a client sets one [default: ports 0 and 1, 2 and
-    /// 3 ... send to each other]
+    /// Destination MAC address of each port's frames, in the order of the ports, unless a client
+    /// sets one [default: ports 0 and 1, 2 and 3 ... send to each other]
     #[arg(long, value_name = "MAC", value_delimiter = ',', requires = "ports", help_heading = HEADING)]
     dst_mac: Vec<Mac>,
     /// Speed that the ports report, such as 1G [default: their own, or 10G if they have none]
     #[arg(long, value_name = "SPEED", requires = "trex", help_heading = HEADING)]
     link: Option<LinkSpeed>,
-    /// Raise the MTU of the ports to at least this while they are served, for frames above 1518 bytes: 9000, or 9224 for TRex's largest;
-    /// also on the DUT of a temporary test bed [default: unchanged]
+    /// Raise the MTU of the ports to at least this while they are served, for frames above 1518
+    /// bytes: 9000, or 9224 for TRex's largest; also on the DUT of a temporary test bed [default:
+    /// unchanged]
     #[arg(long, value_name = "BYTES", requires = "trex", value_parser = clap::value_parser!(u32).range(1280..=65_535), help_heading = HEADING)]
     mtu: Option<u32>,
     #[command(flatten)]

@@ -18,13 +18,15 @@ use crate::exit_code::{Code, Usage};
 /// the DUT is this machine's kernel in private namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Soak {
-    /// Load to hold, such as 1Mpps, or 50% of --link; commonly 95 % of the no-drop rate [default: search the critical load]
+    /// Load to hold, such as 1Mpps, or 50% of --link; commonly 95 % of the no-drop rate [default:
+    /// search the critical load]
     #[arg(long, value_name = "LOAD")]
     load: Option<Rate>,
     /// Smallest load of the search
     #[arg(long, value_name = "LOAD", default_value_t = campaign::Plr::default().min)]
     min: Rate,
-    /// Loss ratio: with --load, the largest that passes [default: 0]; without, the target of the search [default: 1e-7]
+    /// Loss ratio: with --load, the largest that passes [default: 0]; without, the target of the
+    /// search [default: 1e-7]
     #[arg(long, value_name = "RATIO")]
     loss: Option<Share>,
     /// Frame size in bytes, including the FCS [default: the smallest]

@@ -22,12 +22,13 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Watch a run on the full screen, or replay a finished one
 ///
-/// You can pause and stop a run of another process here, or skip its test case; when you leave the screen, the run continues.
-/// docs/reference/terminal.md describes the screen; ? shows the keys.
+/// You can pause and stop a run of another process here, or skip its test case; when you leave the
+/// screen, the run continues. docs/reference/terminal.md describes the screen; ? shows the keys.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Run: an id, a unique prefix of it or of its last four characters, @1 for the latest; or the address of a dashboard or of
-    /// a run's page there; append #token=TOKEN, or set FWDLAB_TOKEN, to steer the run
+    /// Run: an id, a unique prefix of it or of its last four characters, @1 for the latest; or the
+    /// address of a dashboard or of a run's page there; append #token=TOKEN, or set FWDLAB_TOKEN,
+    /// to steer the run
     #[arg(default_value = "@1", value_name = "RUN|URL")]
     run: String,
     /// Speed of a replay; 1x is the speed of the run

@@ -13,19 +13,23 @@ use crate::exit_code::Usage;
 /// What is offered beside streams of one size.
 #[derive(Debug, Args)]
 pub struct TrafficOptions {
-    /// Offer the frames of a traffic profile (name or file) instead of one size; the load is the sum of all its streams
+    /// Offer the frames of a traffic profile (name or file) instead of one size; the load is the
+    /// sum of all its streams
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["flows", "ipv6"])]
     profile: Option<String>,
     #[command(flatten)]
     trex: TrexProfile,
-    /// Destinations: one address pair, random over 256 networks, or a series with each (RFC 2544 §12) [default: --flows]
+    /// Destinations: one address pair, random over 256 networks, or a series with each (RFC 2544
+    /// §12) [default: --flows]
     #[arg(long, value_name = "WHICH", value_parser = ["single", "random", "both"], conflicts_with_all = ["flows", "profile", "trex_profile"])]
     destinations: Option<String>,
-    /// Offer the load in both directions at once, and judge each direction separately (RFC 2544 §14); loads are per direction
+    /// Offer the load in both directions at once, and judge each direction separately (RFC 2544
+    /// §14); loads are per direction
     #[arg(long)]
     both_directions: bool,
-    /// Measure a second series with these modifiers on, after the one without (RFC 2544 §11): broadcast, management (an SNMP
-    /// query every second), filters=1 or 25, updates (every 30 s) or updates=TIME, all; may be repeated
+    /// Measure a second series with these modifiers on, after the one without (RFC 2544 §11):
+    /// broadcast, management (an SNMP query every second), filters=1 or 25, updates (every 30 s) or
+    /// updates=TIME, all; may be repeated
     #[arg(long, value_name = "NAME,...")]
     modifier: Vec<String>,
 }

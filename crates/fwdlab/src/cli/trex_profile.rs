@@ -9,8 +9,8 @@ use fwdlab_model::campaign::{Draft, Several, Trex};
 /// Options for profiles of TRex's.
 #[derive(Debug, Args)]
 pub struct TrexProfile {
-    /// Offer the frames of a TRex profile (.py or .yaml), as the installed TRex client library makes them; the load is the sum
-    /// of all its streams
+    /// Offer the frames of a TRex profile (.py or .yaml), as the installed TRex client library
+    /// makes them; the load is the sum of all its streams
     #[arg(long, value_name = "FILE", conflicts_with_all = ["flows", "ipv6", "profile"])]
     trex_profile: Option<String>,
     /// A tunable of the TRex profile; may be repeated

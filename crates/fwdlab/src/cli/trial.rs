@@ -12,7 +12,8 @@ use crate::exit_code::Code;
 
 /// Run one trial: one load, every frame accounted for
 ///
-/// The smallest experiment. Without --engine sim the DUT is this machine's kernel in private namespaces, as for `quick`.
+/// The smallest experiment. Without --engine sim the DUT is this machine's kernel in private
+/// namespaces, as for `quick`.
 #[derive(Debug, Args)]
 pub struct Trial {
     /// Load: 1e6 (frames per second), 10kpps, 100Mbps (L1), 50% of --link [default: the largest]

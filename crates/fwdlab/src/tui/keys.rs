@@ -1,7 +1,7 @@
 //! Keys of the screen, what they do, and actions beyond another view.
 //!
-//! `terminal` reads the keys. [`KeyFunction::ALL`] and the user's settings ([`super::settings`]) bind
-//! them, [`super::app`] handles them.
+//! `terminal` reads the keys. [`KeyFunction::ALL`] and the user's settings ([`super::settings`])
+//! bind them, [`super::app`] handles them.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,9 @@
 //! Data planes in user space that poll, in a guest that counts instructions: which there are, their
 //! processes, and the names of their functions.
 //!
-//! A table of [`DataPlane`] has what differs between them, a file for each. They forward between the
-//! kernel's ports, as processes in the DUT's namespace. The engine there stops them and lets them
-//! run (`fwdlab_engine::Exact::hold`). Not for rates: emulated time has none. Start with
+//! A table of [`DataPlane`] has what differs between them, a file for each. They forward between
+//! the kernel's ports, as processes in the DUT's namespace. The engine there stops them and lets
+//! them run (`fwdlab_engine::Exact::hold`). Not for rates: emulated time has none. Start with
 //! [`CommandLine::of`] and [`Running::start`].
 
 mod ovs;
@@ -75,8 +75,8 @@ pub(crate) const MOST_FRAMES: u32 = 32_768;
 const FEWEST_FRAMES: u32 = 64;
 
 /// Starts a program with an input that never ends, and prints its number first. With a stack of any
-/// size, the kernel maps programs upwards from a third of the address space: addresses that no other
-/// process has. The loader in front of the program is mapped there, and so is the program.
+/// size, the kernel maps programs upwards from a third of the address space: addresses that no
+/// other process has. The loader in front of the program is mapped there, and so is the program.
 const START: &str =
     "sleep 1000000 | sh -c 'echo $$ && ulimit -s unlimited && exec \"$@\"' sh \"$@\"";
 

@@ -673,8 +673,8 @@ mod slow {
         assert!(!Path::new("/etc/fwdlab-test").exists());
     }
 
-    /// The machine comes back, has loaded its files by itself, and is a router again; then everything
-    /// is restored.
+    /// The machine comes back, has loaded its files by itself, and is a router again; then
+    /// everything is restored.
     #[test]
     fn a_machine_that_restarts_has_its_set_in_force() {
         let test = "a_machine_that_restarts_has_its_set_in_force";

@@ -405,8 +405,8 @@ pub(crate) fn in_guest(program: &Path, folder: &Path) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Returns the plugins that are loaded: their folder, as for a build or a package, and files. `None`
-/// if VPP has them elsewhere.
+/// Returns the plugins that are loaded: their folder, as for a build or a package, and files.
+/// `None` if VPP has them elsewhere.
 pub(crate) fn plugins(program: &Path) -> Option<(PathBuf, Vec<PathBuf>)> {
     let root = program.parent()?.parent()?;
     let packaged = format!("lib/{}-linux-gnu/vpp_plugins", std::env::consts::ARCH);

@@ -2,9 +2,9 @@
 //! jump hosts and known hosts.
 //!
 //! All commands share one connection ([`link`]); each has a session on it, and a remote wrapper by
-//! which it can be ended with everything that it started ([`shell_text`]). A lost connection is reopened
-//! for the next command. Only keys are used, because a password cannot be entered. Start with
-//! [`Ssh::new`].
+//! which it can be ended with everything that it started ([`shell_text`]). A lost connection is
+//! reopened for the next command. Only keys are used, because a password cannot be entered. Start
+//! with [`Ssh::new`].
 
 mod agent;
 mod link;

@@ -548,7 +548,8 @@ mod slow {
         let put = remote.put(&program).unwrap();
         assert!(put.contains("/put/"), "{put}");
 
-        // dropped, killed, lost: in the background, in its own group, and while a command is running
+        // dropped, killed, lost: in the background, in its own group, and while a command is
+        // running
         let seconds = own_seconds();
         let slow = Command::shell(&format!(
             "sleep {seconds} & timeout 5000 sleep {seconds} & echo begun; wait"

@@ -47,8 +47,8 @@ pub(crate) enum Question {
         addresses: AddressWords,
         stream: Stream,
         generator: Generator,
-        /// The data plane on the first path, a process that polls, and how many of its first threads
-        /// do not.
+        /// The data plane on the first path, a process that polls, and how many of its first
+        /// threads do not.
         poller: Option<(u32, usize)>,
     },
     /// Send a number of frames into a path, and answer with their cost.

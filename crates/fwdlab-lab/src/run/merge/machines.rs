@@ -1,8 +1,8 @@
-//! What is kept apart when shards of measured DUTs are joined: each was measured on a machine of its
-//! own, or at another time, so that their rates are not samples of one quantity.
+//! What is kept apart when shards of measured DUTs are joined: each was measured on a machine of
+//! its own, or at another time, so that their rates are not samples of one quantity.
 //!
-//! Every test case and record is marked with its shard: its references and its A/A control are those
-//! of the same shard. Start with [`Label`].
+//! Every test case and record is marked with its shard: its references and its A/A control are
+//! those of the same shard. Start with [`Label`].
 
 use std::collections::{BTreeMap, BTreeSet};
 

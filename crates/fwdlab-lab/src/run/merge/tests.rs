@@ -1,5 +1,5 @@
-//! Tests of joined shards: with every number of shards they are the whole campaign, and shards that do
-//! not belong together are refused. Nothing boots. Start with
+//! Tests of joined shards: with every number of shards they are the whole campaign, and shards that
+//! do not belong together are refused. Nothing boots. Start with
 //! [`shards_joined_are_the_whole_campaign`].
 
 use std::collections::BTreeSet;

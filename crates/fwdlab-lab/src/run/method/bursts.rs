@@ -500,8 +500,8 @@ impl Method for Bursts {
 }
 
 impl Bursts {
-    /// Returns the boot from which a turn and others of its image and iteration continue; `None`: there
-    /// are no others.
+    /// Returns the boot from which a turn and others of its image and iteration continue; `None`:
+    /// there are no others.
     fn shared_boot(
         &mut self,
         turn: Turn,

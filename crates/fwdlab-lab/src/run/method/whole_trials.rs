@@ -2,7 +2,8 @@
 //! iteration of a test case.
 //!
 //! Test cases that are measured together are one turn, in which the procedure measures all sizes
-//! and series on one bed. [`super::super::procedure_run`] follows the procedure. Start with [`TrialTurns`].
+//! and series on one bed. [`super::super::procedure_run`] follows the procedure. Start with
+//! [`TrialTurns`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! For queries and answers, and for walks through arriving frames; everything faster uses a
 //! [`Session`](super::Session). The caller defines the content of frames. Start with
-//! [`FrameSession::open`] and [`FrameSession::run`]; the abilities of [`FramePort`] are in [`queries`] (query,
-//! answer) and [`walk`] (check the numbers of frames).
+//! [`FrameSession::open`] and [`FrameSession::run`]; the abilities of [`FramePort`] are in
+//! [`queries`] (query, answer) and [`walk`] (check the numbers of frames).
 
 pub mod queries;
 pub mod walk;

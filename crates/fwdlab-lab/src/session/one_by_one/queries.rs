@@ -1,6 +1,7 @@
 //! Queries and answers: sends and times queries, and sends frames back.
 //!
-//! The caller defines queries and their answers ([`QueryHandler`]). Start with [`FramePort::query`].
+//! The caller defines queries and their answers ([`QueryHandler`]). Start with
+//! [`FramePort::query`].
 
 use std::time::{Duration, Instant};
 

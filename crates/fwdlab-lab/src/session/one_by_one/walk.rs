@@ -1,6 +1,7 @@
 //! Checks the numbers in arriving frames: which are missing, and which are late.
 //!
-//! The caller knows the position of the number. Start with [`FramePort::walk`]; [`Sequence`] is pure.
+//! The caller knows the position of the number. Start with [`FramePort::walk`]; [`Sequence`] is
+//! pure.
 
 use std::time::{Duration, Instant};
 

@@ -747,8 +747,8 @@ mod slow {
         assert!(facts.cpus > 0 && facts.placement.contains_key(TEST_BED));
     }
 
-    /// Sender, second sender and receiver are three hosts: first in this process, then each behind an
-    /// agent.
+    /// Sender, second sender and receiver are three hosts: first in this process, then each behind
+    /// an agent.
     #[test]
     fn senders_and_receiver_on_several_hosts_are_one_tester() {
         let test = "senders_and_receiver_on_several_hosts_are_one_tester";

@@ -32,8 +32,8 @@ pub struct Recipe<'a> {
     /// Words of the configuration: modules with these names are included in addition to the usual
     /// ones.
     pub words: &'a BTreeSet<String>,
-    /// Files of data planes, at the same paths as on this machine, with the drivers of DPDK that they
-    /// load.
+    /// Files of data planes, at the same paths as on this machine, with the drivers of DPDK that
+    /// they load.
     pub data_planes: &'a BTreeSet<PathBuf>,
 }
 

@@ -66,7 +66,8 @@ pub enum Command {
 /// Options of `start`.
 #[derive(Debug, clap::Args)]
 pub struct Start {
-    /// Traffic profile: a name (`fwdlab traffic profile ls`) or a file [default: UDP frames as --size and --flows say]
+    /// Traffic profile: a name (`fwdlab traffic profile ls`) or a file [default: UDP frames as
+    /// --size and --flows say]
     #[arg(
         short,
         long = "file",
@@ -74,7 +75,8 @@ pub struct Start {
         value_name = "PROFILE"
     )]
     pub file: Option<String>,
-    /// Load: 10kpps, 1mpps, 20%, 1gbps (layer 2, as in TRex), 1gbpsl1; a number alone is a factor of the profile's own load [default: 1]
+    /// Load: 10kpps, 1mpps, 20%, 1gbps (layer 2, as in TRex), 1gbpsl1; a number alone is a factor
+    /// of the profile's own load [default: 1]
     #[arg(short, long = "mult", value_name = "LOAD", value_parser = multiplier)]
     pub mult: Option<Multiplier>,
     /// The load is of all ports together

@@ -40,15 +40,17 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Start, change and stop traffic on ports interactively, like the TRex console
 ///
-/// Ports are numbered from 0 in the order given; even ports send forward, odd ports in reverse. All of them count what they receive.
-/// Commands come from the terminal, with history and completion, or from a pipe: there the first error ends the console.
-/// docs/reference/terminal.md lists the commands and what differs from TRex.
+/// Ports are numbered from 0 in the order given; even ports send forward, odd ports in reverse. All
+/// of them count what they receive. Commands come from the terminal, with history and completion,
+/// or from a pipe: there the first error ends the console. docs/reference/terminal.md lists the
+/// commands and what differs from TRex.
 #[derive(Debug, Args)]
 pub struct Console {
     /// Interface; repeat for further ports
     #[arg(long = "port", required = true, value_name = "IFACE")]
     ports: Vec<String>,
-    /// Speed of the links, such as 1G: percentages refer to it, and no more is ever sent [default: the ports' own]
+    /// Speed of the links, such as 1G: percentages refer to it, and no more is ever sent [default:
+    /// the ports' own]
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,
     /// Destination MAC address, for each port [default: resolved from the first destination]

@@ -35,10 +35,12 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// What is started, and until when.
 #[derive(Debug, Args)]
 pub struct Boot {
-    /// Disk image: qcow2, raw, vmdk, vdi, vhdx. It is not changed: what the machine writes is discarded when it stops
+    /// Disk image: qcow2, raw, vmdk, vdi, vhdx. It is not changed: what the machine writes is
+    /// discarded when it stops
     #[arg(value_name = "DISK")]
     disk: PathBuf,
-    /// End when the console prints this text; exit with 4 if it does not appear within --for, or if the machine does not start
+    /// End when the console prints this text; exit with 4 if it does not appear within --for, or if
+    /// the machine does not start
     #[arg(long, value_name = "TEXT")]
     wait: Option<String>,
     /// Stop the machine after this time

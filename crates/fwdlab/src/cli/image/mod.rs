@@ -23,7 +23,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub enum Image {
     /// List the contents of the cache: images, programs for guests, initial file systems
     Ls,
-    /// Fetch images now, or update them to the newest package; measurements fetch missing images automatically
+    /// Fetch images now, or update them to the newest package; measurements fetch missing images
+    /// automatically
     Pull {
         /// Images: debian:PACKAGE
         #[arg(required = true, value_name = "NAME")]

@@ -1,8 +1,8 @@
 //! The frames of `fwdlab send`: turns typed flows, a profile or a capture into the frames of each
 //! port.
 //!
-//! Sends no test frames; may ask the next hop for its MAC address. Start with [`Send::requested`] and
-//! [`Send::plan`].
+//! Sends no test frames; may ask the next hop for its MAC address. Start with [`Send::requested`]
+//! and [`Send::plan`].
 
 use std::fs::File;
 use std::io;

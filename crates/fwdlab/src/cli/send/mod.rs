@@ -41,24 +41,27 @@ use crate::output;
 
 /// Send frames on a port, with a line of output each second
 ///
-/// Frames are UDP with correct checksums and a signature that `receive` recognises, or the frames of a capture file. They are
-/// sent only to addresses for benchmarking, documentation, private and link-local use (RFC 6815), and not on ports that are in
-/// use.
+/// Frames are UDP with correct checksums and a signature that `receive` recognises, or the frames
+/// of a capture file. They are sent only to addresses for benchmarking, documentation, private and
+/// link-local use (RFC 6815), and not on ports that are in use.
 #[derive(Debug, Args)]
 pub struct Send {
-    /// Interface to send on, or a memif port such as memif:SOCKET,role=server; a second one sends in the reverse direction
+    /// Interface to send on, or a memif port such as memif:SOCKET,role=server; a second one sends
+    /// in the reverse direction
     #[arg(long = "port", required = true, value_name = "PORT")]
     ports: Vec<String>,
     /// Interface or memif port to count on at the same time
     #[arg(long, value_name = "PORT")]
     rx_port: Option<String>,
-    /// Check every frame that comes back: loss, order, flows and latency of each stream; counting alone costs less
+    /// Check every frame that comes back: loss, order, flows and latency of each stream; counting
+    /// alone costs less
     #[arg(long, conflicts_with = "pcap")]
     analyse: bool,
     /// Count on each of two ports what the other one sends; implied by --analyse
     #[arg(long, conflicts_with = "rx_port")]
     count: bool,
-    /// Source of departure and arrival times; all but user need an answer from the kernel for each frame, with af-packet
+    /// Source of departure and arrival times; all but user need an answer from the kernel for each
+    /// frame, with af-packet
     #[arg(long, value_enum, default_value_t = Timestamps::User, requires = "analyse")]
     timestamps: Timestamps,
     /// Write latencies to a file, as an HDR histogram log (V2)
@@ -88,13 +91,15 @@ pub struct Send {
     /// Source MAC address, of each port [default: the port's own]
     #[arg(long, value_name = "MAC", value_delimiter = ',')]
     src_mac: Vec<Mac>,
-    /// Destination MAC address, for each port [default: resolved from --via, or from the first destination]
+    /// Destination MAC address, for each port [default: resolved from --via, or from the first
+    /// destination]
     #[arg(long, value_name = "MAC", value_delimiter = ',')]
     dst_mac: Vec<Mac>,
     /// Address of the next hop, resolved with ARP or neighbour discovery
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["dst_mac", "pcap"])]
     via: Option<IpAddr>,
-    /// Load of each port: 1kpps, 50%, 9.4Gbps-l2, max; several, one after another [default: max; for a capture, its own timing]
+    /// Load of each port: 1kpps, 50%, 9.4Gbps-l2, max; several, one after another [default: max;
+    /// for a capture, its own timing]
     #[arg(long, value_name = "LOAD", value_delimiter = ',')]
     load: Vec<LinkLoad>,
     /// Duration of each of several loads
@@ -103,10 +108,12 @@ pub struct Send {
     /// Change evenly from load to load
     #[arg(long)]
     ramp: bool,
-    /// Speed of the link, such as 1G: percentages refer to it, and max is its line rate [default: the port's own]
+    /// Speed of the link, such as 1G: percentages refer to it, and max is its line rate [default:
+    /// the port's own]
     #[arg(long, value_name = "SPEED")]
     link: Option<LinkSpeed>,
-    /// Duration, or number of frames on each port: 10s, 2m, 1e6frames [default: until Ctrl-C; for a capture, all of it]
+    /// Duration, or number of frames on each port: 10s, 2m, 1e6frames [default: until Ctrl-C; for a
+    /// capture, all of it]
     #[arg(long = "for", value_name = "TIME|FRAMES")]
     amount: Option<Amount>,
     /// Policy for frames missed while the sender stalls
@@ -121,7 +128,8 @@ pub struct Send {
     /// Engine; auto takes the fastest that can send these frames on this port
     #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
-    /// Number of sending threads for each port: they share the frames that one would send. Needs af-xdp or af-packet
+    /// Number of sending threads for each port: they share the frames that one would send. Needs
+    /// af-xdp or af-packet
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::senders(), conflicts_with = "pcap")]
     senders: u32,
     /// CPUs of the sending threads, one for each port and sender [default: any]

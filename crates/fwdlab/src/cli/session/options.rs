@@ -16,7 +16,8 @@ use fwdlab_model::units::{UnitError, parse_duration};
 /// Heading of the options that permit ports in use.
 pub const IN_USE: &str = "Ports that may be in use";
 
-/// Where the ports are, and which dangers are accepted. The options had other names, which stay as aliases.
+/// Where the ports are, and which dangers are accepted. The options had other names, which stay as
+/// aliases.
 #[derive(Debug, Clone, Args)]
 pub struct Ports {
     /// Network namespace of the ports: a name, a path, or a process ID
@@ -91,7 +92,8 @@ impl Ports {
 /// Whether a port that receives answers who has an address.
 #[derive(Debug, Clone, Args)]
 pub struct Answers {
-    /// Do not answer ARP and neighbour discovery for test addresses (198.18.0.0/15, 2001:2::/48, documentation)
+    /// Do not answer ARP and neighbour discovery for test addresses (198.18.0.0/15, 2001:2::/48,
+    /// documentation)
     #[arg(long)]
     pub no_answer: bool,
 }
@@ -105,10 +107,12 @@ impl Answers {
     }
 }
 
-/// What becomes of frames that are missed while the sender stalls. The values had other names, which stay as aliases.
+/// What becomes of frames that are missed while the sender stalls. The values had other names,
+/// which stay as aliases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum OnStall {
-    /// They leave afterwards, with gaps a quarter shorter until the backlog is empty: the mean load is exact
+    /// They leave afterwards, with gaps a quarter shorter until the backlog is empty: the mean load
+    /// is exact
     #[default]
     #[value(name = "catch-up", alias = "make-up")]
     CatchUp,
