@@ -75,12 +75,12 @@ impl Object {
     /// Ends the path of an object, before its section.
     const END: &str = ".o:";
 
-    /// Returns the path and the section of `prog.o:xdp`; `None` if no object file of that name
-    /// exists.
+    /// Returns the path and the section of `prog.o:xdp`; `None` for a command, which has spaces.
     fn split(typed: &str) -> Option<(&Path, &str)> {
         let (path, section) = typed.split_at(typed.find(Object::END)? + Object::END.len() - 1);
         let path = Path::new(path);
-        path.is_file().then_some((path, &section[1..]))
+        let is_one = path.is_file() || !typed.contains(char::is_whitespace);
+        is_one.then_some((path, &section[1..]))
     }
 
     /// Parses the section, whose name is the hook as libbpf knows it.
@@ -162,6 +162,7 @@ impl Configuration {
             return Ok(all.into_iter().map(of).collect());
         }
         if let Some((path, section)) = Object::split(typed) {
+            fs::metadata(path).map_err(|e| bad(format!("{}: {e}", path.display())))?;
             return Ok(vec![Configuration {
                 name: typed.to_owned(),
                 steps: vec![Step::Object(Object::new(path, section).map_err(bad)?)],
@@ -510,6 +511,7 @@ mod tests {
             "",
             "  ",
             "/no/such/file",
+            "none.o:xdp",
             directory.path().to_str().unwrap(),
         ] {
             let error = Configuration::parse(bad).unwrap_err().to_string();
