@@ -17,7 +17,7 @@ use crate::support::{CommandResult, Lab, PATIENCE, ended, refused, skipped};
 use crate::vpp::build as vpp_build;
 
 /// The kernel of Debian's current cloud images.
-const IMAGE: &str = "debian:linux-image-cloud-amd64";
+pub const IMAGE: &str = "debian:linux-image-cloud-amd64";
 
 const RULE: &str = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
     nft add rule ip t f ip saddr 10.0.0.1 drop";
@@ -45,7 +45,7 @@ fn command(lab: &Lab, image: &str, arguments: &[&str]) -> Option<Command> {
 }
 
 /// Returns true if the archive did not answer.
-fn is_unreachable(ended: &CommandResult) -> bool {
+pub fn is_unreachable(ended: &CommandResult) -> bool {
     let words = ["cannot get", "there is no image"];
     let is = ended.code == 3 && words.iter().any(|words| ended.err.contains(words));
     if is {
@@ -55,7 +55,7 @@ fn is_unreachable(ended: &CommandResult) -> bool {
 }
 
 /// Returns the instructions per frame by function.
-fn functions(case: &Value) -> BTreeMap<String, f64> {
+pub fn functions(case: &Value) -> BTreeMap<String, f64> {
     let found = &case["outcomes"][0]["found"]["functions"];
     let all = found.as_array().into_iter().flatten();
     all.map(|f| {

@@ -28,6 +28,7 @@ mod doctor;
 mod exact;
 mod faults;
 mod formats;
+mod gate;
 mod import;
 mod interrupts;
 mod line;

@@ -1,0 +1,177 @@
+//! A regression that is planted in a pull request: `gate` names the function, and finds nothing
+//! where nothing changed.
+//!
+//! Needs QEMU, compilers, and a kernel and its headers from the archive, but no privileges. Start
+//! with [`in_guests`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::exact::{IMAGE, functions, is_unreachable};
+use crate::support::{Lab, PATIENCE, skipped, try_tool};
+
+mod in_guests {
+    use super::*;
+
+    /// Runs `gate` with these arguments. Returns the document; `None`, after a message, if the
+    /// archive does not answer.
+    fn gated(lab: &Lab, arguments: &[&str], code: i32) -> Option<Value> {
+        let common = ["gate", "--frames", "3200", "--by", "2%", "--json"];
+        let mut command = lab.program(&[&common, arguments].concat());
+        let built = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        command.env("FWDLAB_CACHE", built.join("images"));
+        let ended = lab.start_command(command).wait(5 * PATIENCE);
+        (!is_unreachable(&ended)).then(|| ended.code(code).document())
+    }
+
+    /// The instructions per frame that the second test case takes in addition; without a proof,
+    /// `None`.
+    fn proven(document: &Value, case: usize) -> Option<f64> {
+        let difference = &document["test_cases"][case]["outcomes"][0]["found"]["difference"];
+        let is_proven = difference["proven"].as_bool().unwrap();
+        is_proven.then(|| difference["instructions_per_frame"].as_f64().unwrap())
+    }
+
+    /// The 50 rounds take as many instructions as the program's own code has more of.
+    #[test]
+    fn a_regression_in_an_ebpf_program_is_found_with_its_function() {
+        for program in ["qemu-system-x86_64", "clang"] {
+            if try_tool(&[program, "--version"]).is_err() {
+                return skipped(&format!("no {program}"));
+            }
+        }
+        let lab = Lab::new();
+        lab.write("pass.bpf.c", include_str!("gate_xdp.bpf.c"));
+        for (object, define) in [
+            ("old.o", "-DA"),
+            ("same.o", "-DB"),
+            ("new.o", "-DROUNDS=50"),
+        ] {
+            let mut clang = Command::new("clang");
+            clang.args([
+                "-O2",
+                "-g",
+                "-target",
+                "bpf",
+                define,
+                "-c",
+                "pass.bpf.c",
+                "-o",
+                object,
+            ]);
+            let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+            assert!(
+                clang
+                    .arg(headers)
+                    .current_dir(lab.path())
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        }
+        let judged = |head: &str, code| {
+            gated(
+                &lab,
+                &["--vm", IMAGE, "--base", "old.o:xdp", "--head", head],
+                code,
+            )
+        };
+        let Some(document) = judged("new.o:xdp", 6) else {
+            return;
+        };
+        let more = proven(&document, 1).unwrap();
+        assert!((100.0..1000.0).contains(&more), "{more}");
+        let [before, after] = [0, 1].map(|at| functions(&document["test_cases"][at]));
+        own_function("bpf_prog_pass [bpf]", more, &before, &after);
+        assert_eq!(proven(&judged("same.o:xdp", 0).unwrap(), 1), None);
+        // a name that no file has is no command of the guest's
+        let mut missing = lab.program("gate --vm debian:none --base plain --head none.o:xdp");
+        let ended = crate::support::command_result(missing.output().unwrap());
+        ended.code(2).says(&["none.o: No such file"]);
+    }
+
+    /// One image has the module as it was, the other one with the regression; both boot without it,
+    /// too, and take the same then.
+    #[test]
+    fn a_regression_in_a_module_is_found_with_its_function() {
+        for program in ["qemu-system-x86_64", "make", "gcc", "apt-get", "depmod"] {
+            if try_tool(&[program, "--version"]).is_err() {
+                return skipped(&format!("no {program}"));
+            }
+        }
+        let lab = Lab::new();
+        let script =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/bisect/module-image");
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("module-image");
+        let mut images = Vec::new();
+        for (version, flags) in [("old", ""), ("new", "-DROUNDS=50")] {
+            let folder = lab.path().join(version);
+            std::fs::create_dir(&folder).unwrap();
+            lab.write(&format!("{version}/step.c"), include_str!("gate_step.c"));
+            let makefile = format!("obj-m := step.o\nccflags-y := {flags}\n");
+            lab.write(&format!("{version}/Makefile"), &makefile);
+            let mut build = Command::new(&script);
+            let build = build
+                .env("KEPT", &kept)
+                .current_dir(&folder)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&build.stderr);
+            // what it fetches is kept as a whole or not at all
+            if !std::fs::read_dir(&kept)
+                .is_ok_and(|mut all| all.any(|one| is_kernel(&one.unwrap())))
+            {
+                return skipped(&format!("the archive does not answer: {}", said.trim()));
+            }
+            assert!(build.status.success(), "{said}");
+            images.push(format!(
+                "{version}/image/boot/vmlinuz,modules={version}/image"
+            ));
+        }
+        let arguments = [
+            "--base",
+            &images[0],
+            "--head",
+            &images[1],
+            "--with",
+            "modprobe step",
+        ];
+        let Some(document) = gated(&lab, &arguments, 6) else {
+            return;
+        };
+        let cases = document["test_cases"].as_array().unwrap();
+        let of = |image: &str, with: &str| {
+            let labels = |case: &Value| [case["image"].clone(), case["configuration"].clone()];
+            let found = cases.iter().position(|case| labels(case) == [image, with]);
+            found.unwrap_or_else(|| panic!("{image} {with}: {cases:#?}"))
+        };
+        assert_eq!(proven(&document, of(&images[1], "plain")), None);
+        let [base, head] = [0, 1].map(|at| of(&images[at], "modprobe step"));
+        // two instructions in each round
+        let more = proven(&document, head).unwrap();
+        assert!((95.0..120.0).contains(&more), "{more}");
+        let [before, after] = [base, head].map(|at| functions(&cases[at]));
+        own_function("planted_loop [step]", more, &before, &after);
+    }
+
+    fn is_kernel(kept: &std::fs::DirEntry) -> bool {
+        kept.path().join("boot").exists()
+    }
+
+    /// Checks that the difference is that of one function, where there are profiles.
+    fn own_function(
+        name: &str,
+        more: f64,
+        before: &BTreeMap<String, f64>,
+        after: &BTreeMap<String, f64>,
+    ) {
+        if before.is_empty() {
+            return skipped("no C compiler for the plugin of the emulator");
+        }
+        let own = after[name] - before.get(name).unwrap_or(&0.0);
+        assert!((own - more).abs() < 12.0, "{own} of {more}");
+    }
+}
