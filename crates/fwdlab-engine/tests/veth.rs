@@ -25,7 +25,7 @@ use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, MacAddr, Signature};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType};
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
-use crate::bed::{ADDRESSES, Bed, Transmitted, allowed, bed, skip, wait_until};
+use crate::bed::{ADDRESSES, Bed, PATIENCE, Transmitted, allowed, bed, skip, wait_until};
 
 #[path = "veth/traffic.rs"]
 mod traffic;
@@ -486,15 +486,18 @@ impl Capture {
         }
     }
 
-    /// Returns frames until there are this many or none has come for a while, and those already
-    /// queued.
+    /// Returns this many frames, and those that are already queued then. It is as patient as
+    /// [`wait_until`], because on a busy host the sender may not have begun yet.
     fn take(&self, count: usize) -> Vec<Vec<u8>> {
         let mut frames = vec![];
         let mut last = Instant::now();
-        while frames.len() < count && last.elapsed() < Duration::from_millis(500) {
-            if let Some(frame) = self.next() {
-                frames.push(frame);
-                last = Instant::now();
+        while frames.len() < count && last.elapsed() < PATIENCE {
+            match self.next() {
+                Some(frame) => {
+                    frames.push(frame);
+                    last = Instant::now();
+                }
+                None => thread::sleep(Duration::from_millis(1)),
             }
         }
         frames.extend(std::iter::from_fn(|| self.next()));

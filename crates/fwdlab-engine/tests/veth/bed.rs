@@ -51,11 +51,14 @@ pub fn allowed<T>(result: Result<T, EngineError>) -> Option<T> {
     }
 }
 
+/// How long something may take on a busy host before a test fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Waits for something that takes seconds at most.
 pub fn wait_until(mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed().as_secs() < 20, "it takes too long");
+        assert!(begin.elapsed() < PATIENCE, "it takes too long");
         thread::sleep(Duration::from_millis(1));
     }
 }
