@@ -1,4 +1,4 @@
-// Compiles the page into crates/fwdlab-serve/assets, where the program embeds it. `node build.mjs --check` writes nothing, and says
+// Compiles the dashboard and the script of reports into the crates that embed them. `node build.mjs --check` writes nothing, and says
 // whether what is there is what would be written.
 import { build } from "esbuild";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -6,11 +6,10 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const assets = join(here, "../crates/fwdlab-serve/assets");
 const made = await build({
   absWorkingDir: here,
-  entryPoints: { app: "src/main.tsx" },
-  outdir: assets,
+  entryPoints: { "fwdlab-serve/assets/app": "src/main.tsx", "fwdlab-report/src/html/report": "src/report.ts" },
+  outdir: join(here, "../crates"),
   bundle: true,
   minify: true,
   write: false,

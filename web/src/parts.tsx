@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { go } from "./address";
+import { turnPages } from "./rows";
 
 /** A link within the dashboard; with a modifier key the browser handles it as usual. */
 export function Link(props: { to: string; children: ComponentChildren; class?: string; current?: boolean }) {
@@ -91,8 +92,9 @@ function patch(root: ShadowRoot, html: string) {
   for (const part of [...fresh.content.children]) {
     const found = left.findIndex((old) => old.name === name(part));
     const old = found < 0 ? undefined : left.splice(found, 1)[0].part;
-    const folded = old?.querySelectorAll("details");
+    const [folded, paged] = ["details", ".pages"].map((of) => old?.querySelectorAll<any>(of));
     part.querySelectorAll("details").forEach((one, n) => one.open = folded?.[n]?.open ?? one.open);
+    part.querySelectorAll<HTMLElement>(".pages").forEach((one, n) => one.dataset.shown = paged?.[n]?.dataset.page ?? "1");
     const same = old?.outerHTML === part.outerHTML ? old : undefined;
     if (same && same === at) {
       at = at.nextElementSibling;
@@ -103,6 +105,7 @@ function patch(root: ShadowRoot, html: string) {
     root.insertBefore(same ?? part, at);
   }
   left.forEach((old) => old.part.remove());
+  turnPages(root);
 }
 
 /** Content that the server has rendered, with the style of reports in a tree of its own. */

@@ -53,6 +53,24 @@ for (const [colorScheme, width] of [["light", 1280], ["dark", 400]]) {
   await page.context().close();
 }
 
+// the rows of a long table, in the file and in the dashboard
+for (const path of [report, `${at}/runs/${stored[2]}`]) {
+  const page = await open({});
+  await page.goto(path);
+  const pages = page.locator(".pages");
+  const folded = page.locator("details", { has: pages });
+  await folded.locator("summary").click();
+  const first = (text) => folded.locator("tbody tr:first-child td:first-child", { hasText: new RegExp(`^${text}$`) }).waitFor();
+  await first(1);
+  await pages.getByRole("button", { name: "Next" }).click();
+  await first(501);
+  assert.ok(await pages.getByRole("button", { name: "Next" }).isDisabled());
+  await pages.getByRole("spinbutton", { name: "Page" }).fill("0");
+  await page.keyboard.press("Enter");
+  await first(1);
+  await page.context().close();
+}
+
 // by keyboard alone: the filter, the list, a run and back; what is shown is in the address
 const page = await open({});
 await page.goto(at);

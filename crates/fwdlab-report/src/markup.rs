@@ -35,11 +35,11 @@ impl Markup {
         }
     }
 
-    /// Returns the text between the tags, without the style sheet.
+    /// Returns the text between the tags, without style sheet and scripts.
     pub fn words(&self) -> String {
         let parts = self.text.split('<').filter_map(|part| part.split_once('>'));
         let words = parts
-            .filter(|(tag, _)| *tag != "style")
+            .filter(|(tag, _)| *tag != "style" && !tag.starts_with("script"))
             .map(|(_, words)| words);
         words.collect::<Vec<_>>().join(" ")
     }

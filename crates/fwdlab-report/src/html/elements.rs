@@ -3,13 +3,26 @@
 //! It does not know results. Start with [`document`] and [`section`].
 
 use std::fmt::Write as _;
+use std::io::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 
 use crate::glossary;
 use crate::markup::{Attributes, Markup};
-use crate::table::{Align, Column, Mark, Table, capital};
+use crate::number::count;
+use crate::table::{Align, Column, Mark, Row, Table, capital};
 
 /// The style of all pages.
 pub const STYLE: &str = include_str!("style.css");
+/// Shows one page of a long table at a time; compiled from `web/src/report.ts`.
+const SCRIPT: &str = include_str!("report.js");
+/// Rows of a table that a page shows at a time.
+const ROWS: usize = 500;
+/// Between two pages of rows; text on a page has no control characters.
+const BREAK: char = '\u{c}';
 /// Tables with more columns have a smaller font.
 const MANY_COLUMNS: usize = 10;
 
@@ -167,19 +180,97 @@ pub(super) fn case_place(case: usize) -> String {
 
 /// Writes a table; headings that the glossary explains have tooltips.
 pub(super) fn table(m: &mut Markup, table: &Table) {
-    let class = |column: &Column| match column.align {
+    table_of(m, table, &table.rows);
+}
+
+/// Writes a table with as many rows as there are. If they are more than [`ROWS`], a reader without
+/// scripts sees the first ones, and reads `otherwise` about the rest.
+pub(super) fn paged(m: &mut Markup, table: &Table, otherwise: &str) {
+    let pages: Vec<&[Row]> = table.rows.chunks(ROWS).collect();
+    table_of(m, table, pages.first().copied().unwrap_or_default());
+    if pages.len() < 2 {
+        return;
+    }
+    let number = pages.len().to_string();
+    m.within(
+        "div",
+        &[("class", "pages note"), ("data-pages", &number)],
+        |m| {
+            m.text(&format!(
+                "The first {ROWS} of {}. {otherwise}",
+                count(table.rows.len() as u64)
+            ));
+            m.within("script", &[("type", "text/plain")], |m| {
+                m.text(&compressed(table, &pages))
+            });
+        },
+    );
+    m.within("script", &[], |m| m.trusted(SCRIPT));
+}
+
+/// Returns all pages of rows, compressed, in letters that need no escapes.
+fn compressed(table: &Table, pages: &[&[Row]]) -> String {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+    for (n, page) in pages.iter().enumerate() {
+        let mut m = Markup::default();
+        page.iter().for_each(|row| write_row(&mut m, table, row));
+        let between = if n > 0 {
+            String::from(BREAK)
+        } else {
+            String::new()
+        };
+        // a vector takes everything
+        let _ = encoder.write_all((between + &m.finish()).as_bytes());
+    }
+    STANDARD.encode(encoder.finish().unwrap_or_default())
+}
+
+/// The columns of the table, and those whose text has a line of its own.
+fn columns(table: &Table) -> (Vec<usize>, Vec<usize>) {
+    (0..table.columns.len()).partition(|&index| !table.columns[index].below)
+}
+
+fn class(column: &Column) -> &'static str {
+    match column.align {
         _ if column.prose => "words",
         Align::Left => "",
         Align::Right | Align::PlusMinus => "number",
+    }
+}
+
+fn write_row(m: &mut Markup, table: &Table, row: &Row) {
+    let (beside, below) = columns(table);
+    let mark = match row.mark {
+        Mark::None => "",
+        Mark::Control => "control",
+        Mark::Invalid => "invalid",
     };
-    let (below, beside): (Vec<usize>, Vec<usize>) =
-        (0..table.columns.len()).partition(|&index| table.columns[index].below);
+    let id = row.case_index.map(|case| m.place(&case_place(case)));
+    let mut attributes = vec![("class", mark)];
+    attributes.extend(id.as_deref().map(|id| ("id", id)));
+    m.within("tr", &attributes, |m| {
+        for &index in &beside {
+            let class = [("class", class(&table.columns[index]))];
+            m.leaf("td", &class, &row.cells[index].text);
+        }
+    });
+    let span = beside.len().to_string();
+    for text in below.iter().map(|&index| &row.cells[index].text) {
+        if !text.is_empty() {
+            m.within("tr", &[("class", mark)], |m| {
+                m.leaf("td", &[("class", "below"), ("colspan", &span)], text);
+            });
+        }
+    }
+}
+
+fn table_of(m: &mut Markup, table: &Table, rows: &[Row]) {
+    let (beside, _) = columns(table);
     let dense = if beside.len() > MANY_COLUMNS {
         "dense"
     } else {
         ""
     };
-    let span = beside.len().to_string();
     // a scrollable element needs keyboard focus and a label for screen readers
     let heads = beside.iter().map(|&index| &table.columns[index].head[..]);
     let heads = heads.filter(|head| !head.is_empty());
@@ -212,32 +303,7 @@ pub(super) fn table(m: &mut Markup, table: &Table) {
                 });
             });
             m.within("tbody", &[], |m| {
-                for row in &table.rows {
-                    let mark = match row.mark {
-                        Mark::None => "",
-                        Mark::Control => "control",
-                        Mark::Invalid => "invalid",
-                    };
-                    let id = row.case_index.map(|case| m.place(&case_place(case)));
-                    let mut attributes = vec![("class", mark)];
-                    attributes.extend(id.as_deref().map(|id| ("id", id)));
-                    m.within("tr", &attributes, |m| {
-                        for &index in &beside {
-                            m.leaf(
-                                "td",
-                                &[("class", class(&table.columns[index]))],
-                                &row.cells[index].text,
-                            );
-                        }
-                    });
-                    for text in below.iter().map(|&index| &row.cells[index].text) {
-                        if !text.is_empty() {
-                            m.within("tr", &[("class", mark)], |m| {
-                                m.leaf("td", &[("class", "below"), ("colspan", &span)], text);
-                            });
-                        }
-                    }
-                }
+                rows.iter().for_each(|row| write_row(m, table, row));
             });
         });
     });

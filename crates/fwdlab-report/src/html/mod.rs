@@ -1,5 +1,5 @@
 //! Renders a run as one printable HTML file, without network access, and without scripts except in
-//! flame graphs.
+//! flame graphs and below long lists of trials.
 //!
 //! It arranges the sentences, tables and charts of other modules; every chart has its table below.
 //! The terminal's summary is in [`text`](crate::text). Start with [`page`].
@@ -23,8 +23,8 @@ use fwdlab_stats::ministat::Model;
 
 pub use self::elements::STYLE;
 use self::elements::{
-    SMALL, case_place, details, document, folded, framed, keys, listed, note, notes, section,
-    table, unbroken,
+    SMALL, case_place, details, document, folded, framed, keys, listed, note, notes, paged,
+    section, table, unbroken,
 };
 use self::measured::measurement_table;
 use crate::campaign;
@@ -64,15 +64,15 @@ pub use comparison::{comparison, comparison_fragment};
 pub use multi_run::pages;
 pub use trend::trend_fragment;
 
-/// Most trials that a page lists: each takes about 350 bytes.
-const TRIALS: usize = 5000;
+/// Said to readers of a long list of trials whose browser runs no scripts.
+const OTHERWISE: &str =
+    "A script in this page shows the rest; fwdlab report --format json has all trials.";
 /// Largest number of ministat blocks on a page.
 const BLOCKS: usize = 12;
 /// With more test cases, their results are folded.
 const UNFOLDED: usize = 12;
 
-/// Renders the report of a run as one self-contained page, with its rebuilds and up to [`TRIALS`]
-/// trials.
+/// Renders the report of a run as one self-contained page, with its rebuilds and trials.
 pub fn page(run: &Run<'_>, shown: ShownFacts) -> String {
     document(&format!("fwdlab {}", run.info.id), |m| {
         content(m, run, shown)
@@ -616,19 +616,12 @@ fn every_trial(
                 &[],
                 "In order of execution. Invalid trials are shown and left out of every result.",
             );
-            let listed = &trials[..trials.len().min(TRIALS)];
-            if listed.len() < trials.len() {
-                let left = plural(trials.len() - listed.len(), "more trial");
-                let words = format!(
-                    "{left} are not listed, to keep the page small; fwdlab report --format json has all of them."
-                );
-                m.leaf("p", &[("class", "note")], &words);
-            }
-            let shown = |m: &mut Markup| match listed.iter().any(|trial| trial.asked.is_some()) {
-                true => table(m, &procedures::trials(listed)),
-                false => table(m, &trials::trials(listed)),
+            let all = match trials.iter().any(|trial| trial.asked.is_some()) {
+                true => procedures::trials(trials),
+                false => trials::trials(trials),
             };
-            folded(m, false, |m| m.text(&plural(trials.len(), "trial")), shown);
+            let head = |m: &mut Markup| m.text(&plural(trials.len(), "trial"));
+            folded(m, false, head, |m| paged(m, &all, OTHERWISE));
         });
     }
 }

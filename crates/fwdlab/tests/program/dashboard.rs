@@ -134,6 +134,12 @@ mod slow {
             .iter()
             .map(|seed| simulated(&lab, &format!("ndr --goals ndr --seed {seed}")))
             .collect();
+        // more trials than a page shows at a time
+        let many =
+            "campaign = 'many'\niterations = 51\n[bed]\nengine = 'sim'\n[procedure]\nid = 'mrr'\n";
+        lab.write("many.toml", many);
+        let many = lab.json("run many.toml");
+        runs.push(many["info"]["id"].as_str().unwrap().to_owned());
         // names are words; notes may be any text
         lab.run(&["runs", "note", &runs[0], HOSTILE]).code(0);
         lab.run(&["runs", "tag", &runs[0], "baseline"]).code(0);

@@ -3,9 +3,12 @@
 //! Positions along an axis are in percent of the available width; everything across it is in
 //! pixels, so text and dots have the same size at every width. Start with [`row`] and [`plot`].
 
+use std::collections::BTreeMap;
+
 use crate::chart::axis::short;
 use crate::chart::{Axis, Curve, Curves, Line, Mark, Reference, Row, Size, Tone};
 use crate::markup::{Attributes, Markup};
+use crate::number::count;
 
 /// Height of the tick labels below curves, in pixels.
 pub(super) const NUMBERS: f64 = 24.0;
@@ -146,6 +149,29 @@ fn at(percent: f64) -> String {
     format!("{percent:.3}%")
 }
 
+/// Most dots of a row that are all drawn.
+const ALL_DOTS: usize = 500;
+
+/// Returns how many dots are at a place, and the first of them. Of very many dots, those less than a
+/// quarter of a dot apart are one place: they cannot be told apart, and would make the page large.
+/// Places are in percent of the width and pixels of the height.
+fn visible(places: &[(f64, f64)]) -> Vec<(u64, usize)> {
+    if places.len() <= ALL_DOTS {
+        return (0..places.len()).map(|index| (1, index)).collect();
+    }
+    let mut seen = BTreeMap::new();
+    let mut dots: Vec<(u64, usize)> = Vec::new();
+    for (index, (x, y)) in places.iter().enumerate() {
+        let cell = ((x * 4.0).round() as i64, (y / 1.6).round() as i64);
+        let own = *seen.entry(cell).or_insert_with(|| {
+            dots.push((0, index));
+            dots.len() - 1
+        });
+        dots[own].0 += 1;
+    }
+    dots
+}
+
 /// Draws a row over the lines of the axis.
 pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &Row, height: f64) {
     for (tick, _) in &axis.ticks {
@@ -212,18 +238,27 @@ pub(super) fn row(m: &mut Markup, axis: &Axis, references: &[Reference], row: &R
                 words,
             } => {
                 let room = height - 12.0;
-                for (index, (value, words)) in values.iter().zip(words).enumerate() {
+                let place = |(index, value): (usize, &f64)| {
                     let y = 6.0 + room * (index as f64 + 0.5) / values.len() as f64;
+                    (axis.percent(*value), y)
+                };
+                let places: Vec<_> = values.iter().enumerate().map(place).collect();
+                for (at_place, first) in visible(&places) {
+                    let (x, y) = places[first];
+                    let words = match at_place {
+                        1 => words[first].clone(),
+                        many => format!("{}, and {} more here", words[first], count(many - 1)),
+                    };
                     titled(
                         m,
                         "circle",
                         &[
                             ("class", tone.class()),
-                            ("cx", &at(axis.percent(*value))),
+                            ("cx", &at(x)),
                             ("cy", &format!("{y:.1}")),
                             ("r", "3.2"),
                         ],
-                        words,
+                        &words,
                     );
                 }
             }
@@ -683,6 +718,16 @@ pub(super) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nothing is lost: the dots at a place are counted.
+    #[test]
+    fn dots_at_the_same_place_are_drawn_once() {
+        let few: Vec<(f64, f64)> = vec![(50.0, 6.0); 500];
+        assert_eq!(visible(&few).len(), 500);
+        let mut many = vec![(50.0, 6.0); 600];
+        many.extend([(50.1, 6.1), (51.0, 6.0), (50.0, 9.0), (50.0, 9.0)]);
+        assert_eq!(visible(&many), [(601, 0), (1, 601), (2, 602)]);
+    }
 
     #[test]
     fn a_dip_of_one_second_is_drawn() {
