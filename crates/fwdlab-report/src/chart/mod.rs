@@ -245,6 +245,8 @@ pub struct Curve {
     pub intervals: Vec<Option<(f64, f64)>>,
     /// Points that need a remark, which are drawn hollow: their horizontal positions, and why.
     pub hollow: Vec<(f64, String)>,
+    /// Positions whose value is a lower bound.
+    pub at_least: Vec<f64>,
     /// Positions without a value, where the line is interrupted, and why.
     pub gaps: Vec<(f64, String)>,
     /// How the points are joined.
@@ -437,6 +439,7 @@ impl Curve {
             points,
             intervals: Vec::new(),
             hollow: Vec::new(),
+            at_least: Vec::new(),
             gaps: Vec::new(),
             line: Line::Solid,
         }
@@ -522,6 +525,15 @@ impl Curves {
         named.collect()
     }
 
+    /// Returns the value of a curve at a position as text.
+    pub(crate) fn words(&self, curve: &Curve, at: f64, value: f64) -> String {
+        let text = self.up.quantity.words(value);
+        match curve.at_least.contains(&at) {
+            true => format!(">= {text}"),
+            false => text,
+        }
+    }
+
     /// Returns the cell of a curve at a position; `None` if nothing was planned there.
     pub(crate) fn cell(&self, curve: &Curve, at: f64) -> Option<HeatCell> {
         let place = format!("{}, {}", curve.name, self.across.quantity.words(at));
@@ -538,7 +550,7 @@ impl Curves {
         let high = values(&self.curves).fold(f64::NEG_INFINITY, f64::max);
         let share = (value - low) / (high - low).max(f64::MIN_POSITIVE);
         let remark = curve.hollow.iter().find(|(own, _)| *own == at);
-        let text = self.up.quantity.words(*value);
+        let text = self.words(curve, at, *value);
         let remark = remark.map(|(_, words)| format!(", {words}"));
         Some(HeatCell {
             words: format!("{place}: {text}{}", remark.as_deref().unwrap_or_default()),

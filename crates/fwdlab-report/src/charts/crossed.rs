@@ -67,8 +67,9 @@ pub(super) fn crossed(
             continue;
         };
         curve.points.push((at, figure.median));
-        let limited = figure.generator_limited > 0;
-        let limited = limited.then(|| "at least, the generator is the limit".to_owned());
+        let is_limited = figure.generator_limited > 0;
+        curve.at_least.extend(is_limited.then_some(at));
+        let limited = is_limited.then(|| "the generator is the limit".to_owned());
         let remark = limited.or_else(|| partial(figure.values.len(), case.iterations.len()));
         curve.hollow.extend(remark.map(|remark| (at, remark)));
     }
@@ -149,6 +150,7 @@ mod tests {
             let median = values.first().copied().unwrap_or_default();
             let figure = serde_json::json!({
                 "name": "receive rate", "unit": "frames/s", "better": "higher", "values": values, "median": median,
+                "generator_limited": u32::from(*size == 1280),
             });
             let figures = if values.is_empty() {
                 vec![]
@@ -212,6 +214,12 @@ mod tests {
         assert_eq!(
             (cell(1, 128.0).class, cell(1, 128.0).is_hatched),
             ("h6", true)
+        );
+        let limited = cell(6, 1280.0);
+        assert_eq!(limited.text, ">= 1.000 Mpps");
+        assert_eq!(
+            limited.words,
+            "7 flows, 1,280 B: >= 1.000 Mpps, the generator is the limit"
         );
         // one thing, and two of two values each, are rows
         assert_eq!(

@@ -611,7 +611,7 @@ fn draw(m: &mut Markup, curves: &Curves, n: usize, curve: &Curve, width: Option<
             "{}, {}: {}{}",
             curve.name,
             short(*x),
-            curves.up.quantity.words(*y),
+            curves.words(curve, *x, *y),
             remark.map_or(String::new(), |(_, words)| format!(", {words}"))
         );
         let class = if remark.is_some() { "hollow" } else { class };
