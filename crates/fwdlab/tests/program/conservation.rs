@@ -314,33 +314,6 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     }
 }
 
-mod alone {
-    use super::*;
-
-    /// The automatic load is 1.6 times the forwarding rate at the start. If the CPUs became faster
-    /// since, it may be no overload; then the trial has no forwarding rate.
-    #[test]
-    fn the_automatic_load_overloads_the_dut() {
-        let Some(lab) = Lab::root_alone() else { return };
-        let document = lab.json("quick --size 64 --flows 2000 -n 1 --trial 500ms");
-        let trials = list(&document["trials"]);
-        assert!(!trials.is_empty(), "{document}");
-        let mut overloads = 0;
-        for trial in trials {
-            conserved(trial);
-            let offered = number(&trial["offered_load_pps"]);
-            if let Some(forwarded) = trial["forwarding_rate_pps"].as_f64() {
-                assert!(offered >= 1.1 * forwarded, "{offered} and {forwarded}");
-                overloads += 1;
-            }
-        }
-        if overloads == 0 {
-            return skipped("the sender stalled, or the machine became faster since the search");
-        }
-        lab.assert_clean("overload");
-    }
-}
-
 /// In the second tier, because they take long.
 mod slow {
     use super::*;

@@ -30,6 +30,9 @@ pub const TINY: &str = "quick --size 64 --flows 10 -n 1 --trial 200ms --load max
 /// Longer than any command here takes; a program that hangs fails its test instead of blocking all.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
+/// The kernels that tests share, also with those of `lab`.
+pub const IMAGES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/images");
+
 /// Set in the environment of everything that a lab starts, to find its descendants.
 const MARK: &str = "FWDLAB_TEST_MARK";
 
@@ -194,6 +197,7 @@ impl Lab {
             .env("FWDLAB_RUNS", self.runs())
             // ignore the configuration file of the user who runs the tests
             .env("FWDLAB_CONFIG", "")
+            .env("FWDLAB_CACHE", IMAGES)
             .env(MARK, &self.mark)
             .env("NO_COLOR", "1")
             .stdin(Stdio::null());
