@@ -16,8 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    Lab, PATIENCE, bed_of, count, dropped, json_lines, list, meter, number, passed, skipped,
-    try_tool,
+    Lab, PATIENCE, bed_of, count, dropped, json_lines, list, meter, number, passed, try_tool,
 };
 
 /// Frames per attempt of the path check, and the maximum number of attempts.
@@ -185,21 +184,17 @@ pub fn conserved(record: &Value) {
     let c = |name: &str| count(&record["counters"][name]);
     let losses = list(&record["losses"]);
     let named: u64 = losses.iter().map(|loss| count(&loss["frames"])).sum();
-    assert_eq!(
-        count(&record["frames_sent"]),
-        count(&record["frames_received"]) + named,
-        "{record}"
-    );
-    assert_eq!(count(&record["frames_unexplained"]), 0, "{record}");
-    assert_eq!(
-        record["frames_lost"].as_i64().unwrap(),
-        named as i64,
-        "{record}"
-    );
-    assert!(count(&record["frames_sent"]) > 0, "{record}");
+    let of = |name: &str| count(&record[name]);
+    let (sent, received) = (of("frames_sent"), of("frames_received"));
+    assert_eq!(sent, received + named, "{record}");
+    let lost = (of("frames_lost"), of("frames_unexplained"));
+    assert_eq!(lost, (named, 0), "{record}");
+    assert!(sent > 0, "{record}");
 
-    assert_eq!(count(&record["frames_sent"]), c("generator_sent"));
-    assert_eq!(count(&record["frames_received"]), c("receiver_received"));
+    assert_eq!(
+        (sent, received),
+        (c("generator_sent"), c("receiver_received"))
+    );
     let [port, input, output, receiver] =
         ["generator_port", "dut_input", "dut_output", "receiver_port"].map(|stage| {
             assert_eq!(meter(record, stage)["standing"], "exact", "{record}");
@@ -225,9 +220,8 @@ pub fn conserved(record: &Value) {
         assert_eq!(reported, frames, "{place}: {record}");
     }
     for loss in losses {
-        let reasons: u64 = loss["reasons"]
-            .as_array()
-            .map_or(0, |all| all.iter().map(|r| count(&r["frames"])).sum());
+        let reasons = loss["reasons"].as_array().into_iter().flatten();
+        let reasons: u64 = reasons.map(|one| count(&one["frames"])).sum();
         assert!(reasons <= count(&loss["frames"]), "{loss}");
         assert!(!loss["counter"].as_str().unwrap().is_empty());
     }
@@ -244,70 +238,49 @@ fn windows_judged(trial: &Value) -> u64 {
 /// and whose time is part of the trial.
 fn rate_is_frames_over_time(run: &Path, record: &Value) {
     let case = record["test_case"].as_str().unwrap().replace('/', "+");
-    let trial = count(&record["trial"]).to_string();
-    let path = run.join("raw").join(case).join(trial).join("intervals.csv");
-    let text = fs::read_to_string(&path).unwrap();
-    let mut lines = text.lines();
-    let head: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let path = format!("raw/{case}/{}/intervals.csv", record["trial"]);
+    let text = fs::read_to_string(run.join(path)).unwrap();
+    let (head, lines) = text.split_once('\n').unwrap();
+    let probes = ",probe_before_per_ns,probe_after_per_ns,distance_before_ns,distance_after_ns";
+    assert!(head.ends_with(probes), "{head}");
     // the receiver counts frames, at times of its own
-    let columns = [
-        "duration_s",
-        "received_s",
-        "frames_received",
-        "frames_sent",
-        "sender_waited_s",
-    ]
-    .map(|name| head.iter().position(|&column| column == name).unwrap());
-    let windows: Vec<[f64; 5]> = lines
-        .map(|line| {
-            let cells: Vec<&str> = line.split(',').collect();
-            columns.map(|at| cells[at].parse().unwrap())
-        })
-        .collect();
-    let probes = [
-        "probe_before_per_ns",
-        "probe_after_per_ns",
-        "distance_before_ns",
-        "distance_after_ns",
-    ];
-    assert_eq!(head[head.len() - 4..], probes);
+    let names = "duration_s received_s frames_received frames_sent sender_waited_s";
+    let windows = lines.lines().map(|line| {
+        let cells = || head.split(',').zip(line.split(','));
+        let of = |name| cells().find(|(column, _)| *column == name).unwrap().1;
+        let values = names.split(' ').map(|name| of(name).parse().unwrap());
+        values.collect()
+    });
+    let windows: Vec<Vec<f64>> = windows.collect();
     let judged = windows_judged(record) + count(&record["windows_not_offered"]);
     assert_eq!(judged, windows.len() as u64, "every window has one stratum");
     let [seconds, received_s, received] =
-        [0, 1, 2].map(|at| windows.iter().map(|window| window[at]).sum::<f64>());
+        [0, 1, 2].map(|at: usize| windows.iter().map(|window| window[at]).sum::<f64>());
     let differ = (received_s / seconds - 1.0).abs();
     assert!(differ < 0.01, "{received_s} s and {seconds} s");
 
     // before the first window the DUT settles; after the last one its queues drain
-    let counted = count(&record["frames_received"]) as f64;
-    assert!(
-        received <= counted && received > 0.25 * counted,
-        "{received} frames in windows, {counted} in all: {record}"
-    );
+    let counted = number(&record["frames_received"]);
     let duration = number(&record["duration_s"]);
     assert!(
-        seconds <= duration && seconds > 0.5 * duration,
-        "{seconds} s of windows in {duration} s: {record}"
+        (0.25 * counted..=counted).contains(&received)
+            && (0.5 * duration..=duration).contains(&seconds),
+        "{received} frames in windows of {seconds} s: {record}"
     );
     // flat out: the load is whatever a sender without pauses sends
-    let was_offered =
-        |[seconds, _, _, sent, waited]: &&[f64; 5]| *sent > 0.0 && *waited <= 0.02 * seconds;
-    let offered = windows.iter().filter(was_offered);
-    let mut rates: Vec<f64> = offered.map(|[_, t, n, ..]| n / t).collect();
-    assert_eq!(
-        windows.len() - rates.len(),
-        count(&record["windows_not_offered"]) as usize
-    );
+    let offered = windows.iter().filter(|w| w[3] > 0.0 && w[4] <= 0.02 * w[0]);
+    let mut rates: Vec<f64> = offered.map(|window| window[2] / window[1]).collect();
+    let not_offered = windows.len() - rates.len();
+    assert_eq!(count(&record["windows_not_offered"]), not_offered as u64);
     if rates.is_empty() {
         return;
     }
     rates.sort_by(f64::total_cmp);
-    let middle = rates.len() / 2;
-    let median = (rates[(rates.len() - 1) / 2] + rates[middle]) / 2.0;
+    let median = (rates[(rates.len() - 1) / 2] + rates[rates.len() / 2]) / 2.0;
     let reported = number(&record["forwarding_rate_ungated_pps"]);
     assert!(
         (reported / median - 1.0).abs() < 1e-6,
-        "{reported} is told, {median} is the median of the windows"
+        "{reported} is told, not {median}"
     );
     if let Some(gated) = record["forwarding_rate_pps"].as_f64() {
         assert!(rates[0] <= gated && gated <= rates[rates.len() - 1]);

@@ -97,26 +97,6 @@ fn loads_that_no_line_carries_are_refused_before_any_traffic() {
     assert!(!lab.runs().exists() || fs::read_dir(lab.runs()).unwrap().next().is_none());
 }
 
-#[test]
-fn campaigns_have_the_same_link() {
-    let lab = Lab::new();
-    let bed = "campaign = 'c'\niterations = 1\n[bed]\nengine = 'sim'\nlink = '100M'\n";
-    let matrix = "[matrix]\nsize = [64, 1518]\n";
-    let document = lab.campaign(&format!(
-        "{bed}{matrix}[procedure]\nid = 'trial'\nload = '50%'\nfor = '1s'\n"
-    ));
-    let document = document.code(0).document();
-    let mut loads: Vec<f64> = (list(&document["trials"]).iter())
-        .map(|trial| number(&trial["intended_load_pps"]).round())
-        .collect();
-    loads.sort_by(f64::total_cmp);
-    assert_eq!(loads, [4064.0, 74_405.0]);
-    assert_eq!(
-        document["info"]["facts"]["link"],
-        "simulated link 100 Mbit/s"
-    );
-}
-
 mod alone {
     use super::*;
 

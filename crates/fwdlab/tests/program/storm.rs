@@ -6,16 +6,14 @@
 //! hour: `FWDLAB_STORM_S=3600`. Start with [`Storm`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Lab, NOT_REACHED, Started, directories, json_lines, list, number, read_json, reports_stall,
-    skipped, tool, try_tool,
+    Lab, NOT_REACHED, Started, count, directories, json_lines, list, number, read_json,
+    reports_stall, skipped, tool, try_tool,
 };
 use crate::test_beds::{Rack, ip_exec, rack};
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,119 +24,61 @@ const SHORT: Duration = Duration::from_secs(10);
 /// A campaign ends within this time after the last fault.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The faults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fault {
-    AgentKilled,
-    ConnectionsCut,
-    LinkDown,
-    RouterRestarts,
-    RouterRestartsSlowly,
-    ControllerKilled,
-    ControllerStopped,
-    DiskFull,
-}
+const FAULTS: [&str; 8] = [
+    "the agent is killed",
+    "connections are cut",
+    "a link is down",
+    "the router restarts",
+    "the controller is killed",
+    "the controller is stopped",
+    "the disk is full",
+    "the router restarts slowly",
+];
 
-impl Fault {
-    const ALL: [Fault; 8] = [
-        Fault::AgentKilled,
-        Fault::ConnectionsCut,
-        Fault::LinkDown,
-        Fault::RouterRestarts,
-        Fault::ControllerKilled,
-        Fault::ControllerStopped,
-        Fault::DiskFull,
-        Fault::RouterRestartsSlowly,
-    ];
-}
-
-/// An SSH server in a namespace.
+/// An SSH server in a namespace, with a home of its own.
 struct Server {
-    folder: PathBuf,
+    home: PathBuf,
     namespace: String,
     child: Child,
     /// Number of boots so far.
-    boots: u32,
+    boots: usize,
 }
 
 impl Server {
     fn start(lab: &Lab, name: &str, namespace: &str) -> Server {
-        let folder = lab.path().join(name);
-        fs::create_dir(&folder).unwrap();
-        // this /run belongs to the test
-        fs::create_dir_all("/run/sshd").unwrap();
-        let path = |file: &str| folder.join(file).display().to_string();
-        for key in ["host", "user"].map(path) {
-            tool(&["ssh-keygen", "-qt", "ed25519", "-N", "", "-f", &key]);
-        }
-        fs::copy(path("user.pub"), path("authorized")).unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let config = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nStrictModes no\nUsePAM no\n\
-             PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxSessions 30\n\
-             SetEnv HOME={}\n",
-            path("host"),
-            path("authorized"),
-            folder.display()
-        );
-        fs::write(path("sshd"), config).unwrap();
-        let known = fs::read_to_string(path("host.pub")).unwrap();
-        fs::write(path("known"), format!("[127.0.0.1]:{port} {known}")).unwrap();
-        let client = format!(
-            "Host {name}\nHostName 127.0.0.1\nPort {port}\nUser root\nIdentityFile {}\nIdentitiesOnly yes\nIdentityAgent none\n\
-             UserKnownHostsFile {}\nGlobalKnownHostsFile none\nProxyCommand ip netns exec {namespace} busybox nc 127.0.0.1 {port}\n",
-            path("user"),
-            path("known")
-        );
-        let all = lab.path().join("ssh_config");
-        let others = fs::read_to_string(&all).unwrap_or_default();
-        fs::write(&all, others + &client).unwrap();
-        let child = Server::begin(&folder, namespace, 0);
-        let server = Server {
-            folder,
+        let home = lab.path().join(name);
+        fs::create_dir(&home).unwrap();
+        Server {
+            child: Server::boot(&home, namespace, 0),
+            home,
             namespace: namespace.to_owned(),
-            child,
             boots: 0,
-        };
-        server.await_listening();
-        server
+        }
     }
 
-    /// Starts the server, on a machine with this number of boots.
-    fn begin(folder: &Path, namespace: &str, boots: u32) -> Child {
-        let identity = folder.join("identity");
-        let text = format!("{boots:08}-0000-4000-8000-000000000000\n");
-        fs::write(&identity, text).unwrap();
-        let bind = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
-        let file = folder.join("sshd");
-        let log = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(folder.join("log"))
-            .unwrap();
-        Command::new("ip")
-            .args([
-                "netns", "exec", namespace, "unshare", "--mount", "sh", "-c", bind,
-            ])
-            .arg(&identity)
-            .args(["/usr/sbin/sshd", "-D", "-e", "-f"])
-            .arg(file)
+    /// Starts the server on a machine with this number of boots, and waits until it listens.
+    fn boot(home: &Path, namespace: &str, boots: usize) -> Child {
+        let identity = format!("{boots:08}-0000-4000-8000-000000000000\n");
+        fs::write(home.join("identity"), identity).unwrap();
+        let script = "mount --bind $0/identity /proc/sys/kernel/random/boot_id \
+            && exec /usr/sbin/sshd -D -e -f $0/../sshd_config -o SetEnv=HOME=$0";
+        let log = home.join("log");
+        let stderr = File::options().create(true).append(true).open(&log);
+        let child = Command::new("ip")
+            .args(["netns", "exec", namespace, "unshare", "--mount", "sh", "-c"])
+            .arg(script)
+            .arg(home)
             .stdin(Stdio::null())
-            .stderr(log)
+            .stderr(stderr.unwrap())
             .spawn()
-            .unwrap()
-    }
-
-    fn await_listening(&self) {
+            .unwrap();
         let started = Instant::now();
-        let requested = self.boots as usize + 1;
-        let log = || fs::read_to_string(self.folder.join("log")).unwrap();
-        while log().matches("Server listening").count() < requested {
+        let log = || fs::read_to_string(&log).unwrap();
+        while log().matches("Server listening").count() <= boots {
             assert!(started.elapsed() < Duration::from_secs(30), "{}", log());
             std::thread::sleep(Duration::from_millis(10));
         }
+        child
     }
 
     /// Returns the processes in its namespace, with their command lines.
@@ -153,12 +93,8 @@ impl Server {
     }
 
     fn kill_where(&self, is: impl Fn(&str) -> bool) {
-        for (pid, line) in self.processes() {
-            if is(&line)
-                && let Some(pid) = Pid::from_raw(pid)
-            {
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        for (pid, _) in self.processes().iter().filter(|(_, line)| is(line)) {
+            _ = kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL);
         }
     }
 
@@ -169,17 +105,16 @@ impl Server {
 
     fn kill(&mut self) {
         self.kill_where(|_| true);
-        let _ = self.child.wait();
+        _ = self.child.wait();
     }
 
     /// Restarts its machine: ends all its processes, and does not answer for some time.
-    fn restart(&mut self, lost: &str, away: Duration) {
+    fn restart(&mut self, away: Duration) {
         self.kill();
-        ip_exec(&self.namespace, lost);
+        ip_exec(&self.namespace, LOST);
         std::thread::sleep(away);
         self.boots += 1;
-        self.child = Server::begin(&self.folder, &self.namespace, self.boots);
-        self.await_listening();
+        self.child = Server::boot(&self.home, &self.namespace, self.boots);
     }
 }
 
@@ -224,14 +159,9 @@ struct Storm {
 
 impl Storm {
     fn new() -> Option<Storm> {
-        for tool in [
-            &["ssh", "-V"][..],
-            &["busybox", "true"],
-            &["/usr/sbin/sshd", "-V"],
-        ] {
-            let printed = Command::new(tool[0]).args(&tool[1..]).output();
-            if printed.is_err() {
-                skipped(&format!("{} is not installed", tool[0]));
+        for program in ["ssh", "busybox", "/usr/sbin/sshd"] {
+            if try_tool(&["sh", "-c", "command -v $0", program]).is_err() {
+                skipped(&format!("{program} is not installed"));
                 return None;
             }
         }
@@ -240,18 +170,24 @@ impl Storm {
         for port in ["da", "db"] {
             tool(&["ip", "-n", dut, "link", "set", port, "up"]);
         }
-        // the user's own ssh, with a configuration for the test
-        let bin = lab.path().join("bin");
-        fs::create_dir(&bin).unwrap();
-        let config = lab.path().join("ssh_config");
-        let ssh = tool(&["sh", "-c", "command -v ssh"]);
-        let script = format!(
-            "#!/bin/sh\nexec {} -F {} \"$@\"\n",
-            ssh.trim(),
-            config.display()
+        let at = lab.path().to_str().unwrap();
+        let server = format!(
+            "Port 22\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/user.pub\nPidFile none\nStrictModes no\n\
+             UsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxSessions 30\n"
         );
-        fs::write(bin.join("ssh"), script).unwrap();
-        fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+        lab.write("sshd_config", &server);
+        let client = format!(
+            "Host tester\nProxyCommand ip netns exec {tester} busybox nc 127.0.0.1 22\n\
+             Host router\nProxyCommand ip netns exec {dut} busybox nc 127.0.0.1 22\n\
+             Host *\nUser root\nHostKeyAlias storm\nIdentityFile {at}/user\nIdentitiesOnly yes\nIdentityAgent none\n\
+             UserKnownHostsFile {at}/known\nGlobalKnownHostsFile none\n"
+        );
+        lab.write("ssh_config", &client);
+        // the user's own ssh, with a configuration for the test; this /run belongs to the test
+        let make = "cd $0; mkdir -p bin /run/sshd; for key in host user; do ssh-keygen -qt ed25519 -N '' -f $key; done
+            echo storm $(cat host.pub) > known
+            echo '#!/bin/sh\nexec '$(command -v ssh)' -F '$0'/ssh_config \"$@\"' > bin/ssh; chmod +x bin/ssh";
+        tool(&["sh", "-ec", make, at]);
         let [tester, router] = [("tester", tester), ("router", dut)].map(|(name, of)| {
             let host = format!("netns:{of}");
             rack.edit("beds/rack.toml", &host, &format!("ssh://{name}"));
@@ -273,44 +209,43 @@ impl Storm {
     fn start(&self, words: &str) -> Started {
         let mut command = self.rack.lab.program(words);
         let path = std::env::var("PATH").unwrap_or_default();
-        command.env(
-            "PATH",
-            format!("{}:{path}", self.rack.lab.path().join("bin").display()),
-        );
+        let bin = self.rack.lab.path().join("bin");
+        command.env("PATH", format!("{}:{path}", bin.display()));
         self.rack.lab.start_command(command)
     }
 
     /// Causes a fault.
-    fn strike(&mut self, fault: Fault, dice: &mut Dice, controller: &mut Started) {
+    fn strike(&mut self, fault: &str, dice: &mut Dice, controller: &mut Started) {
         let (tester, router) = (self.tester.as_mut().unwrap(), self.router.as_mut().unwrap());
         match fault {
-            Fault::AgentKilled => {
+            "the agent is killed" => {
                 tester.kill_where(|line| line.contains("fwdlab") && line.contains("agent"))
             }
-            Fault::ConnectionsCut => match dice.below(2) {
-                0 => router.cut_connections(),
-                _ => tester.cut_connections(),
-            },
-            Fault::LinkDown => {
-                let port = if dice.below(2) == 0 { "da" } else { "db" };
+            "connections are cut" => [router, tester][dice.below(2) as usize].cut_connections(),
+            "a link is down" => {
+                let port = ["da", "db"][dice.below(2) as usize];
                 let tenths = dice.below(9);
                 let text =
                     format!("ip link set {port} down; sleep 0.{tenths}; ip link set {port} up");
                 ip_exec(&self.rack.names[1], &text);
             }
-            Fault::RouterRestarts => router.restart(LOST, Duration::from_millis(dice.below(1500))),
-            Fault::RouterRestartsSlowly => router.restart(LOST, Duration::from_secs(8)),
-            Fault::ControllerKilled => controller.signal(Signal::KILL),
-            Fault::ControllerStopped => controller.signal(Signal::INT),
-            Fault::DiskFull => {
+            "the router restarts" => router.restart(Duration::from_millis(dice.below(1500))),
+            "the router restarts slowly" => router.restart(Duration::from_secs(8)),
+            "the controller is killed" => controller.signal(Signal::KILL),
+            "the controller is stopped" => controller.signal(Signal::INT),
+            "the disk is full" => {
                 let file = self.rack.lab.runs().join("full");
-                let _ = Command::new("dd")
-                    .args(["if=/dev/zero", "bs=64k", &format!("of={}", file.display())])
-                    .stderr(Stdio::null())
-                    .status();
+                // it ends with an error, when there is no room left
+                _ = try_tool(&[
+                    "dd",
+                    "if=/dev/zero",
+                    "bs=64k",
+                    &format!("of={}", file.display()),
+                ]);
                 std::thread::sleep(Duration::from_millis(500 + dice.below(2000)));
                 fs::remove_file(file).unwrap();
             }
+            other => panic!("{other}"),
         }
     }
 
@@ -320,7 +255,7 @@ impl Storm {
         &mut self,
         until: Instant,
         dice: &mut Dice,
-        struck: &mut BTreeMap<Fault, u32>,
+        struck: &mut BTreeMap<&str, u32>,
     ) -> PathBuf {
         let before: BTreeSet<PathBuf> = directories(&self.rack.lab.runs()).into_iter().collect();
         let mut run: Option<PathBuf> = None;
@@ -341,7 +276,7 @@ impl Storm {
                     break;
                 }
                 if Instant::now() < until {
-                    let fault = Fault::ALL[dice.below(Fault::ALL.len() as u64) as usize];
+                    let fault = FAULTS[dice.below(FAULTS.len() as u64) as usize];
                     *struck.entry(fault).or_default() += 1;
                     self.strike(fault, dice, &mut controller);
                     quiet_since = Instant::now();
@@ -354,14 +289,13 @@ impl Storm {
             }
             let ended = controller.wait(PATIENCE);
             output = format!("{words} {ended:?}");
-            let now = directories(&self.rack.lab.runs());
-            let now = now.into_iter().filter(|dir| dir.join("run.json").exists());
-            run = run.or_else(|| now.into_iter().find(|dir| !before.contains(dir)));
-            match &run {
-                Some(dir) if read_json(&dir.join("run.json"))["state"] == "finished" => {
-                    return dir.clone();
-                }
-                _ => {}
+            let mut now = directories(&self.rack.lab.runs()).into_iter();
+            let is_own = |dir: &PathBuf| dir.join("run.json").exists() && !before.contains(dir);
+            run = run.or_else(|| now.find(is_own));
+            if let Some(dir) = &run
+                && read_json(&dir.join("run.json"))["state"] == "finished"
+            {
+                return dir.clone();
             }
             // it exits with a message for people, or it was killed
             assert!(ended.code != 1 && !output.contains("panicked"), "{output}");
@@ -384,7 +318,6 @@ impl Drop for Storm {
 /// The number of iterations with a result, and the reasons of the others.
 #[derive(Debug, Default)]
 struct Outcome {
-    all: u32,
     good: u32,
     /// Iterations in which the generator stalled, which is not a fault of the storm.
     not_reached: u32,
@@ -399,16 +332,13 @@ fn check(run: &Path, outcome: &mut Outcome) {
     assert_eq!(cases.len(), 2, "{summary}");
     for case in cases {
         let iterations = list(&case["iterations"]);
-        let mut numbers: Vec<u64> = iterations
-            .iter()
-            .map(|one| one["iteration"].as_u64().unwrap())
+        let numbers: BTreeSet<u64> = (iterations.iter())
+            .map(|one| count(&one["iteration"]))
             .collect();
-        numbers.sort_unstable();
-        assert_eq!(numbers, [1, 2], "{case}");
+        assert!(iterations.len() == 2 && numbers == [1, 2].into(), "{case}");
         let is_half = case["test_case"].as_str().unwrap().starts_with("half");
         let share = if is_half { 0.5 } else { 0.0 };
         for iteration in iterations {
-            outcome.all += 1;
             match iteration["failure"].as_str() {
                 None => outcome.good += 1,
                 Some(reason) if reports_stall(reason) => outcome.not_reached += 1,
@@ -454,18 +384,12 @@ mod slow {
             fs::remove_dir_all(&run).unwrap();
         }
         // the next command that connects undoes what a killed controller has left
-        let mut looks = storm.start("doctor rack");
-        looks.wait_until("an end", |this| this.has_ended());
-        let looked = looks.wait(Duration::from_secs(1));
-        println!("{looked:?}");
+        println!("{:?}", storm.start("doctor rack").wait(PATIENCE));
         storm.rack.assert_state(&before);
         for server in [&storm.tester, &storm.router].into_iter().flatten() {
             let left = server.processes();
-            let ours: Vec<_> = left
-                .iter()
-                .filter(|(_, line)| line.contains("fwdlab"))
-                .collect();
-            assert!(ours.is_empty(), "{ours:?}");
+            let is_ours = |(_, line): &(i32, String)| line.contains("fwdlab");
+            assert!(!left.iter().any(is_ours), "{left:?}");
         }
         // faults may cost results, but not all of them
         let reported = format!("{runs} campaigns; {outcome:?}; struck {struck:?}");

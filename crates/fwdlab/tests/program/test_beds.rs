@@ -251,16 +251,15 @@ mod slow {
         assert!(kept.starts_with("bed = 'rack-whole"), "{kept}");
 
         // a command measures on the bed like a campaign: it applies its configuration and undoes it
-        let half = "nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'; \
+        let half = "nft add table ip t; nft add chain ip t f { type filter hook forward priority 0\\; }; \
                 nft add rule ip t f numgen inc mod 2 0 drop";
-        let line = "trial --bed rack --load 2kpps --for 200ms --json --set";
-        let ended = rack
-            .lab
-            .run(&line.split(' ').chain([half]).collect::<Vec<_>>());
+        let line = format!("trial --bed rack --load 2kpps --for 200ms --json --set '{half}'");
+        let found = rack.lab.run(&line).measured().document();
         rack.assert_state(&before);
-        let found = ended.measured().document();
-        let valid = |trial: &&serde_json::Value| list(&trial["validity"]["reasons"]).is_empty();
-        let valid: Vec<_> = list(&found["trials"]).iter().filter(valid).collect();
+        let trials = list(&found["trials"]).iter();
+        let valid: Vec<_> = trials
+            .filter(|trial| list(&trial["validity"]["reasons"]).is_empty())
+            .collect();
         let has_stalled = reports_stall(&found.to_string());
         assert!(!valid.is_empty() || has_stalled, "{found:#}");
         for trial in valid {
