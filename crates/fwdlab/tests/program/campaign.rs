@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::formats::{all_valid, committed, none_valid};
 use crate::support::{
-    CommandResult, Lab, NOT_REACHED, count, json_lines, list, number, reports_stall, skipped,
+    CommandResult, Lab, NOT_REACHED, count, id_of, json_lines, list, number, reports_stall,
+    skipped, texts,
 };
 
 fn document(ended: &CommandResult, code: i32) -> Value {
@@ -20,12 +21,6 @@ fn document(ended: &CommandResult, code: i32) -> Value {
 /// Returns why the first iteration of a test case failed.
 fn failure(case: &Value) -> &str {
     case["iterations"][0]["failure"].as_str().unwrap_or("")
-}
-
-/// Returns a text of every object in a list.
-fn of_all<'a>(all: &'a Value, name: &str) -> Vec<&'a str> {
-    let values = list(all).iter().map(|one| one[name].as_str());
-    values.map(Option::unwrap).collect()
 }
 
 fn examples() -> Vec<PathBuf> {
@@ -135,7 +130,7 @@ fn a_gate_keeps_breaks_and_cannot_tell() {
     let directory = Path::new(kept["directory"].as_str().unwrap());
     let hooks = json_lines(&directory.join("hooks.jsonl"));
     assert_eq!(hooks.len(), 1 + made);
-    let id = kept["info"]["id"].as_str().unwrap();
+    let id = id_of(&kept);
     let second = hooks[1]["output"].as_str().unwrap();
     assert!(second.ends_with(&format!("iteration 1 of {id}\n")));
     lab.run("runs show @1")
@@ -152,14 +147,14 @@ fn a_gate_keeps_breaks_and_cannot_tell() {
     assert_eq!(same["info"]["parameters"]["threshold_runs"][0], id);
     let limit = same["thresholds"][0]["limit"].as_str().unwrap();
     assert!(limit.contains(&format!("run {id}")), "{limit}");
-    let slower = document(&like("capacity=0.95e6,noise=0.01", "20", id, "3%"), 6);
+    let slower = document(&like("capacity=0.95e6,noise=0.01", "20", &id, "3%"), 6);
     assert_eq!(list(&slower["thresholds"][0]["failed"]).len(), 1);
     lab.run("runs show @1").prints(&["FAILED by 64 B"]);
     // a file next to the campaign, which a resumed run finds again
     lab.write("base.json", &lab.run(&format!("runs show {id} --json")).out);
     let same = document(&like("capacity=1e6,noise=0.01", "20", "base.json", "3%"), 0);
     assert_eq!(same["info"]["parameters"]["threshold_runs"][0], "base.json");
-    like("capacity=1e6,noise=0.3", "3", id, "1%").code(5);
+    like("capacity=1e6,noise=0.3", "3", &id, "1%").code(5);
     like("capacity=1e6", "5", "nobody", "3%")
         .code(2)
         .says(&["campaign.toml:10:27: `nobody`: "]);
@@ -209,7 +204,7 @@ fn errors_in_a_file_are_reported_before_any_traffic() {
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let checked = lab.run(&[&["check", "--json"], &paths[..]].concat());
     let checked = document(&checked, 2);
-    let errors = of_all(&checked, "error");
+    let errors = texts(&checked, "error");
     assert_eq!(errors.len(), reported.len());
     for (error, (path, reported)) in errors.iter().zip(paths.iter().zip(reported)) {
         assert!(
@@ -348,20 +343,15 @@ fn traffic_is_a_dimension_of_the_matrix() {
     let document = document(&lab.campaign(text), 0);
     let names = "plain/imix plain/imix/broadcast plain/imix/both-directions plain/imix/both-directions/broadcast \
         plain/own.toml plain/own.toml/broadcast";
-    assert_eq!(
-        of_all(&document["test_cases"], "test_case").join(" "),
-        names
-    );
+    assert_eq!(texts(&document["test_cases"], "test_case").join(" "), names);
     // the mean size represents the profile
     assert_eq!(document["test_cases"][0]["frame_size_bytes"], 362.0);
-    let directory = Path::new(document["directory"].as_str().unwrap());
-    let kept = fs::read_to_string(directory.join("inputs/profiles/own.toml")).unwrap();
-    assert_eq!(kept, own);
+    assert_eq!(lab.kept("inputs/profiles/own.toml"), own);
 
     let plan = lab.json("plan campaign.toml");
     assert_eq!(
-        of_all(&plan["turns"], "test_case"),
-        of_all(&document["trials"], "test_case")
+        texts(&plan["turns"], "test_case"),
+        texts(&document["trials"], "test_case")
     );
     assert_eq!(
         (count(&plan["trials"]), number(&plan["estimate_s"])),
@@ -415,7 +405,7 @@ a=$(r); sleep 0.03; b=$(r); [ $b -lt $((a + 10)) ]''']
             return skipped(reason);
         }
         let loads = list(&outcome["found"]["loads"]);
-        assert_eq!(of_all(&outcome["found"]["loads"], "name"), ["0 %", "flood"]);
+        assert_eq!(texts(&outcome["found"]["loads"], "name"), ["0 %", "flood"]);
         assert!(number(&loads[0]["offered_load_pps"]) < 1.0, "{outcome}");
         assert!(number(&loads[1]["forwarding_rate_pps"]) > 0.0, "{outcome}");
         let [echo, slow, nothing, under] = list(&outcome["found"]["requests"]) else {
@@ -509,11 +499,11 @@ fn shards_of_a_simulated_campaign_are_joined() {
             trials
         };
         assert_eq!(trials(&joined), trials(&whole));
-        let id = joined["info"]["id"].as_str().unwrap();
+        let id = id_of(&joined);
         for one in trials(&joined) {
             let log = one["asked"]["latency_log"].as_str();
             assert_eq!(log.is_some(), procedure == trial, "{one}");
-            assert!(log.is_none_or(|log| lab.runs().join(id).join(log).is_file()));
+            assert!(log.is_none_or(|log| lab.runs().join(&id).join(log).is_file()));
         }
         lab.run(&format!("runs verify {id}"))
             .code(0)
@@ -619,14 +609,14 @@ mod slow {
         let expected = [("64B", 1), ("128B", 1), ("64B", 2), ("512B", 2)];
         let expected =
             expected.map(|(size, shard)| format!("plain/{size}-2000flows-ipv4/shard-{shard}"));
-        assert_eq!(of_all(&joined["test_cases"], "test_case"), expected);
+        assert_eq!(texts(&joined["test_cases"], "test_case"), expected);
         assert_eq!(figures(&joined), shards.each_ref().map(figures).concat());
         assert_eq!(joined["control"]["control"], true, "{joined}");
         // its pattern is that of the campaign
         let judged = &list(&joined["thresholds"])[0];
         assert!(!judged.to_string().contains("no test case"), "{judged}");
 
-        let id = joined["info"]["id"].as_str().unwrap();
+        let id = id_of(&joined);
         lab.run(&format!("runs verify {id}")).code(0).prints(&[
             "intact",
             "follows from what was measured: test_cases, control",

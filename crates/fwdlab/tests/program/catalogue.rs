@@ -65,6 +65,13 @@ fn every_entry_is_in_the_manual_and_mistyped_names_have_a_suggestion() {
     }
 }
 
+/// Returns what this machine lacks for an entry.
+fn missing(lab: &Lab, entry: &str) -> Vec<Value> {
+    let all = entries(lab);
+    let own = all.iter().find(|one| one["name"] == entry);
+    list(&own.unwrap()["missing"]).to_vec()
+}
+
 /// Returns the conclusion of a campaign on a simulated DUT, whose truth is known.
 fn answers(lab: &Lab, matrix: &str, dut: &str) -> String {
     let text = format!(
@@ -129,10 +136,9 @@ mod alone {
     fn a_cleared_session_costs_what_the_daemons_log_says() {
         let Some(lab) = Lab::root_alone() else { return };
         let entry = "routes/session-cleared";
-        let all = entries(&lab);
-        let missing = all.iter().find(|one| one["name"] == entry).unwrap()["missing"].clone();
-        if !list(&missing).is_empty() {
-            return skipped(&format!("needs {missing}"));
+        let needed = missing(&lab, entry);
+        if !needed.is_empty() {
+            return skipped(&format!("needs {needed:?}"));
         }
         let changes = [
             ("195000", "2000"),
@@ -190,8 +196,7 @@ mod alone {
         assert!(with_second < alone / 2.0, "{taken} {learned}");
         // the full view was in the kernel
         for (configuration, routes) in [("learned-again", 4000), ("taken-over", 2000)] {
-            let shown = format!("inputs/in-force/{configuration}/bgp.txt");
-            let shown = std::fs::read_to_string(lab.only_run().join(shown)).unwrap();
+            let shown = lab.kept(&format!("inputs/in-force/{configuration}/bgp.txt"));
             let output = format!("routes in the kernel: {routes}");
             assert!(shown.contains(&output), "{shown}");
         }
@@ -234,9 +239,7 @@ mod alone {
         let before = room();
         let ended = lab.run(&["run", &file, "--json"]);
         let document = ended.document();
-        let kept = lab.only_run();
-        let shown = kept.join("inputs/in-force/stateful/conntrack.txt");
-        let shown = std::fs::read_to_string(shown).unwrap();
+        let shown = lab.kept("inputs/in-force/stateful/conntrack.txt");
         assert!(
             shown.contains("nf_conntrack_max:50000")
                 && shown.contains("nf_conntrack_buckets:131584"),
@@ -255,7 +258,7 @@ mod alone {
         if all["outcomes"][0]["answered"] != true {
             return skipped("this host is so busy that 2000 flows were not sent in half a second");
         }
-        let hooks = std::fs::read_to_string(kept.join("hooks.jsonl")).unwrap();
+        let hooks = lab.kept("hooks.jsonl");
         assert!(hooks.contains("2000 connections of 2000 flows"), "{hooks}");
         let reported = list(&document["trials"]).iter().find_map(|trial| {
             let sizes = &trial["telemetry"]["sizes"];
@@ -279,12 +282,7 @@ mod slow {
     #[test]
     fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
         let Some(lab) = Lab::root() else { return };
-        let all = entries(&lab);
-        let missing = |name: &str| {
-            let entry = all.iter().find(|entry| entry["name"] == name);
-            list(&entry.unwrap()["missing"]).to_vec()
-        };
-        if missing("gateways/esp-sizes").contains(&"module esp4".into()) {
+        if missing(&lab, "gateways/esp-sizes").contains(&"module esp4".into()) {
             lab.run("run gateways/esp-sizes")
                 .code(3)
                 .says(&["module esp4", "this machine does not have"]);
@@ -292,7 +290,7 @@ mod slow {
                 .code(0)
                 .prints(&["this machine lacks module esp4"]);
         }
-        let needed = missing("gateways/openvpn-tunnels");
+        let needed = missing(&lab, "gateways/openvpn-tunnels");
         if !needed.is_empty() {
             return skipped(&format!("needs {needed:?}"));
         }
@@ -309,11 +307,10 @@ mod slow {
             let reasons = trial["validity"]["reasons"].to_string();
             assert!(!reasons.contains("carried none"), "{reasons}");
         }
-        let run = lab.only_run();
-        let shown = std::fs::read_to_string(run.join("inputs/in-force/two/openvpn.txt")).unwrap();
+        let shown = lab.kept("inputs/in-force/two/openvpn.txt");
         let ups = shown.matches("Initialization Sequence Completed").count();
         assert!(ups == 4 && shown.contains("dev tun1"), "{shown}");
-        let hooks = std::fs::read_to_string(run.join("hooks.jsonl")).unwrap();
+        let hooks = lab.kept("hooks.jsonl");
         for tunnel in ["tun0:", "tun1:"] {
             let counts = hooks.split(tunnel).nth(1).unwrap_or_default();
             let sent = counts.split_whitespace().nth(9).unwrap_or_default();

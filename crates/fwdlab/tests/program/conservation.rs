@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    Lab, PATIENCE, bed_of, count, dropped, json_lines, list, meter, number, passed, try_tool,
+    Lab, PATIENCE, bed_of, count, dropped, is_valid, json_lines, list, meter, number, passed,
+    try_tool,
 };
 
 /// Frames per attempt of the path check, and the maximum number of attempts.
@@ -173,10 +174,6 @@ fn counters_read_from_outside_agree_to_the_frame() {
     lab.assert_clean("conservation");
 }
 
-fn is_valid(record: &Value) -> bool {
-    list(&record["validity"]["reasons"]).is_empty()
-}
-
 /// Asserts that the frames sent are the frames received plus all named losses, and that every loss
 /// is the difference of two counters of the kernel.
 #[track_caller]
@@ -284,64 +281,5 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     );
     if let Some(gated) = record["forwarding_rate_pps"].as_f64() {
         assert!(rates[0] <= gated && gated <= rates[rates.len() - 1]);
-    }
-}
-
-/// In the second tier, because they take long.
-mod slow {
-    use super::*;
-
-    /// A rule drops one frame in ten: a trial of a procedure reports it exactly, like `quick`; in both
-    /// directions, with delays and samples; one frame in a hundred of a second series is a broadcast.
-    /// Every trial has the readings of the probes at both ends.
-    #[test]
-    fn procedures_report_why_the_dut_drops() {
-        let Some(lab) = Lab::root() else { return };
-        let set = "nft add table ip t; nft add chain ip t f { type filter hook forward priority 0\\; }; \
-            nft add rule ip t f numgen random mod 10 0 drop";
-        let line = "trial --load 5kpps --max 20kpps --for 300ms --flows 10 --both-directions --modifier broadcast --latency --sample 100ms";
-        let document = lab.json(&format!("{line} --set '{set}'"));
-        let (mut named, mut modified) = (0, 0);
-        for record in list(&document["trials"]) {
-            let directions = list(&record["directions"]).iter();
-            let received = directions.map(|one| count(&one["frames_received"]));
-            let received: Vec<u64> = received.collect();
-            assert!(received.len() == 2 && received.iter().all(|n| *n > 0));
-            let total: u64 = received.iter().sum();
-            assert_eq!(total, count(&record["frames_received"]), "{record}");
-            assert_eq!(list(&record["probes"]).len(), 2, "{record}");
-            assert_eq!(windows_judged(record), 1, "{record}");
-            if record["variant"]["modifiers"].is_array() {
-                let beside = count(&record["frames_additional"]);
-                let all = count(&record["frames_sent"]) + beside;
-                // even if the sender stalled and few frames left
-                assert!(beside.abs_diff(all / 100) <= 2 + all / 2000, "{record}");
-                for stage in ["generator_port", "dut_input"] {
-                    assert_eq!(passed(record, stage), all, "{record}");
-                }
-                // the offered load of the worse direction includes them
-                let offered = number(&record["offered_load_pps"]) * number(&record["duration_s"]);
-                let is_of =
-                    |one: &Value| (offered * 0.99 / number(&one["frames_sent"]) - 1.0).abs() < 3e-3;
-                let directions = list(&record["directions"]);
-                assert!(directions.iter().any(is_of), "{record}");
-                modified += 1;
-                continue;
-            }
-            conserved(record);
-            assert!(record["frames_additional"].is_null(), "{record}");
-            let losses = list(&record["losses"]);
-            let Some(inside) = losses.iter().find(|loss| loss["place"] == "dut") else {
-                continue;
-            };
-            let reasons = list(&inside["reasons"]);
-            assert_eq!(reasons[0]["reason"], "netfilter drop", "{inside}");
-            assert_eq!(reasons[0]["frames"], inside["frames"], "{inside}");
-            named += 1;
-        }
-        assert!(named > 0 && modified > 0, "{document}");
-        let facts = &document["info"]["facts"];
-        assert!(facts["placement"]["distance"].is_string(), "{facts}");
-        assert_eq!(facts["states"], document["noise"]["states"], "{document}");
     }
 }

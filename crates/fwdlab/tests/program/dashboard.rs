@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Lab, Started, ended, making, skipped, try_tool};
+use crate::support::{Lab, Started, ended, id_of, making, skipped, try_tool};
 use crate::tty::Tty;
 
 const TOKEN: &str = "0123456789abcdef";
@@ -73,7 +73,7 @@ fn serve(lab: &Lab, listen: &str, more: &[&str]) -> (Started, String) {
 
 fn simulated(lab: &Lab, line: &str) -> String {
     let document = lab.json(&format!("{line} --engine sim --max 3Mpps"));
-    document["info"]["id"].as_str().unwrap().to_owned()
+    id_of(&document)
 }
 
 /// Writes a campaign of many short trials on this machine's test bed, so that there is always a

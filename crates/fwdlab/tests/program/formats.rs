@@ -1,7 +1,6 @@
 //! Output and stored files follow the committed schemas, and have the documented names and units.
 //! Python's jsonschema decides. Start with [`follows`].
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -150,7 +149,7 @@ fn output_and_files_of_a_run_follow_the_schemas() {
             assert!(is_held_up || number(&trial[name]) > 0.0, "{name}: {trial}");
         }
     }
-    let html = fs::read_to_string(run.join("report.html")).unwrap();
+    let html = lab.kept("report.html");
     assert!(html.contains("<svg") && html.trim_end().ends_with("</html>"));
     assert!(
         !html.contains("src=\"http") && !html.contains("href=\"http"),

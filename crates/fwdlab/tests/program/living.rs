@@ -4,13 +4,13 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::{Lab, PROGRAM, directories, ended, skipped, tool};
+use crate::support::{Lab, PROGRAM, directories, ended, id_of, skipped, tool};
 
 /// Makes a simulated run. Returns its id.
 fn run(lab: &Lab) -> String {
     let line = "trial --load 1Mpps --for 1s --engine sim --max 3Mpps";
     let document = lab.json(line);
-    document["info"]["id"].as_str().unwrap().to_owned()
+    id_of(&document)
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::formats::{all_valid, committed, none_valid};
-use crate::support::{Lab, list, refused, skipped};
+use crate::support::{Lab, list, number, refused, skipped};
 use crate::wire::{frames, tshark};
 
 fn of_repository(path: &str) -> PathBuf {
@@ -83,20 +83,18 @@ fn captures_contain_the_frames() {
         .code(2)
         .says(&["cannot write no/such/folder.pcap"]);
 
-    let fields = "frame.time_epoch frame.len ip.src vxlan.vni";
-    let Some(lines) = tshark(&pcap, fields, "") else {
+    let Some(lines) = tshark(&pcap, "frame.time_epoch frame.len", "") else {
         return skipped("needs tshark");
     };
     assert_eq!(lines.len(), 40);
     for (n, (line, frame)) in lines.iter().zip(shown).enumerate() {
-        let (seconds, rest) = line.split_once('\t').unwrap();
+        let (seconds, bytes) = line.split_once('\t').unwrap();
         let seconds: f64 = seconds.parse().unwrap();
-        let due = frame["due_ns"].as_f64().unwrap();
+        let due = number(&frame["due_ns"]);
         assert!((seconds * 1e9 - due).abs() <= 1.0, "{line} {due}");
         // 128 bytes and 20 of overhead each, on a link of 1 Gbit/s
         assert!((due - n as f64 * 148.0 * 8.0).abs() < 1.0);
-        let expected = format!("124\t198.18.1.2,198.18.10.1\t{}", 1000 + n);
-        assert_eq!(rest, expected);
+        assert_eq!(bytes, "124");
     }
 }
 

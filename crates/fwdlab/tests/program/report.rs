@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Lab, directories, read_json, skipped, try_tool};
+use crate::support::{Lab, directories, id_of, read_json, skipped, try_tool};
 
 /// A fast campaign with two sizes and a threshold.
 const CAMPAIGN: &str = r#"
@@ -33,7 +33,7 @@ fn ramp(lab: &Lab, capacity: &str) -> String {
     let document = lab.json(&format!(
         "ramp --engine sim --target 1.4Mpps --ramp 40s --warm-up 2s --hold 5s --dut capacity={capacity},link=1Gbps"
     ));
-    document["info"]["id"].as_str().unwrap().to_owned()
+    id_of(&document)
 }
 
 /// Reports runs in these formats, to a new directory.

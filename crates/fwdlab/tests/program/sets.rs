@@ -3,9 +3,7 @@
 
 use std::fs;
 
-use serde_json::Value;
-
-use crate::support::{Lab, TINY, example, list};
+use crate::support::{Lab, TINY, example, texts};
 
 /// In the second tier, because they take long.
 mod slow {
@@ -32,11 +30,9 @@ mod slow {
         ]);
         let text = text.replace("['rules', 'both'", "['both'");
         let run = lab.campaign(&text).measured().document();
-        let cases = list(&run["test_cases"]).iter();
-        let cases: Vec<&Value> = cases.map(|case| &case["configuration"]).collect();
-        assert_eq!(cases, ["both", "set"]);
+        assert_eq!(texts(&run["test_cases"], "configuration"), ["both", "set"]);
         let inputs = lab.only_run().join("inputs");
-        let kept = |name: &str| fs::read_to_string(inputs.join("in-force").join(name)).unwrap();
+        let kept = |name: &str| lab.kept(&format!("inputs/in-force/{name}"));
         assert_eq!(kept("both/routes.txt").matches(" via ").count(), 5);
         for (file, words) in [
             ("both/sysctl.txt", "net.ipv4.conf.eth0.rp_filter = 1"),

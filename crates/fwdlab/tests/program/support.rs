@@ -250,6 +250,12 @@ impl Lab {
         runs.remove(0)
     }
 
+    /// Returns a file of the only run.
+    pub fn kept(&self, name: &str) -> String {
+        let path = self.only_run().join(name);
+        fs::read_to_string(&path).unwrap_or_else(|reason| panic!("{}: {reason}", path.display()))
+    }
+
     /// Asserts that nothing of this lab is left on the host: no process, no namespace, no record of
     /// either.
     pub fn assert_clean(&self, what: &str) {
@@ -639,6 +645,22 @@ pub fn words(value: &Value) -> Vec<String> {
 pub fn all_outcomes(document: &Value) -> Vec<&Value> {
     let cases = list(&document["test_cases"]).iter();
     cases.flat_map(|case| list(&case["outcomes"])).collect()
+}
+
+/// Returns a text of every object in a JSON list.
+pub fn texts<'a>(all: &'a Value, name: &str) -> Vec<&'a str> {
+    let values = list(all).iter().map(|one| one[name].as_str());
+    values.map(Option::unwrap).collect()
+}
+
+/// Returns the id of the run in a document.
+pub fn id_of(document: &Value) -> String {
+    document["info"]["id"].as_str().unwrap().to_owned()
+}
+
+/// Returns true if a trial is valid.
+pub fn is_valid(trial: &Value) -> bool {
+    list(&trial["validity"]["reasons"]).is_empty()
 }
 
 /// Returns a JSON list.

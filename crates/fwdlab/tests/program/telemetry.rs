@@ -8,7 +8,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Lab, PATIENCE, count, json_lines, list, number, skipped, tool, try_tool};
+use crate::conservation::conserved;
+use crate::support::{
+    Lab, PATIENCE, count, is_valid, json_lines, list, number, skipped, tool, try_tool,
+};
 use crate::wire::{MAC_B, wired};
 
 /// Returns the process ids of this lab's samplers.
@@ -70,7 +73,7 @@ fn a_flame_graph_has_an_iteration_of_its_own() {
     lab.assert_clean("a flame graph");
     let case = &document["test_cases"][0];
     assert_eq!(list(&case["iterations"]).len(), 1);
-    let reported = fs::read_to_string(lab.only_run().join("events.jsonl")).unwrap();
+    let reported = lab.kept("events.jsonl");
     let reason = reported
         .lines()
         .find(|line| line.contains("no flame graph of"));
@@ -133,19 +136,15 @@ for = "600ms"
 "#;
         let document = lab.campaign(text).document();
         lab.assert_clean("telemetry");
-        let directory = lab.only_run();
         lab.run("runs verify @1").code(0);
-        let kept = json_lines(&directory.join("telemetry.jsonl"));
+        let kept = json_lines(&lab.only_run().join("telemetry.jsonl"));
         assert!(
             kept.is_sorted_by_key(|one| number(&one["uptime_s"])),
             "{kept:?}"
         );
         let half = &document["test_cases"][0];
-        let is_valid = |trial: &&Value| {
-            let is_own = trial["test_case"] == half["test_case"];
-            is_own && list(&trial["validity"]["reasons"]).is_empty()
-        };
-        let trials: Vec<&Value> = list(&document["trials"]).iter().filter(is_valid).collect();
+        let is_own = |trial: &&Value| trial["test_case"] == half["test_case"] && is_valid(trial);
+        let trials: Vec<&Value> = list(&document["trials"]).iter().filter(is_own).collect();
         let Some(trial) = trials.first() else {
             return skipped("the sender stalled in every trial");
         };
@@ -157,6 +156,18 @@ for = "600ms"
             .map(|loss| count(&loss["frames"]))
             .sum();
         assert_eq!(count(&reported["drops"][rule]), in_dut, "{reported}");
+        conserved(trial);
+        let inside = list(&trial["losses"]).iter();
+        let inside = inside.filter(|loss| loss["place"] == "dut");
+        for reason in inside.map(|loss| &loss["reasons"][0]) {
+            assert_eq!(reason["reason"], "netfilter drop", "{trial}");
+            assert_eq!(reason["frames"], in_dut, "{trial}");
+        }
+        // both ends, although it has one window
+        assert_eq!(list(&trial["probes"]).len(), 2, "{trial}");
+        let facts = &document["info"]["facts"];
+        assert!(facts["placement"]["distance"].is_string(), "{facts}");
+        assert_eq!(facts["states"], document["noise"]["states"], "{document}");
         assert!(in_dut > 0);
         let found = list(&half["findings"]);
         let finding = found.iter().find(|one| one["cause"] == "dropped");
@@ -173,7 +184,7 @@ for = "600ms"
         assert_eq!(count(&reported["samples"]), when.len() as u64 - 2);
         lab.run("runs show @1")
             .prints(&["dropped on purpose: nft ip t f"]);
-        let page = fs::read_to_string(directory.join("report.html")).unwrap();
+        let page = lab.kept("report.html");
         assert!(page.contains("Load of the DUT") && page.contains("numgen inc mod 2"));
     }
 

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    CommandLine, CommandResult, Lab, PATIENCE, Started, ended, list, passed, root, skipped,
+    CommandLine, CommandResult, Lab, PATIENCE, Started, ended, list, passed, root, skipped, texts,
 };
 
 #[path = "../../../fwdlab-lab/tests/vpp_build/mod.rs"]
@@ -66,11 +66,6 @@ fn node(trial: &Value, name: &str) -> (u64, u64) {
             vectors + node["vectors"].as_u64().unwrap(),
         )
     })
-}
-
-fn names(cases: &[Value]) -> Vec<&str> {
-    let names = cases.iter().map(|case| case["test_case"].as_str());
-    names.map(Option::unwrap).collect()
 }
 
 /// Returns the frames that VPP reports as dropped for a reason that contains this text.
@@ -215,7 +210,7 @@ fn linux_and_vpp_are_compared_with_the_cost_of_a_frame() {
     let document = document(&run(&lab, &vpp, &short));
     let cases = list(&document["test_cases"]);
     assert_eq!(
-        names(cases),
+        texts(&document["test_cases"], "test_case"),
         ["plain/64B-2000flows-ipv4", "plain/64B-2000flows-ipv4@vpp"]
     );
     let failed = |case: &Value| case["iterations"][0].get("failure").is_some();
@@ -238,7 +233,7 @@ fn linux_and_vpp_are_compared_with_the_cost_of_a_frame() {
     ]);
     lab.run("runs show @1 --format markdown")
         .prints(&["| ip4-lookup |"]);
-    let page = fs::read_to_string(lab.only_run().join("report.html")).unwrap();
+    let page = lab.kept("report.html");
     assert!(page.contains("Efficiency") && page.contains("ip4-lookup"));
     let facts = document["info"]["facts"]["placement"]["vpp"]
         .as_str()
