@@ -412,8 +412,8 @@ fn a_recording_is_replayed_byte_by_byte_at_its_own_times() {
     let file = capture_file(&lab, "hour.pcapng", &hour);
     for options in ["--for 100ms", "--for 100ms --loop 0"] {
         let sent = replay(&file, options);
-        assert_eq!(count(&sent["frames_sent"]), 1, "{sent}");
-        assert_eq!(count(&sent["frames_not_sent"]), 0, "{sent}");
+        let frames = ["frames_sent", "frames_not_sent"].map(|of| count(&sent[of]));
+        assert_eq!(frames, [1, 0], "{sent}");
     }
 }
 
@@ -446,9 +446,8 @@ fn frames_that_do_not_leave_the_port_were_not_sent() {
     wire.exec("ethtool -K pb gro off");
     let words = send("--for 10frames --load 1kpps");
     let document = wire.json(&lab, &words);
-    assert_eq!(count(&document["send"][0]["frames_sent"]), 10);
-    let requested = wire.run(&lab, &format!("{words} --engine xdp-live"));
-    requested
+    assert_eq!(document["send"][0]["frames_sent"], 10);
+    wire.run(&lab, &format!("{words} --engine xdp-live"))
         .code(2)
         .says(&["none left the port", "ethtool -K PEER gro on"]);
 
@@ -482,29 +481,29 @@ fn one_rule_decides_which_frames_a_port_takes() {
     let Some((lab, wire)) = wired() else { return };
     wire.exec("ip link set pa mtu 1000; ip link set pb mtu 9000");
     let tagged = "about = 'tagged'\n[[stream]]\nlayers = ['vlan', 'ipv4', 'udp']\nsize = 1023\n";
-    let profile = lab.write("tagged.toml", tagged);
-    let capture = capture_file(&lab, "long.pcapng", &[(0, frame([198, 19, 0, 1], 1, 973))]);
+    lab.write("tagged.toml", tagged);
+    capture_file(&lab, "long.pcapng", &[(0, frame([198, 19, 0, 1], 1, 973))]);
     let refused = [
-        ("--size 1514 --for 10frames".to_owned(), 1496),
+        ("--size 1514 --for 10frames", 1496),
         (
-            format!("--profile {profile} --for 10frames --engine xdp-live"),
+            "--profile tagged.toml --for 10frames --engine xdp-live",
             1001,
         ),
-        (format!("--pcap {}", capture.display()), 1001),
+        ("--pcap long.pcapng", 1001),
     ];
-    for (words, mtu) in &refused {
-        wire.run(&lab, &send(words)).code(3).says(&[
-            "pa has an MTU of 1000 bytes",
-            &format!("ip link set pa mtu {mtu}"),
-        ]);
+    for (words, mtu) in refused {
+        let advice = format!("ip link set pa mtu {mtu}");
+        wire.run(&lab, &send(words))
+            .code(3)
+            .says(&["pa has an MTU of 1000 bytes", &advice]);
     }
     assert_eq!(wire.counter("pa", "tx", "packets"), 0);
     // following the advice in the message works
-    for (words, mtu) in &refused {
+    for (words, mtu) in refused {
         let before = wire.counter("pa", "tx", "packets");
         wire.ip(&format!("link set pa mtu {mtu}"));
-        wire.run(&lab, &send(&format!("{words} --load 1kpps")))
-            .measured();
+        let words = send(&format!("{words} --load 1kpps"));
+        wire.run(&lab, &words).measured();
         assert!(wire.counter("pa", "tx", "packets") > before, "{words}");
     }
     // the largest frames of the port, sent by an engine that supports them
@@ -566,19 +565,18 @@ mod slow {
             }
             assert_eq!(latency["latency_frames"], document["frames_received"]);
             assert_eq!(list(&stamps["not_taken"]).len(), 1, "{stamps}");
-            if used == "software" {
-                for end in ["departures", "arrivals"] {
-                    assert_eq!(stamps[format!("{end}_stamped")], document["frames_sent"]);
-                    assert_eq!(stamps[format!("{end}_not_stamped")], 0);
-                }
-                assert_eq!(document["engine"], "af-packet");
-                // the output includes the tester's own latency
-                assert_eq!(document["frames_lost"], 0);
-                for part in ["latency", "floor"] {
-                    let at = |name: &str| count(&document[part][format!("latency_{name}_ns")]);
-                    let rising = ["min", "p50", "p90", "max"].map(at);
-                    assert!(rising[0] > 0 && rising.is_sorted(), "{document}");
-                }
+            if used == "user" {
+                continue;
+            }
+            for end in ["departures", "arrivals"] {
+                assert_eq!(stamps[format!("{end}_stamped")], document["frames_sent"]);
+                assert_eq!(stamps[format!("{end}_not_stamped")], 0);
+            }
+            assert_eq!(document["engine"], "af-packet");
+            assert_eq!(document["frames_lost"], 0);
+            // the output includes the tester's own latency
+            for part in ["latency", "floor"] {
+                assert!(count(&document[part]["latency_min_ns"]) > 0, "{document}");
             }
         }
         let reported = wire.run(&lab, &format!("ping {ends} -c 30 --no-floor"));
@@ -592,14 +590,10 @@ mod slow {
         let words = "--for 150frames --load 1kpps --analyse --timestamps software";
         let document = wire.json(&lab, &format!("send {ends} {words}"));
         let port = &document["receive"][0];
-        assert_eq!(
-            port["timestamps"]["departures_stamped"],
-            document["send"][0]["frames_sent"]
-        );
-        assert_eq!(
-            port["streams"][0]["latency"]["departure_timestamps"]["kind"],
-            "software"
-        );
+        let sent = &document["send"][0]["frames_sent"];
+        assert_eq!(&port["timestamps"]["departures_stamped"], sent);
+        let latency = &port["streams"][0]["latency"];
+        assert_eq!(latency["departure_timestamps"]["kind"], "software");
         lab.assert_clean("timestamps");
     }
 

@@ -153,12 +153,9 @@ mod alone {
         assert!([0, 5, 7].contains(&ended.code), "{ended:?}");
         let document = ended.document();
         let dip = |configuration: &str| {
-            let name = |case: &Value| case["test_case"].as_str().unwrap().to_owned();
             let mut cases = list(&document["test_cases"]).iter();
-            let case = cases.find(|case| name(case).starts_with(configuration));
-            case.unwrap()["outcomes"][0]["found"]["dips"]
-                .get(0)
-                .cloned()
+            let case = cases.find(|case| case["configuration"] == configuration);
+            case.unwrap()["outcomes"][0]["found"]["dips"].get(0)
         };
         let (Some(learned), Some(taken)) = (dip("learned-again"), dip("taken-over")) else {
             return skipped("this host is so busy that no trial was valid");
@@ -192,7 +189,7 @@ mod alone {
             let is = number(&learned[figure]);
             assert!(expected.contains(&is), "{figure}: {learned}");
         }
-        let [with_second, alone] = [&taken, &learned].map(|dip| number(&dip["deficit_s"]));
+        let [with_second, alone] = [taken, learned].map(|dip| number(&dip["deficit_s"]));
         assert!(with_second < alone / 2.0, "{taken} {learned}");
         // the full view was in the kernel
         for (configuration, routes) in [("learned-again", 4000), ("taken-over", 2000)] {
@@ -260,10 +257,9 @@ mod alone {
         }
         let hooks = lab.kept("hooks.jsonl");
         assert!(hooks.contains("2000 connections of 2000 flows"), "{hooks}");
-        let reported = list(&document["trials"]).iter().find_map(|trial| {
-            let sizes = &trial["telemetry"]["sizes"];
-            (sizes["conntrack entries"]["value"] == 2000).then_some(sizes)
-        });
+        let trials = list(&document["trials"]).iter();
+        let mut sizes = trials.map(|trial| &trial["telemetry"]["sizes"]);
+        let reported = sizes.find(|sizes| sizes["conntrack entries"]["value"] == 2000);
         let reported = reported.unwrap_or_else(|| panic!("{document}"));
         assert_eq!(reported["conntrack entries"]["limit"], 50_000);
         assert_eq!(reported["conntrack buckets"]["value"], 131_584);

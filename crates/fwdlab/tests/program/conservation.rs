@@ -167,10 +167,10 @@ fn counters_read_from_outside_agree_to_the_frame() {
             "{name}: a veth loses nothing by itself"
         );
     }
-    records.iter().for_each(conserved);
-    records
-        .iter()
-        .for_each(|record| rate_is_frames_over_time(&lab.only_run(), record));
+    for record in &records {
+        conserved(record);
+        rate_is_frames_over_time(&lab.only_run(), record);
+    }
     lab.assert_clean("conservation");
 }
 

@@ -13,7 +13,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::disk::TestDisk;
-use crate::support::{CommandResult, Lab, PATIENCE, list, number, refused, skipped};
+use crate::support::{
+    CommandResult, Lab, PATIENCE, count, id_of, list, number, refused, skipped, tool, try_tool,
+};
 use crate::vpp::build as vpp_build;
 
 /// The kernel of Debian's current cloud images.
@@ -133,8 +135,7 @@ mod in_guests {
             let kernel = document["boots"][0]["kernel"].as_str().unwrap();
             ended.says(&["from /boot/vmlinuz", &format!("taking Linux {kernel}")]);
             // the console output of its own boot is stored with the run
-            let console = lab.only_run().join("inputs/images/1/console.log");
-            let console = std::fs::read_to_string(console).unwrap();
+            let console = lab.kept("inputs/images/1/console.log");
             assert!(console.contains("current login:"), "{console}");
         }
         let counted =
@@ -204,18 +205,19 @@ mod in_guests {
             .code(2)
             .says(&["missing: shard 1/2", "--shard 1/2"]);
         let document = lab.run("runs merge @1 @2 --json").code(6).document();
-        let [boots, cases] = ["boots", "test_cases"].map(|of| list(&document[of]));
-        let numbers: Vec<&Value> = boots.iter().map(|boot| &boot["boot"]).collect();
-        assert_eq!(numbers, [1, 2, 3]);
+        let boots = list(&document["boots"])
+            .iter()
+            .map(|boot| count(&boot["boot"]));
+        assert!(boots.eq([1, 2, 3]), "{document}");
         // the control is another boot of the base
+        let cases = list(&document["test_cases"]);
         let difference = &cases[0]["outcomes"][0]["found"]["difference"];
         assert_eq!(difference["proven"], false, "{difference}");
-        let failed = &document["thresholds"][0]["failed"];
+        let failure = document["thresholds"][0]["failed"][0].as_str().unwrap();
+        assert!(failure.contains("rule.sh: +"), "{failure}");
         let is_profiled = !functions(&cases[1]).is_empty();
-        let failure = failed[0].as_str().unwrap();
-        assert!(failure.contains("rule.sh: +"), "{failed}");
-        assert_eq!(failure.contains(CHAIN), is_profiled, "{failed}");
-        let id = document["info"]["id"].as_str().unwrap();
+        assert_eq!(failure.contains(CHAIN), is_profiled, "{failure}");
+        let id = id_of(&document);
         lab.run(&format!("runs verify {id}"))
             .code(0)
             .prints(&["intact"]);
@@ -224,15 +226,13 @@ mod in_guests {
             .code(0)
             .prints(&["Limit exceeded", "the same DUT in another boot"]);
         // a baseline in a repository: the same run is within the limits
-        lab.write("base.json", &lab.run(&format!("runs show {id} --json")).out);
+        let base = lab.run(&format!("runs show {id} --json")).out;
+        lab.write("base.json", &base);
         let limit = "--fail-if 'instructions-per-frame > 5%'";
         lab.run(&format!("compare base.json {id} {limit}")).code(0);
         // counts of longer bursts are others
-        let longer = lab.run(&format!("runs show {id} --json")).out;
-        lab.write(
-            "longer.json",
-            &longer.replace("\"frames\": 320", "\"frames\": 640"),
-        );
+        let longer = base.replace("\"frames\": 320", "\"frames\": 640");
+        lab.write("longer.json", &longer);
         lab.run(&format!("compare longer.json {id} {limit}"))
             .code(5)
             .prints(&["is not comparable with", "burst 320 frames against 640"]);
@@ -293,18 +293,9 @@ mod in_guests {
     #[test]
     fn a_change_of_a_data_plane_that_polls_is_found_with_its_function() {
         let lab = Lab::new();
-        if Command::new("dpdk-testpmd")
-            .arg("--version")
-            .output()
-            .is_err()
-        {
-            return skipped("no dpdk-testpmd");
-        }
-        let script = "cp $(command -v dpdk-testpmd) named && objcopy --add-symbol planted=.text:0,function,global named";
-        let mut named = Command::new("sh");
-        named.args(["-c", script]).current_dir(lab.path());
-        if !named.status().unwrap().success() {
-            return skipped("no objcopy");
+        let script = "cp $(command -v dpdk-testpmd) $0/named && objcopy --add-symbol planted=.text:0,function,global $0/named";
+        if let Err(reason) = try_tool(&["sh", "-c", script, lab.path().to_str().unwrap()]) {
+            return skipped(&format!("no dpdk-testpmd, or no objcopy: {reason}"));
         }
         let arguments =
             "--dut-kind testpmd --base dpdk-testpmd --head './named --forward-mode=mac' --by 0.1%";
@@ -371,16 +362,12 @@ mod in_guests {
         let lab = Lab::new();
         lab.write("vpp.c", include_str!("vpp_stand_in.c"));
         lab.write("vppctl", include_str!("vpp_stand_in.sh"));
-        let shell = |script: &str| {
-            let mut shell = Command::new("sh");
-            let made = shell.args(["-c", script]).current_dir(lab.path()).status();
-            made.unwrap().success()
-        };
-        if !shell("command -v cc") {
+        if try_tool(&["cc", "--version"]).is_err() {
             return skipped("no C compiler");
         }
-        let script = "mkdir bin && cc -O1 -o bin/vpp vpp.c && mv vppctl bin && chmod +x bin/vppctl";
-        assert!(shell(script), "it does not compile");
+        let script =
+            "cd $0 && mkdir bin && cc -O1 -o bin/vpp vpp.c && mv vppctl bin && chmod +x bin/vppctl";
+        tool(&["sh", "-c", script, lab.path().to_str().unwrap()]);
         let arguments = "--dut-kind vpp --base plain --head 'set acl-plugin acl permit' --by 0.1%";
         let vpp = lab.path().join("bin/vpp");
         let Some((more, [before, after])) = gated(&lab, arguments, &["tpacket_rcv"], &vpp) else {

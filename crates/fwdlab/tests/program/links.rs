@@ -36,8 +36,7 @@ fn only_one_is_blamed(lab: &Lab, port: &str, done: Timestamp) {
     };
     let first = &trials[at];
     let is_again = |trial: &Value| {
-        let same = ["test_case", "iteration"].map(|of| trial[of] == first[of]);
-        same == [true, true]
+        trial["test_case"] == first["test_case"] && trial["iteration"] == first["iteration"]
     };
     assert!(trials[at + 1..].iter().any(is_again), "{trials:?}");
     for trial in &trials[at + 1..] {

@@ -157,21 +157,13 @@ fn manual_pages_are_read_by_groff() {
         return skipped("groff is not installed");
     }
     for page in ["fwdlab.1", "fwdlab-quick.1"] {
-        let output = Command::new("groff")
-            .args(["-man", "-Tutf8", "-ww", "-Kutf8"])
-            .arg(dir.join(page))
-            .output()
-            .unwrap();
-        let reported = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success() && reported.is_empty(),
-            "{page}: {reported}"
-        );
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(text.contains("quick"), "{text}");
+        let words = ["-man", "-Tutf8", "-ww", "-Kutf8", page];
+        let read = ended(lab.with(&["env", "-C", dir.to_str().unwrap(), "groff"], &words));
+        assert_eq!(read.code(0).err, "", "{page}");
+        read.prints(&["quick"]);
         // the bottom line has the program and its version
         let version = concat!("fwdlab ", env!("CARGO_PKG_VERSION"));
-        let bottom = text.trim_end().lines().last().unwrap();
+        let bottom = read.out.trim_end().lines().last().unwrap();
         assert!(bottom.contains(version), "{page}: {bottom}");
     }
 }

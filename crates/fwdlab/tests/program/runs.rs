@@ -82,7 +82,7 @@ fn every_kind_of_run_is_listed_with_its_figure() {
         .code(2)
         .says(&["2026-11-21"]);
     let of = |kind: &str| {
-        let listed = lab.run(&["runs", "ls", "--kind", kind]).out;
+        let listed = lab.run(&format!("runs ls --kind {kind}")).out;
         let (place, id) = lines(&listed)[0];
         (place.to_owned(), id.to_owned())
     };

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    CommandResult, IMAGES, Lab, PATIENCE, PROGRAM, directories, ended, example, list, python_with,
-    read_json, skipped, tool, try_tool,
+    CommandResult, IMAGES, Lab, PATIENCE, PROGRAM, count, directories, ended, example, json_lines,
+    list, python_with, read_json, skipped, tool, try_tool,
 };
 
 /// One test case and its control: two boots.
@@ -124,11 +124,8 @@ fn joined_boots(runs: &Path) -> Vec<u64> {
         |run: &PathBuf| !read_json(&run.join("run.json"))["parameters"]["shards"].is_null();
     let joined: Vec<PathBuf> = directories(runs).into_iter().filter(is_joined).collect();
     assert_eq!(joined.len(), 1, "{joined:?}");
-    let boots = fs::read_to_string(joined[0].join("trials.jsonl")).unwrap();
-    let boots = boots
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    boots.map(|boot| boot["boot"].as_u64().unwrap()).collect()
+    let boots = json_lines(&joined[0].join("trials.jsonl"));
+    boots.iter().map(|boot| count(&boot["boot"])).collect()
 }
 
 /// Returns true if a run has begun in a directory.
@@ -258,18 +255,9 @@ impl Slurm<'_> {
             lab,
             daemons: Vec::new(),
         };
-        let munge = [
-            "key-file=munge.key",
-            "socket=munge.socket",
-            "pid-file=munge.pid",
-            "seed-file=munge.seed",
-            "log-file=munge.log",
-        ];
-        let munge = munge.map(|option| {
-            let (option, file) = option.split_once('=').unwrap();
-            format!("--{option}={folder}/{file}")
-        });
-        slurm.daemon(&format!("munged --foreground --force {}", munge.join(" ")));
+        let files = "key-file=AT.key --socket=AT.socket --pid-file=AT.pid --seed-file=AT.seed --log-file=AT.log";
+        let files = files.replace("AT", &format!("{folder}/munge"));
+        slurm.daemon(&format!("munged --foreground --force --{files}"));
         slurm.wait("munge", || at.join("munge.socket").exists().then_some(()));
         for line in ["slurmctld -D", "slurmd -D -N n1", "slurmd -D -N n2"] {
             slurm.daemon(line);
@@ -416,10 +404,7 @@ mod slow {
         }
         let time = |name: &str, of: &str| {
             let run = directories(&lab.path().join(name)).remove(0);
-            read_json(&run.join("run.json"))[of]
-                .as_str()
-                .unwrap()
-                .to_owned()
+            read_json(&run.join("run.json"))[of].to_string()
         };
         assert!(time("first", "finished_at") <= time("second", "started_at"));
     }
