@@ -42,33 +42,17 @@ fn flows_tags_addresses_and_profiles_are_on_the_wire_as_they_were_typed() {
     const EACH: usize = 12;
     let Some((lab, wire)) = wired() else { return };
     // for each command: fields, and all of their values
-    let sent: [(&str, &[(&str, &str)]); 4] = [
-        (
-            "--flows 4 --size 1518 --src-mac 02:00:00:00:00:77 --engine af-xdp",
-            &[
-                ("ip.dst", "198.19.10.1 198.19.10.2 198.19.10.3 198.19.10.4"),
-                ("frame.len", "1514"),
-                ("eth.src", "02:00:00:00:00:77"),
-            ],
-        ),
-        (
-            "--vlan 7 --from 10.0.0.1-2 --to 10.1.0.9:53-54 --engine af-packet",
-            &[
-                ("vlan.id", "7"),
-                ("ip.src", "10.0.0.1 10.0.0.2"),
-                ("udp.dstport", "53 54"),
-            ],
-        ),
-        (
-            "--from fd00::1 --to fd00:1::1-fd00:1::2",
-            &[("ipv6.dst", "fd00:1::1 fd00:1::2")],
-        ),
-        ("--profile qinq", &[("eth.type", "0x88a8")]),
-    ];
+    let table = "--flows 4 --size 1518 --src-mac 02:00:00:00:00:77 --engine af-xdp => \
+            ip.dst=198.19.10.1 198.19.10.2 198.19.10.3 198.19.10.4, frame.len=1514, eth.src=02:00:00:00:00:77
+        --vlan 7 --from 10.0.0.1-2 --to 10.1.0.9:53-54 --engine af-packet => vlan.id=7, ip.src=10.0.0.1 10.0.0.2, udp.dstport=53 54
+        --from fd00::1 --to fd00:1::1-fd00:1::2 => ipv6.dst=fd00:1::1 fd00:1::2
+        --profile qinq => eth.type=0x88a8";
+    let cases = table.lines().map(|case| case.split_once(" => ").unwrap());
+    let cases: Vec<(&str, &str)> = cases.collect();
     // one file, because tshark takes a second to start
-    let all = EACH * sent.len();
+    let all = EACH * cases.len();
     let file = captured(&lab, &wire, all, || {
-        for (words, _) in sent {
+        for (words, _) in &cases {
             let amount = format!("--for {EACH}frames --load 1kpps");
             let document = wire.json(&lab, &send(&format!("{amount} {words}")));
             let sent = &document["send"][0];
@@ -82,15 +66,20 @@ fn flows_tags_addresses_and_profiles_are_on_the_wire_as_they_were_typed() {
         }
     });
     let right = "udp.checksum.status==1 && (ip.checksum.status==1 || ipv6)";
-    let fields = sent.iter().flat_map(|(_, expected)| *expected);
-    let fields: Vec<&str> = fields.map(|(field, _)| *field).collect();
+    let expected =
+        |case: &(&str, &'static str)| case.1.split(", ").map(|one| one.split_once('=').unwrap());
+    let fields: Vec<&str> = cases
+        .iter()
+        .flat_map(expected)
+        .map(|(field, _)| field)
+        .collect();
     let Some(rows) = tshark(&file, &fields.join(" "), right) else {
         return skipped("no tshark");
     };
     assert_eq!(rows.len(), all);
-    for ((words, expected), frames) in sent.iter().zip(rows.chunks(EACH)) {
-        for (field, values) in *expected {
-            let column = fields.iter().position(|one| one == field).unwrap();
+    for (case, frames) in cases.iter().zip(rows.chunks(EACH)) {
+        for (field, values) in expected(case) {
+            let column = fields.iter().position(|one| *one == field).unwrap();
             let mut often = BTreeMap::new();
             for row in frames {
                 let value = row.split('\t').nth(column).unwrap_or_default();
@@ -98,7 +87,7 @@ fn flows_tags_addresses_and_profiles_are_on_the_wire_as_they_were_typed() {
             }
             let values: Vec<&str> = values.split(' ').collect();
             let due = values.iter().map(|value| (*value, EACH / values.len()));
-            assert_eq!(often, due.collect(), "{words}: {field}");
+            assert_eq!(often, due.collect(), "{case:?}: {field}");
         }
     }
     lab.assert_clean("flows");

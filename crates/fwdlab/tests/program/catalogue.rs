@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Lab, count, list, number, skipped};
+use crate::support::{Lab, cases, count, list, number, skipped};
 
 fn entries(lab: &Lab) -> Vec<Value> {
     let ended = lab.run("run --list --json");
@@ -40,28 +40,15 @@ fn every_entry_is_in_the_manual_and_mistyped_names_have_a_suggestion() {
     let on_bed = text(&entries.iter().find(needs_bed).unwrap()["name"]);
     lab.run("new campaign mine --from traffic/directions")
         .code(0);
-    for (line, code, words) in [
-        (
-            &*format!("check {on_bed}"),
-            2,
-            "this is the embedded test bed",
-        ),
-        (
-            "check --dut linus traffic/flows",
-            2,
-            "did you mean `linux`?",
-        ),
-        ("run firewall/rule", 2, "did you mean `firewall/rules`?"),
-        (
-            "new campaign yours --from trafic/flows",
-            2,
-            "did you mean `traffic/flows`?",
-        ),
-        ("plan traffic/flows", 0, "test case"),
-        // the copy
-        ("plan campaigns/mine.toml", 0, "/both-directions"),
-    ] {
-        lab.run(line).code(code).reports(&[words]);
+    // the last one is the copy
+    let table = "check ON-BED => 2: this is the embedded test bed
+        check --dut linus traffic/flows => 2: did you mean `linux`?
+        run firewall/rule => 2: did you mean `firewall/rules`?
+        new campaign yours --from trafic/flows => 2: did you mean `traffic/flows`?
+        plan traffic/flows => 0: test case
+        plan campaigns/mine.toml => 0: /both-directions";
+    for (line, code, words) in cases(&table.replace("ON-BED", &on_bed)) {
+        lab.run(line).code(code).reports(&words);
     }
 }
 

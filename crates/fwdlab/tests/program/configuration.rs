@@ -41,16 +41,9 @@ fn a_configuration_that_fails_ends_the_run_with_a_reason() {
     let wrong = format!("sysctl -w vm.swappiness={other}; echo this went wrong >&2; exit 7");
     let drop_all = "nft add table ip t; \
         nft add chain ip t f { type filter hook forward priority 0\\; policy drop\\; }";
-    for (set, expect) in [
-        (
-            wrong.as_str(),
-            "could not be applied|vm.swappiness|exit status: 7|this went wrong",
-        ),
-        (
-            drop_all,
-            "does not forward|: 0 of |frames reached the DUT's input and",
-        ),
-    ] {
+    let applied = "could not be applied|vm.swappiness|exit status: 7|this went wrong";
+    let forwards = "does not forward|: 0 of |frames reached the DUT's input and";
+    for (set, expect) in [(wrong.as_str(), applied), (drop_all, forwards)] {
         let ended = lab.run(&format!("{TINY} --set '{set}'"));
         let expect: Vec<&str> = expect.split('|').collect();
         ended.code(4).says(&expect);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fwdlab_netbenches::log::Log;
 use rustix::process::Signal;
 
-use crate::support::{CommandResult, Lab, PATIENCE, PROGRAM, Started, skipped, tool};
+use crate::support::{CommandResult, Lab, PATIENCE, PROGRAM, Started, cases, skipped, tool};
 use crate::wire::{Wire, wired};
 
 /// Starts pkt-gen in the namespace of the ports, with both streams in one log, as in a lab's
@@ -252,20 +252,15 @@ fn wrong_use_is_answered_as_the_original_does() {
 #[test]
 fn ports_are_safe_and_sizes_fit() {
     let Some((lab, wire)) = wired() else { return };
-    for (line, code, reason) in [
-        ("-f tx -i pa -d 8.8.8.8", 3, "--to-any-address"),
-        ("-f tx -i pa -Z", 3, "0.0.0.0 to 255.255.255.255"),
-        ("-f ping -i pa -d 8.8.8.8", 3, "--to-any-address"),
-        ("-f tx -i pa -l 1515", 255, "must be <= 1514"),
-        ("-f tx -i pa -l 59", 255, "at least 60 bytes"),
-        (
-            "-f tx -i pa -P nosuch.pcap",
-            2,
-            "failed to open pcap file nosuch.pcap",
-        ),
-    ] {
+    let table = "-f tx -i pa -d 8.8.8.8 => 3: --to-any-address
+        -f tx -i pa -Z => 3: 0.0.0.0 to 255.255.255.255
+        -f ping -i pa -d 8.8.8.8 => 3: --to-any-address
+        -f tx -i pa -l 1515 => 255: must be <= 1514
+        -f tx -i pa -l 59 => 255: at least 60 bytes
+        -f tx -i pa -P nosuch.pcap => 2: failed to open pcap file nosuch.pcap";
+    for (line, code, words) in cases(table) {
         let ended = run(&lab, &wire, &format!("{line} -w 0 -n 1"));
-        ended.code(code).prints(&[reason]);
+        ended.code(code).prints(&words);
     }
     assert_eq!(counted(&wire), (0, 0), "nothing was sent");
 

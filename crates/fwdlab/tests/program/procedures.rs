@@ -76,19 +76,13 @@ fn a_stored_run_shows_the_same_again() {
         shown.out
     };
     let dut = "capacity=1e6,link=10Gbps,buffer=300,latency=15us,jitter=2us,noise=0.01";
-    for (line, figure) in [
-        ("rfc2544 --sizes 64,1518", "/throughput_pps"),
-        ("ramp --ramp 1min --up-down", "/max_ok_pps"),
-        ("soak --for 2min", "/critical_load_pps"),
-        (
-            "ndr --goals ndr,pdr --explain",
-            "/goals/1/relevant_lower_bound_pps",
-        ),
-        (
-            "trial --load 1Mpps --latency --sample 1s",
-            "/forwarding_rate_pps",
-        ),
-    ] {
+    let table = "rfc2544 --sizes 64,1518 => /throughput_pps
+        ramp --ramp 1min --up-down => /max_ok_pps
+        soak --for 2min => /critical_load_pps
+        ndr --goals ndr,pdr --explain => /goals/1/relevant_lower_bound_pps
+        trial --load 1Mpps --latency --sample 1s => /forwarding_rate_pps";
+    for line in table.lines() {
+        let (line, figure) = line.trim().split_once(" => ").unwrap();
         let measured = lab.run(&sim(line, dut));
         measured.measured();
         let is_path = |line: &str| line.starts_with("saved") || line.starts_with("report");

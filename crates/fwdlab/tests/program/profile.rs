@@ -101,21 +101,16 @@ fn captures_contain_the_frames() {
 #[test]
 fn own_profiles_come_first_and_errors_have_a_position() {
     let lab = Lab::new();
-    for (name, text) in [
-        (
-            "profiles/imix.toml",
-            "about = 'mine'\n[[stream]]\nsize = 100\n",
-        ),
-        ("profiles/broken.toml", "[[stream]\n"),
-        // steers no terminal
-        (
-            "profiles/evil.toml",
-            "about = \"\\u001b[2J\\u009b31m\"\n[[stream]]\nsize = 64\n",
-        ),
-        ("pcap.toml", "[[stream]]\npcap = 'none.pcap'\n"),
-        ("line.toml", "[[stream]]\nrate = '10%'\n"),
-    ] {
-        lab.write(name, text);
+    // the third would steer a terminal
+    for file in "profiles/imix.toml: about = 'mine' [[stream]] size = 100
+        profiles/broken.toml: [[stream]
+        profiles/evil.toml: about = \"\\u001b[2J\\u009b31m\" [[stream]] size = 64
+        pcap.toml: [[stream]] pcap = 'none.pcap'
+        line.toml: [[stream]] rate = '10%'"
+        .lines()
+    {
+        let (name, text) = file.trim().split_once(": ").unwrap();
+        lab.write(name, &text.replace(" [[", "\n[[").replace("]] ", "]]\n"));
     }
     fs::write(lab.path().join("binary.toml"), b"\xff\xfe\x00").unwrap();
     lab.run("profile ls").code(0).prints(&[

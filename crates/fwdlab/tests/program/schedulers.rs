@@ -155,38 +155,23 @@ fn cannot_boot(output: &str) -> bool {
 #[test]
 fn files_follow_the_schemas_of_their_tools() {
     let lab = Lab::new();
-    let kubernetes = ["--strict", "-k", "1.33.0"];
-    let github = ["--builtin-schema", "vendor.github-workflows"];
-    for (package, arguments, name, right, wrong) in [
-        (
-            "kubernetes_validate",
-            &kubernetes[..],
-            "kubernetes.yaml",
-            "completions: 16",
-            "completions: many",
-        ),
-        (
-            "kubernetes_validate",
-            &kubernetes,
-            "kubernetes-merge.yaml",
-            "restartPolicy:",
-            "restartPolice:",
-        ),
-        (
-            "check_jsonschema",
-            &github,
-            "github.yml",
-            "runs-on:",
-            "run-on:",
-        ),
-    ] {
+    let table = "kubernetes_validate --strict -k 1.33.0, kubernetes.yaml, completions: 16, completions: many
+        kubernetes_validate --strict -k 1.33.0, kubernetes-merge.yaml, restartPolicy:, restartPolice:
+        check_jsonschema --builtin-schema vendor.github-workflows, github.yml, runs-on:, run-on:";
+    for case in table.lines() {
+        let [checker, name, right, wrong] = case.split(", ").collect::<Vec<_>>()[..] else {
+            panic!("{case}");
+        };
+        let mut arguments = checker.split_whitespace();
+        let package = arguments.next().unwrap();
         let Some(python) = python_with(package) else {
             skipped(&format!("no Python that has {package}"));
             continue;
         };
         let check = |file: &str| {
             let mut command = Command::new(python);
-            command.args(["-m", package]).args(arguments).arg(file);
+            let arguments = ["-m", package].into_iter().chain(arguments.clone());
+            command.args(arguments).arg(file);
             ended(command)
         };
         let file = recipe(name);

@@ -532,18 +532,24 @@ pub fn python_with(package: &str) -> Option<&'static str> {
     [ours, "python3"].into_iter().find(has_it)
 }
 
-/// Asserts that these command lines are refused, without a result. A line of the table has the
-/// arguments, the exit code and words of the message: `ARGUMENTS => CODE: WORDS | OTHER WORDS`.
+/// Returns the arguments, the exit code and words of the output, from each line of a table:
+/// `ARGUMENTS => CODE: WORDS | OTHER WORDS`.
+pub fn cases(table: &str) -> impl Iterator<Item = (&str, i32, Vec<&str>)> {
+    table.lines().map(|case| {
+        let (arguments, expected) = case.trim().split_once(" => ").unwrap();
+        let (code, words) = expected.split_once(':').unwrap();
+        let words = words.trim().split(" | ").collect();
+        (arguments, code.parse().unwrap(), words)
+    })
+}
+
+/// Asserts that the command lines of a table are refused, without a result.
 #[track_caller]
 pub fn refused(table: &str, run: impl Fn(&str) -> CommandResult) {
-    for case in table.lines().map(str::trim) {
-        let (arguments, expected) = case.split_once(" => ").unwrap();
-        let (code, words) = expected.split_once(": ").unwrap();
+    for (arguments, code, words) in cases(table) {
         let ended = run(arguments);
-        ended
-            .code(code.parse().unwrap())
-            .says(&words.split(" | ").collect::<Vec<_>>());
-        assert_eq!(ended.out, "", "{case}");
+        ended.code(code).says(&words);
+        assert_eq!(ended.out, "", "{arguments}");
     }
 }
 
