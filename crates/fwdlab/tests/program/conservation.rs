@@ -7,7 +7,6 @@
 //! that bed may have seen more than the records claim, the others exactly as much. Start with
 //! [`conserved`].
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -27,9 +26,6 @@ const PROOF_TRIES: u64 = 3;
 /// A namespace that is kept alive until this is dropped.
 struct HeldNamespace(File);
 
-/// Counters of every interface in a namespace.
-type Links = BTreeMap<String, Value>;
-
 impl HeldNamespace {
     /// Opens a namespace; `None` if it does not exist yet.
     fn open(name: &str) -> Option<HeldNamespace> {
@@ -43,16 +39,10 @@ impl HeldNamespace {
         try_tool(&[&["nsenter", &format!("--net={file}")], words].concat())
     }
 
-    fn links(&self) -> Result<Links, String> {
+    /// Returns the counters of every interface.
+    fn links(&self) -> Result<Value, String> {
         let text = self.tool(&["ip", "-j", "-s", "link"])?;
-        let all: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-        Ok(list(&all)
-            .iter()
-            .map(|link| {
-                let name = link["ifname"].as_str().unwrap().to_owned();
-                (name, link["stats64"].clone())
-            })
-            .collect())
+        serde_json::from_str(&text).map_err(|e| e.to_string())
     }
 
     /// Returns the number of frames that the kernel sent itself, such as reports of multicast
@@ -68,7 +58,7 @@ impl HeldNamespace {
 
 /// Returns the counters of both namespaces at the same moment: the kernel sent no frames of its own
 /// while they were read.
-fn at_rest(generator: &HeldNamespace, dut: &HeldNamespace) -> (Links, Links, u64) {
+fn at_rest(generator: &HeldNamespace, dut: &HeldNamespace) -> (Value, Value, u64) {
     loop {
         let own = dut.sent_by_kernel("eth1");
         let links = (generator.links().unwrap(), dut.links().unwrap());
@@ -79,8 +69,10 @@ fn at_rest(generator: &HeldNamespace, dut: &HeldNamespace) -> (Links, Links, u64
 }
 
 /// Returns a counter of an interface, such as `rx packets`.
-fn counter(links: &Links, interface: &str, side: &str, name: &str) -> u64 {
-    count(&links[interface][side][name])
+fn counter(links: &Value, interface: &str, side: &str, name: &str) -> u64 {
+    let mut links = list(links).iter();
+    let link = links.find(|link| link["ifname"] == interface).unwrap();
+    count(&link["stats64"][side][name])
 }
 
 #[test]
@@ -119,17 +111,21 @@ fn counters_read_from_outside_agree_to_the_frame() {
         };
 
         let (generator, dut, own) = at_rest(generator, dut);
+        let both = |links, port, side| {
+            let [passed, dropped] =
+                ["packets", "dropped"].map(|name| counter(links, port, side, name));
+            passed + dropped
+        };
         // for each stage: the kernel's count, and that in the records
         let stages = [
             (
                 "generator's port",
-                counter(&generator, "tx0", "tx", "packets")
-                    + counter(&generator, "tx0", "tx", "dropped"),
+                both(&generator, "tx0", "tx"),
                 sum("generator_sent"),
             ),
             (
                 "DUT's input",
-                counter(&dut, "eth0", "rx", "packets") + counter(&dut, "eth0", "rx", "dropped"),
+                both(&dut, "eth0", "rx"),
                 // both ends count the frames that found the ring full
                 at(passed, "dut_input") + at(dropped, "generator_port"),
             ),
