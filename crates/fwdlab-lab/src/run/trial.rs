@@ -972,6 +972,7 @@ mod tests {
             chain,
             ..Counters::default()
         };
+        assert_eq!(counters.chain.meters[0].dropped[0].counter, INPUT_FULL);
         let ledger = balance(&counters, None);
         assert!(objections(&ledger, &counters).is_empty(), "{ledger:?}");
         let lost = ledger.losses.iter();
