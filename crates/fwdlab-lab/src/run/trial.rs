@@ -1003,6 +1003,7 @@ mod tests {
     #[test]
     fn the_ports_of_a_black_box_are_absent_and_the_trial_counts() {
         let chain = chain(&ports(7, None), &ports(107, None));
+        assert_eq!(chain.meters[0].dropped[0].counter, INPUT_FULL);
         assert_eq!(chain.passed(&Stage::GeneratorPort), Some(100));
         assert_eq!(chain.passed(&Stage::DutInput), None);
         let counters = Counters {

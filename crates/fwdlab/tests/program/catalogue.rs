@@ -1,9 +1,9 @@
-//! The catalogue: its list and the manual, copies of entries, and small-scale versions of some, with
-//! real daemons.
+//! The catalogue: its list and the manual, copies of entries, and small-scale versions of some,
+//! with real daemons.
 
 use serde_json::Value;
 
-use crate::support::{Lab, count, list, number, skipped};
+use crate::support::{Lab, cases, count, list, number, skipped};
 
 fn entries(lab: &Lab) -> Vec<Value> {
     let ended = lab.run("run --list --json");
@@ -40,29 +40,23 @@ fn every_entry_is_in_the_manual_and_mistyped_names_have_a_suggestion() {
     let on_bed = text(&entries.iter().find(needs_bed).unwrap()["name"]);
     lab.run("new campaign mine --from traffic/directions")
         .code(0);
-    for (line, code, words) in [
-        (
-            &*format!("check {on_bed}"),
-            2,
-            "this is the embedded test bed",
-        ),
-        (
-            "check --dut linus traffic/flows",
-            2,
-            "did you mean `linux`?",
-        ),
-        ("run firewall/rule", 2, "did you mean `firewall/rules`?"),
-        (
-            "new campaign yours --from trafic/flows",
-            2,
-            "did you mean `traffic/flows`?",
-        ),
-        ("plan traffic/flows", 0, "test case"),
-        // the copy
-        ("plan campaigns/mine.toml", 0, "/both-directions"),
-    ] {
-        lab.run(line).code(code).reports(&[words]);
+    // the last one is the copy
+    let table = "check ON-BED => 2: this is the embedded test bed
+        check --dut linus traffic/flows => 2: did you mean `linux`?
+        run firewall/rule => 2: did you mean `firewall/rules`?
+        new campaign yours --from trafic/flows => 2: did you mean `traffic/flows`?
+        plan traffic/flows => 0: test case
+        plan campaigns/mine.toml => 0: /both-directions";
+    for (line, code, words) in cases(&table.replace("ON-BED", &on_bed)) {
+        lab.run(line).code(code).reports(&words);
     }
+}
+
+/// Returns what this machine lacks for an entry.
+fn missing(lab: &Lab, entry: &str) -> Vec<Value> {
+    let all = entries(lab);
+    let own = all.iter().find(|one| one["name"] == entry);
+    list(&own.unwrap()["missing"]).to_vec()
 }
 
 /// Returns the conclusion of a campaign on a simulated DUT, whose truth is known.
@@ -129,10 +123,9 @@ mod alone {
     fn a_cleared_session_costs_what_the_daemons_log_says() {
         let Some(lab) = Lab::root_alone() else { return };
         let entry = "routes/session-cleared";
-        let all = entries(&lab);
-        let missing = all.iter().find(|one| one["name"] == entry).unwrap()["missing"].clone();
-        if !list(&missing).is_empty() {
-            return skipped(&format!("needs {missing}"));
+        let needed = missing(&lab, entry);
+        if !needed.is_empty() {
+            return skipped(&format!("needs {needed:?}"));
         }
         let changes = [
             ("195000", "2000"),
@@ -147,12 +140,9 @@ mod alone {
         assert!([0, 5, 7].contains(&ended.code), "{ended:?}");
         let document = ended.document();
         let dip = |configuration: &str| {
-            let name = |case: &Value| case["test_case"].as_str().unwrap().to_owned();
             let mut cases = list(&document["test_cases"]).iter();
-            let case = cases.find(|case| name(case).starts_with(configuration));
-            case.unwrap()["outcomes"][0]["found"]["dips"]
-                .get(0)
-                .cloned()
+            let case = cases.find(|case| case["configuration"] == configuration);
+            case.unwrap()["outcomes"][0]["found"]["dips"].get(0)
         };
         let (Some(learned), Some(taken)) = (dip("learned-again"), dip("taken-over")) else {
             return skipped("this host is so busy that no trial was valid");
@@ -186,12 +176,11 @@ mod alone {
             let is = number(&learned[figure]);
             assert!(expected.contains(&is), "{figure}: {learned}");
         }
-        let [with_second, alone] = [&taken, &learned].map(|dip| number(&dip["deficit_s"]));
+        let [with_second, alone] = [taken, learned].map(|dip| number(&dip["deficit_s"]));
         assert!(with_second < alone / 2.0, "{taken} {learned}");
         // the full view was in the kernel
         for (configuration, routes) in [("learned-again", 4000), ("taken-over", 2000)] {
-            let shown = format!("inputs/in-force/{configuration}/bgp.txt");
-            let shown = std::fs::read_to_string(lab.only_run().join(shown)).unwrap();
+            let shown = lab.kept(&format!("inputs/in-force/{configuration}/bgp.txt"));
             let output = format!("routes in the kernel: {routes}");
             assert!(shown.contains(&output), "{shown}");
         }
@@ -234,9 +223,7 @@ mod alone {
         let before = room();
         let ended = lab.run(&["run", &file, "--json"]);
         let document = ended.document();
-        let kept = lab.only_run();
-        let shown = kept.join("inputs/in-force/stateful/conntrack.txt");
-        let shown = std::fs::read_to_string(shown).unwrap();
+        let shown = lab.kept("inputs/in-force/stateful/conntrack.txt");
         assert!(
             shown.contains("nf_conntrack_max:50000")
                 && shown.contains("nf_conntrack_buckets:131584"),
@@ -255,12 +242,11 @@ mod alone {
         if all["outcomes"][0]["answered"] != true {
             return skipped("this host is so busy that 2000 flows were not sent in half a second");
         }
-        let hooks = std::fs::read_to_string(kept.join("hooks.jsonl")).unwrap();
+        let hooks = lab.kept("hooks.jsonl");
         assert!(hooks.contains("2000 connections of 2000 flows"), "{hooks}");
-        let reported = list(&document["trials"]).iter().find_map(|trial| {
-            let sizes = &trial["telemetry"]["sizes"];
-            (sizes["conntrack entries"]["value"] == 2000).then_some(sizes)
-        });
+        let trials = list(&document["trials"]).iter();
+        let mut sizes = trials.map(|trial| &trial["telemetry"]["sizes"]);
+        let reported = sizes.find(|sizes| sizes["conntrack entries"]["value"] == 2000);
         let reported = reported.unwrap_or_else(|| panic!("{document}"));
         assert_eq!(reported["conntrack entries"]["limit"], 50_000);
         assert_eq!(reported["conntrack buckets"]["value"], 131_584);
@@ -274,17 +260,12 @@ mod alone {
 mod slow {
     use super::*;
 
-    /// A gateway with two tunnels of the real daemon: frames pass both tunnels, and the daemons' logs
-    /// are stored. A kernel without IPsec is reported.
+    /// A gateway with two tunnels of the real daemon: frames pass both tunnels, and the daemons'
+    /// logs are stored. A kernel without IPsec is reported.
     #[test]
     fn a_gateway_hands_frames_on_through_all_of_its_tunnels() {
         let Some(lab) = Lab::root() else { return };
-        let all = entries(&lab);
-        let missing = |name: &str| {
-            let entry = all.iter().find(|entry| entry["name"] == name);
-            list(&entry.unwrap()["missing"]).to_vec()
-        };
-        if missing("gateways/esp-sizes").contains(&"module esp4".into()) {
+        if missing(&lab, "gateways/esp-sizes").contains(&"module esp4".into()) {
             lab.run("run gateways/esp-sizes")
                 .code(3)
                 .says(&["module esp4", "this machine does not have"]);
@@ -292,7 +273,7 @@ mod slow {
                 .code(0)
                 .prints(&["this machine lacks module esp4"]);
         }
-        let needed = missing("gateways/openvpn-tunnels");
+        let needed = missing(&lab, "gateways/openvpn-tunnels");
         if !needed.is_empty() {
             return skipped(&format!("needs {needed:?}"));
         }
@@ -309,11 +290,10 @@ mod slow {
             let reasons = trial["validity"]["reasons"].to_string();
             assert!(!reasons.contains("carried none"), "{reasons}");
         }
-        let run = lab.only_run();
-        let shown = std::fs::read_to_string(run.join("inputs/in-force/two/openvpn.txt")).unwrap();
+        let shown = lab.kept("inputs/in-force/two/openvpn.txt");
         let ups = shown.matches("Initialization Sequence Completed").count();
         assert!(ups == 4 && shown.contains("dev tun1"), "{shown}");
-        let hooks = std::fs::read_to_string(run.join("hooks.jsonl")).unwrap();
+        let hooks = lab.kept("hooks.jsonl");
         for tunnel in ["tun0:", "tun1:"] {
             let counts = hooks.split(tunnel).nth(1).unwrap_or_default();
             let sent = counts.split_whitespace().nth(9).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::{CommandResult, Lab, list, number, refused};
+use crate::support::{CommandResult, Lab, cases, list, number, refused, texts};
 
 /// machdep.hyperthreading_allowed of the netbenches archive, one number per run.
 const HT_8: &str = "4648451\n4735822\n4724896\n4632222\n4500078\n";
@@ -45,22 +45,15 @@ impl CompareFolder {
 #[test]
 fn every_format_and_every_test_can_be_asked_for() {
     let desk = CompareFolder::new();
-    for (more, words) in [
-        ("", "Welch's t, which assumes normal"),
-        ("-v", "Mann-Whitney U with Hodges-Lehmann"),
-        (
-            "--format markdown",
-            "| forwarding rate in Mpps | unbound.pps |",
-        ),
-        ("--format csv", ",unbound.pps,unbound.pps,5,"),
-        ("--format html", "<!DOCTYPE html>"),
-        (
-            "--format ministat",
-            "No difference proven at 95.0% confidence\n",
-        ),
-    ] {
+    let table = "--format text => 0: Welch's t, which assumes normal
+        -v => 0: Mann-Whitney U with Hodges-Lehmann
+        --format markdown => 0: forwarding rate in Mpps | unbound.pps
+        --format csv => 0: ,unbound.pps,unbound.pps,5,
+        --format html => 0: <!DOCTYPE html>
+        --format ministat => 0: No difference proven at 95.0% confidence";
+    for (more, code, words) in cases(table) {
         let shown = desk.compare(&format!("unbound.pps bound.pps {more}"));
-        shown.code(0).prints(&[words]);
+        shown.code(code).prints(&words);
         assert_eq!(shown.err, "", "{more:?}");
     }
     for (more, at, value) in [
@@ -77,46 +70,25 @@ fn every_format_and_every_test_can_be_asked_for() {
 #[test]
 fn a_broken_limit_is_code_6() {
     let desk = CompareFolder::new();
-    let (loss, gain, close) = (
-        "ht16.pps ht8.pps",
-        "ht8.pps ht16.pps",
-        "bound.pps unbound.pps",
-    );
-    let below = |percent: &str| format!("--fail-if 'forwarding-rate < -{percent}%'");
-    for (files, options, code, words) in [
-        (loss, below("2"), 6, "forwarding-rate < -2%: FAILED by"),
-        (loss, below("9"), 0, ""),
-        (gain, "--fail-if 'forwarding-rate > +5%'".into(), 6, ""),
-        (gain, below("2"), 0, ""),
-        (loss, format!("{} {}", below("20"), below("2")), 6, ""),
-        // a format without room for sentences
-        (loss, format!("{} --format csv", below("2")), 6, "FAILED"),
-        // -0.5 % exceeds -0.1 %, but is not proven: the output says how large a missed difference
-        // could be, and an inconclusive check fails
-        (close, below("0.1"), 5, "only a difference of 3.2 %"),
-        (close, below("0.1"), 5, "NOT PASSED"),
-        (
-            close,
-            format!("{} --accept-inconclusive", below("0.1")),
-            0,
-            "-0.1%: kept",
-        ),
-        (close, "--accept-inconclusive".into(), 2, "--fail-if"),
-        (
-            loss,
-            "--fail-if 'forwarding-rate = 2%'".into(),
-            2,
-            "character 17",
-        ),
-        (
-            loss,
-            "--fail-if 'pdr < -2%' --metric ndr".into(),
-            2,
-            "what is compared is ndr: add --metric pdr",
-        ),
-    ] {
-        let ended = desk.compare(&format!("{files} {options}"));
-        ended.code(code).reports(&[words]);
+    // a format without room for sentences; -0.5 % exceeds -0.1 %, but is not proven: the output
+    // says how large a missed difference could be, and an inconclusive check fails
+    let table = "LOSS IF < -2%' => 6: forwarding-rate < -2%: FAILED by
+        LOSS IF < -9%' => 0:
+        GAIN IF > +5%' => 6:
+        GAIN IF < -2%' => 0:
+        LOSS IF < -20%' IF < -2%' => 6:
+        LOSS IF < -2%' --format csv => 6: FAILED
+        CLOSE IF < -0.1%' => 5: only a difference of 3.2 % | NOT PASSED
+        CLOSE IF < -0.1%' --accept-inconclusive => 0: -0.1%: kept
+        CLOSE --accept-inconclusive => 2: --fail-if
+        LOSS IF = 2%' => 2: character 17
+        LOSS --fail-if 'pdr < -2%' --metric ndr => 2: what is compared is ndr: add --metric pdr";
+    for (line, code, words) in cases(table) {
+        let line = line.replace("LOSS", "ht16.pps ht8.pps");
+        let line = line.replace("GAIN", "ht8.pps ht16.pps");
+        let line = line.replace("CLOSE", "bound.pps unbound.pps");
+        let line = line.replace("IF ", "--fail-if 'forwarding-rate ");
+        desk.compare(&line).code(code).reports(&words);
     }
 }
 
@@ -162,8 +134,7 @@ fn change_points_over_files() {
     desk.0
         .write("series", "100\n101\n99\n100\n70\n100\n101\n99\n100\n");
     let document = desk.json("--changes series");
-    let groups = list(&document["rows"][0]["groups"]);
-    let shifts: Vec<&Value> = groups.iter().map(|group| &group["shift"]).collect();
+    let shifts = texts(&document["rows"][0]["groups"], "shift");
     assert_eq!(shifts, ["first", "regression", "progression"]);
     let files = desk.json("--changes ht8.pps ht8.pps ht8.pps ht16.pps ht16.pps");
     let groups = list(&files["rows"][0]["groups"]);
@@ -216,10 +187,8 @@ fn results_of_procedures_are_compared() {
     campaign(1.1e6);
     let found = desk.json("@2 @1");
     assert_eq!(found["metric"], "receive-rate");
-    let rows = list(&found["rows"]);
-    let cases: Vec<&Value> = rows.iter().map(|row| &row["test_case"]).collect();
-    assert_eq!(cases, ["64 B", "512 B"]);
-    for row in rows {
+    assert_eq!(texts(&found["rows"], "test_case"), ["64 B", "512 B"]);
+    for row in list(&found["rows"]) {
         assert_eq!(list(&row["cells"][0]["values"]).len(), 5, "{row}");
         assert_eq!(row["comparisons"][0]["verdict"], "more", "{row}");
     }
@@ -228,14 +197,12 @@ fn results_of_procedures_are_compared() {
     // by another label, within one run
     let sizes = desk.json("@1 --by frame_size_bytes");
     assert_eq!(sizes["rows"][0]["comparisons"][0]["column"], "512");
-    for (line, code, words) in [
-        // a limit selects the compared figure
-        ("@1 @2 --fail-if 'receive-rate < -5%'", 6, ""),
-        ("@1 @2 --fail-if 'receive-rate < -20%'", 0, ""),
-        // a file of numbers has one column, and matches no test case of a run with two
-        ("@1", 2, "--by frame_size_bytes"),
-        ("@1 ht8.pps", 2, "nothing to compare"),
-    ] {
-        desk.compare(line).code(code).says(&[words]);
+    // a limit selects the compared figure; a file of numbers has one column, and matches no test
+    // case of a run with two
+    let table = "@1 @2 --fail-if 'receive-rate < -5%' => 6:
+        @1 => 2: --by frame_size_bytes
+        @1 ht8.pps => 2: nothing to compare";
+    for (line, code, words) in cases(table) {
+        desk.compare(line).code(code).says(&words);
     }
 }

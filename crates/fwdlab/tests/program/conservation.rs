@@ -7,7 +7,6 @@
 //! that bed may have seen more than the records claim, the others exactly as much. Start with
 //! [`conserved`].
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::support::{
-    Lab, PATIENCE, bed_of, count, dropped, json_lines, list, meter, number, passed, skipped,
+    Lab, PATIENCE, bed_of, count, dropped, is_valid, json_lines, list, meter, number, passed,
     try_tool,
 };
 
@@ -26,9 +25,6 @@ const PROOF_TRIES: u64 = 3;
 
 /// A namespace that is kept alive until this is dropped.
 struct HeldNamespace(File);
-
-/// Counters of every interface in a namespace.
-type Links = BTreeMap<String, Value>;
 
 impl HeldNamespace {
     /// Opens a namespace; `None` if it does not exist yet.
@@ -43,16 +39,10 @@ impl HeldNamespace {
         try_tool(&[&["nsenter", &format!("--net={file}")], words].concat())
     }
 
-    fn links(&self) -> Result<Links, String> {
+    /// Returns the counters of every interface.
+    fn links(&self) -> Result<Value, String> {
         let text = self.tool(&["ip", "-j", "-s", "link"])?;
-        let all: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-        Ok(list(&all)
-            .iter()
-            .map(|link| {
-                let name = link["ifname"].as_str().unwrap().to_owned();
-                (name, link["stats64"].clone())
-            })
-            .collect())
+        serde_json::from_str(&text).map_err(|e| e.to_string())
     }
 
     /// Returns the number of frames that the kernel sent itself, such as reports of multicast
@@ -68,7 +58,7 @@ impl HeldNamespace {
 
 /// Returns the counters of both namespaces at the same moment: the kernel sent no frames of its own
 /// while they were read.
-fn at_rest(generator: &HeldNamespace, dut: &HeldNamespace) -> (Links, Links, u64) {
+fn at_rest(generator: &HeldNamespace, dut: &HeldNamespace) -> (Value, Value, u64) {
     loop {
         let own = dut.sent_by_kernel("eth1");
         let links = (generator.links().unwrap(), dut.links().unwrap());
@@ -79,8 +69,10 @@ fn at_rest(generator: &HeldNamespace, dut: &HeldNamespace) -> (Links, Links, u64
 }
 
 /// Returns a counter of an interface, such as `rx packets`.
-fn counter(links: &Links, interface: &str, side: &str, name: &str) -> u64 {
-    count(&links[interface][side][name])
+fn counter(links: &Value, interface: &str, side: &str, name: &str) -> u64 {
+    let mut links = list(links).iter();
+    let link = links.find(|link| link["ifname"] == interface).unwrap();
+    count(&link["stats64"][side][name])
 }
 
 #[test]
@@ -119,17 +111,21 @@ fn counters_read_from_outside_agree_to_the_frame() {
         };
 
         let (generator, dut, own) = at_rest(generator, dut);
+        let both = |links, port, side| {
+            let [passed, dropped] =
+                ["packets", "dropped"].map(|name| counter(links, port, side, name));
+            passed + dropped
+        };
         // for each stage: the kernel's count, and that in the records
         let stages = [
             (
                 "generator's port",
-                counter(&generator, "tx0", "tx", "packets")
-                    + counter(&generator, "tx0", "tx", "dropped"),
+                both(&generator, "tx0", "tx"),
                 sum("generator_sent"),
             ),
             (
                 "DUT's input",
-                counter(&dut, "eth0", "rx", "packets") + counter(&dut, "eth0", "rx", "dropped"),
+                both(&dut, "eth0", "rx"),
                 // both ends count the frames that found the ring full
                 at(passed, "dut_input") + at(dropped, "generator_port"),
             ),
@@ -167,15 +163,11 @@ fn counters_read_from_outside_agree_to_the_frame() {
             "{name}: a veth loses nothing by itself"
         );
     }
-    records.iter().for_each(conserved);
-    records
-        .iter()
-        .for_each(|record| rate_is_frames_over_time(&lab.only_run(), record));
+    for record in &records {
+        conserved(record);
+        rate_is_frames_over_time(&lab.only_run(), record);
+    }
     lab.assert_clean("conservation");
-}
-
-fn is_valid(record: &Value) -> bool {
-    list(&record["validity"]["reasons"]).is_empty()
 }
 
 /// Asserts that the frames sent are the frames received plus all named losses, and that every loss
@@ -185,21 +177,17 @@ pub fn conserved(record: &Value) {
     let c = |name: &str| count(&record["counters"][name]);
     let losses = list(&record["losses"]);
     let named: u64 = losses.iter().map(|loss| count(&loss["frames"])).sum();
-    assert_eq!(
-        count(&record["frames_sent"]),
-        count(&record["frames_received"]) + named,
-        "{record}"
-    );
-    assert_eq!(count(&record["frames_unexplained"]), 0, "{record}");
-    assert_eq!(
-        record["frames_lost"].as_i64().unwrap(),
-        named as i64,
-        "{record}"
-    );
-    assert!(count(&record["frames_sent"]) > 0, "{record}");
+    let of = |name: &str| count(&record[name]);
+    let (sent, received) = (of("frames_sent"), of("frames_received"));
+    assert_eq!(sent, received + named, "{record}");
+    let lost = (of("frames_lost"), of("frames_unexplained"));
+    assert_eq!(lost, (named, 0), "{record}");
+    assert!(sent > 0, "{record}");
 
-    assert_eq!(count(&record["frames_sent"]), c("generator_sent"));
-    assert_eq!(count(&record["frames_received"]), c("receiver_received"));
+    assert_eq!(
+        (sent, received),
+        (c("generator_sent"), c("receiver_received"))
+    );
     let [port, input, output, receiver] =
         ["generator_port", "dut_input", "dut_output", "receiver_port"].map(|stage| {
             assert_eq!(meter(record, stage)["standing"], "exact", "{record}");
@@ -225,9 +213,8 @@ pub fn conserved(record: &Value) {
         assert_eq!(reported, frames, "{place}: {record}");
     }
     for loss in losses {
-        let reasons: u64 = loss["reasons"]
-            .as_array()
-            .map_or(0, |all| all.iter().map(|r| count(&r["frames"])).sum());
+        let reasons = loss["reasons"].as_array().into_iter().flatten();
+        let reasons: u64 = reasons.map(|one| count(&one["frames"])).sum();
         assert!(reasons <= count(&loss["frames"]), "{loss}");
         assert!(!loss["counter"].as_str().unwrap().is_empty());
     }
@@ -244,158 +231,51 @@ fn windows_judged(trial: &Value) -> u64 {
 /// and whose time is part of the trial.
 fn rate_is_frames_over_time(run: &Path, record: &Value) {
     let case = record["test_case"].as_str().unwrap().replace('/', "+");
-    let trial = count(&record["trial"]).to_string();
-    let path = run.join("raw").join(case).join(trial).join("intervals.csv");
-    let text = fs::read_to_string(&path).unwrap();
-    let mut lines = text.lines();
-    let head: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let path = format!("raw/{case}/{}/intervals.csv", record["trial"]);
+    let text = fs::read_to_string(run.join(path)).unwrap();
+    let (head, lines) = text.split_once('\n').unwrap();
+    let probes = ",probe_before_per_ns,probe_after_per_ns,distance_before_ns,distance_after_ns";
+    assert!(head.ends_with(probes), "{head}");
     // the receiver counts frames, at times of its own
-    let columns = [
-        "duration_s",
-        "received_s",
-        "frames_received",
-        "frames_sent",
-        "sender_waited_s",
-    ]
-    .map(|name| head.iter().position(|&column| column == name).unwrap());
-    let windows: Vec<[f64; 5]> = lines
-        .map(|line| {
-            let cells: Vec<&str> = line.split(',').collect();
-            columns.map(|at| cells[at].parse().unwrap())
-        })
-        .collect();
-    let probes = [
-        "probe_before_per_ns",
-        "probe_after_per_ns",
-        "distance_before_ns",
-        "distance_after_ns",
-    ];
-    assert_eq!(head[head.len() - 4..], probes);
+    let names = "duration_s received_s frames_received frames_sent sender_waited_s";
+    let windows = lines.lines().map(|line| {
+        let cells = || head.split(',').zip(line.split(','));
+        let of = |name| cells().find(|(column, _)| *column == name).unwrap().1;
+        let values = names.split(' ').map(|name| of(name).parse().unwrap());
+        values.collect()
+    });
+    let windows: Vec<Vec<f64>> = windows.collect();
     let judged = windows_judged(record) + count(&record["windows_not_offered"]);
     assert_eq!(judged, windows.len() as u64, "every window has one stratum");
     let [seconds, received_s, received] =
-        [0, 1, 2].map(|at| windows.iter().map(|window| window[at]).sum::<f64>());
+        [0, 1, 2].map(|at: usize| windows.iter().map(|window| window[at]).sum::<f64>());
     let differ = (received_s / seconds - 1.0).abs();
     assert!(differ < 0.01, "{received_s} s and {seconds} s");
 
     // before the first window the DUT settles; after the last one its queues drain
-    let counted = count(&record["frames_received"]) as f64;
-    assert!(
-        received <= counted && received > 0.25 * counted,
-        "{received} frames in windows, {counted} in all: {record}"
-    );
+    let counted = number(&record["frames_received"]);
     let duration = number(&record["duration_s"]);
     assert!(
-        seconds <= duration && seconds > 0.5 * duration,
-        "{seconds} s of windows in {duration} s: {record}"
+        (0.25 * counted..=counted).contains(&received)
+            && (0.5 * duration..=duration).contains(&seconds),
+        "{received} frames in windows of {seconds} s: {record}"
     );
     // flat out: the load is whatever a sender without pauses sends
-    let was_offered =
-        |[seconds, _, _, sent, waited]: &&[f64; 5]| *sent > 0.0 && *waited <= 0.02 * seconds;
-    let offered = windows.iter().filter(was_offered);
-    let mut rates: Vec<f64> = offered.map(|[_, t, n, ..]| n / t).collect();
-    assert_eq!(
-        windows.len() - rates.len(),
-        count(&record["windows_not_offered"]) as usize
-    );
+    let offered = windows.iter().filter(|w| w[3] > 0.0 && w[4] <= 0.02 * w[0]);
+    let mut rates: Vec<f64> = offered.map(|window| window[2] / window[1]).collect();
+    let not_offered = windows.len() - rates.len();
+    assert_eq!(count(&record["windows_not_offered"]), not_offered as u64);
     if rates.is_empty() {
         return;
     }
     rates.sort_by(f64::total_cmp);
-    let middle = rates.len() / 2;
-    let median = (rates[(rates.len() - 1) / 2] + rates[middle]) / 2.0;
+    let median = (rates[(rates.len() - 1) / 2] + rates[rates.len() / 2]) / 2.0;
     let reported = number(&record["forwarding_rate_ungated_pps"]);
     assert!(
         (reported / median - 1.0).abs() < 1e-6,
-        "{reported} is told, {median} is the median of the windows"
+        "{reported} is told, not {median}"
     );
     if let Some(gated) = record["forwarding_rate_pps"].as_f64() {
         assert!(rates[0] <= gated && gated <= rates[rates.len() - 1]);
-    }
-}
-
-mod alone {
-    use super::*;
-
-    /// The automatic load is 1.6 times the forwarding rate at the start. If the CPUs became faster
-    /// since, it may be no overload; then the trial has no forwarding rate.
-    #[test]
-    fn the_automatic_load_overloads_the_dut() {
-        let Some(lab) = Lab::root_alone() else { return };
-        let document = lab.json("quick --size 64 --flows 2000 -n 1 --trial 500ms");
-        let trials = list(&document["trials"]);
-        assert!(!trials.is_empty(), "{document}");
-        let mut overloads = 0;
-        for trial in trials {
-            conserved(trial);
-            let offered = number(&trial["offered_load_pps"]);
-            if let Some(forwarded) = trial["forwarding_rate_pps"].as_f64() {
-                assert!(offered >= 1.1 * forwarded, "{offered} and {forwarded}");
-                overloads += 1;
-            }
-        }
-        if overloads == 0 {
-            return skipped("the sender stalled, or the machine became faster since the search");
-        }
-        lab.assert_clean("overload");
-    }
-}
-
-/// In the second tier, because they take long.
-mod slow {
-    use super::*;
-
-    /// A rule drops one frame in ten: a trial of a procedure reports it exactly, like `quick`; in both
-    /// directions, with delays and samples; one frame in a hundred of a second series is a broadcast.
-    /// Every trial has the readings of the probes at both ends.
-    #[test]
-    fn procedures_report_why_the_dut_drops() {
-        let Some(lab) = Lab::root() else { return };
-        let set = "nft add table ip t; nft add chain ip t f { type filter hook forward priority 0\\; }; \
-            nft add rule ip t f numgen random mod 10 0 drop";
-        let line = "trial --load 5kpps --max 20kpps --for 300ms --flows 10 --both-directions --modifier broadcast --latency --sample 100ms";
-        let document = lab.json(&format!("{line} --set '{set}'"));
-        let (mut named, mut modified) = (0, 0);
-        for record in list(&document["trials"]) {
-            let directions = list(&record["directions"]).iter();
-            let received = directions.map(|one| count(&one["frames_received"]));
-            let received: Vec<u64> = received.collect();
-            assert!(received.len() == 2 && received.iter().all(|n| *n > 0));
-            let total: u64 = received.iter().sum();
-            assert_eq!(total, count(&record["frames_received"]), "{record}");
-            assert_eq!(list(&record["probes"]).len(), 2, "{record}");
-            assert_eq!(windows_judged(record), 1, "{record}");
-            if record["variant"]["modifiers"].is_array() {
-                let beside = count(&record["frames_additional"]);
-                let all = count(&record["frames_sent"]) + beside;
-                // even if the sender stalled and few frames left
-                assert!(beside.abs_diff(all / 100) <= 2 + all / 2000, "{record}");
-                for stage in ["generator_port", "dut_input"] {
-                    assert_eq!(passed(record, stage), all, "{record}");
-                }
-                // the offered load of the worse direction includes them
-                let offered = number(&record["offered_load_pps"]) * number(&record["duration_s"]);
-                let is_of =
-                    |one: &Value| (offered * 0.99 / number(&one["frames_sent"]) - 1.0).abs() < 3e-3;
-                let directions = list(&record["directions"]);
-                assert!(directions.iter().any(is_of), "{record}");
-                modified += 1;
-                continue;
-            }
-            conserved(record);
-            assert!(record["frames_additional"].is_null(), "{record}");
-            let losses = list(&record["losses"]);
-            let Some(inside) = losses.iter().find(|loss| loss["place"] == "dut") else {
-                continue;
-            };
-            let reasons = list(&inside["reasons"]);
-            assert_eq!(reasons[0]["reason"], "netfilter drop", "{inside}");
-            assert_eq!(reasons[0]["frames"], inside["frames"], "{inside}");
-            named += 1;
-        }
-        assert!(named > 0 && modified > 0, "{document}");
-        let facts = &document["info"]["facts"];
-        assert!(facts["placement"]["distance"].is_string(), "{facts}");
-        assert_eq!(facts["states"], document["noise"]["states"], "{document}");
     }
 }

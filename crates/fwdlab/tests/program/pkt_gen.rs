@@ -1,4 +1,5 @@
-//! `pkt-gen`: its output as lab scripts and our importer read it, its counts as the kernel's. Start with [`a_labs_script_and_our_importer_read_its_logs`].
+//! `pkt-gen`: its output as lab scripts and our importer read it, its counts as the kernel's. Start
+//! with [`a_labs_script_and_our_importer_read_its_logs`].
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use fwdlab_netbenches::log::Log;
 use rustix::process::Signal;
 
-use crate::support::{CommandResult, Lab, PATIENCE, PROGRAM, Started, skipped, tool};
+use crate::support::{CommandResult, Lab, PATIENCE, PROGRAM, Started, cases, skipped, tool};
 use crate::wire::{Wire, wired};
 
 /// Starts pkt-gen in the namespace of the ports, with both streams in one log, as in a lab's
@@ -57,10 +58,10 @@ fn totals(log: &str, what: &str) -> (u64, u64, f64) {
 
 /// Does what bench-lab-ministat.sh of the netbenches project does with a log, with common tools:
 /// skips the first 15 and the last 10 lines, and returns the fourth field of those that match.
-fn lab_script(log: &Path) -> Vec<f64> {
+fn lab_script(log: &str) -> Vec<f64> {
     let script = r#"awk -v lines="$(wc -l < "$1")" 'NR > 15 && NR <= lines - 10' "$1" \
         | grep -E 'main_thread[[:space:]]\[[[:digit:]]+\][[:space:]][1-9].*pps' | sed 's/  */ /g' | cut -d ' ' -f 4"#;
-    let text = tool(&["sh", "-c", script, "sh", log.to_str().unwrap()]);
+    let text = tool(&["sh", "-c", script, "sh", log]);
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
@@ -79,18 +80,12 @@ fn a_labs_script_and_our_importer_read_its_logs() {
         "-f tx -N -i pa -n {FRAMES} -l 60 -4 -d 198.19.10.1:2001-198.19.10.100 -D 00:0d:b9:41:ca:3d \
          -s 198.18.10.1:2001-198.18.10.20 -S 0c:c4:7a:ab:29:35 -w 0 -R {RATE} -T 40"
     );
-    let before = counted(&wire);
     let receiver = receiving(&lab, &wire, receiver_line);
     let sender = run(&lab, &wire, &sender_line);
     let receiver = receiver.wait(PATIENCE);
     sender.code(0);
     receiver.code(0);
-    let after = counted(&wire);
-    assert_eq!(
-        (after.0 - before.0, after.1 - before.1),
-        (FRAMES, FRAMES),
-        "the kernel's counters"
-    );
+    assert_eq!(counted(&wire), (FRAMES, FRAMES), "the kernel's counters");
     assert_eq!(wire.attached(), "");
     let seconds = totals(&sender.out, "Sent").2;
 
@@ -98,17 +93,11 @@ fn a_labs_script_and_our_importer_read_its_logs() {
         ("receiver", receiver_line, &receiver, "Received"),
         ("sender", sender_line.as_str(), &sender, "Sent"),
     ] {
-        let file = lab.path().join(format!("bench.1.{side}"));
-        std::fs::write(&file, format!("CMD: pkt-gen {line}\n{}", ended.out)).unwrap();
-        let bytes = std::fs::read(&file).unwrap();
-        let log = Log::read(&mut &bytes[..], &mut Vec::new()).unwrap();
-        let reported = totals(&ended.out, what);
-        assert_eq!(
-            (reported.0, reported.1),
-            (FRAMES, FRAMES * 60),
-            "{}",
-            ended.out
-        );
+        let bytes = format!("CMD: pkt-gen {line}\n{}", ended.out);
+        let file = lab.write(&format!("bench.1.{side}"), &bytes);
+        let log = Log::read(&mut bytes.as_bytes(), &mut Vec::new()).unwrap();
+        let (frames, octets, _) = totals(&ended.out, what);
+        assert_eq!((frames, octets), (FRAMES, FRAMES * 60), "{bytes}");
 
         assert_eq!(log.counts.unknown, 0, "{:?}", log.unknown);
         assert_eq!(log.counts.damaged, 0);
@@ -121,26 +110,21 @@ fn a_labs_script_and_our_importer_read_its_logs() {
         let frames: f64 = log.samples.iter().filter_map(|sample| sample.frames).sum();
         // a last interval shorter than 20 ms has no line, because it would not give a rate
         let left_out = FRAMES as f64 - frames;
+        let most = RATE * 0.02 + 1.0;
         assert!(
-            (0.0..=RATE * 0.02 + 1.0).contains(&left_out),
+            (0.0..=most).contains(&left_out),
             "intervals leave out {left_out}"
         );
         let lines = log.counts.lines;
         if lines <= SKIPPED {
-            return skipped(&format!(
-                "this host is so busy that the {side} printed {lines} lines"
-            ));
+            let reason = format!("this host is so busy that the {side} printed {lines} lines");
+            return skipped(&reason);
         }
         let rates = lab_script(&file);
         assert!(!rates.is_empty(), "{lines}");
-        let last = log.counts.lines - 10;
-        let picked: Vec<f64> = log
-            .picked
-            .iter()
-            .filter(|picked| (16..=last).contains(&u64::from(picked.line)))
-            .filter_map(|picked| picked.value)
-            .collect();
-        assert_eq!(rates, picked);
+        let picked = log.picked.iter();
+        let picked = picked.filter(|one| (16..=lines - 10).contains(&u64::from(one.line)));
+        assert!(picked.filter_map(|one| one.value).eq(rates), "{bytes}");
     }
     // frame n is due n / RATE after the first, which may leave late on a busy host
     assert!(seconds >= (FRAMES as f64 - 1.0) / RATE - 0.5, "{seconds} s");
@@ -154,13 +138,8 @@ fn ping_is_answered_by_pong() {
     ping.code(0);
     pong.signal(Signal::INT);
     pong.wait(PATIENCE).code(0);
-    let total = ping
-        .out
-        .lines()
-        .find_map(|line| line.split_once("RTT over "))
-        .unwrap_or_else(|| panic!("{}", ping.out))
-        .1;
-    let words: Vec<&str> = total.split(' ').collect();
+    let (_, total) = ping.out.split_once("RTT over ").unwrap();
+    let words: Vec<&str> = total.lines().next().unwrap().split(' ').collect();
     let number = |at: usize| words[at].parse::<u64>().unwrap();
     assert_eq!(words[1], "packets:");
     assert_eq!(number(0), 1500, "{}", ping.out);
@@ -274,20 +253,15 @@ fn wrong_use_is_answered_as_the_original_does() {
 #[test]
 fn ports_are_safe_and_sizes_fit() {
     let Some((lab, wire)) = wired() else { return };
-    for (line, code, reason) in [
-        ("-f tx -i pa -d 8.8.8.8", 3, "--to-any-address"),
-        ("-f tx -i pa -Z", 3, "0.0.0.0 to 255.255.255.255"),
-        ("-f ping -i pa -d 8.8.8.8", 3, "--to-any-address"),
-        ("-f tx -i pa -l 1515", 255, "must be <= 1514"),
-        ("-f tx -i pa -l 59", 255, "at least 60 bytes"),
-        (
-            "-f tx -i pa -P nosuch.pcap",
-            2,
-            "failed to open pcap file nosuch.pcap",
-        ),
-    ] {
+    let table = "-f tx -i pa -d 8.8.8.8 => 3: --to-any-address
+        -f tx -i pa -Z => 3: 0.0.0.0 to 255.255.255.255
+        -f ping -i pa -d 8.8.8.8 => 3: --to-any-address
+        -f tx -i pa -l 1515 => 255: must be <= 1514
+        -f tx -i pa -l 59 => 255: at least 60 bytes
+        -f tx -i pa -P nosuch.pcap => 2: failed to open pcap file nosuch.pcap";
+    for (line, code, words) in cases(table) {
         let ended = run(&lab, &wire, &format!("{line} -w 0 -n 1"));
-        ended.code(code).prints(&[reason]);
+        ended.code(code).prints(&words);
     }
     assert_eq!(counted(&wire), (0, 0), "nothing was sent");
 

@@ -48,8 +48,8 @@ fn a_port_that_somebody_needs_is_refused_until_all_of_that_is_accepted() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let mut output = [0; 6];
-    std::io::Read::read_exact(python.stdout.as_mut().unwrap(), &mut output).unwrap();
+    let output = python.stdout.as_mut().unwrap();
+    std::io::Read::read_exact(output, &mut [0; 6]).unwrap();
     let dangers = [
         ("it carries the default route", "--allow-default-route"),
         ("it has the address 10.0.0.5", "--allow-address"),
@@ -75,11 +75,8 @@ fn a_port_that_somebody_needs_is_refused_until_all_of_that_is_accepted() {
         }
     }
     assert_eq!(wire.counter("pa", "tx", "packets"), before);
-    wire.run(
-        &lab,
-        &send(&format!("--for 10frames -q {}", flags.join(" "))),
-    )
-    .measured();
+    let accepted = send(&format!("--for 10frames -q {}", flags.join(" ")));
+    wire.run(&lab, &accepted).measured();
     assert_eq!(wire.counter("pa", "tx", "packets"), before + 10);
     drop(python.stdin.take());
     python.wait().unwrap();
@@ -99,12 +96,9 @@ fn destinations_of_other_people_are_refused() {
     let far = "vary = [{ field = 'ipv4.destination', from = '198.19.0.0', count = 1_000_000 }]";
     let tunnel = "{ ipv4 = { destination = '198.19.1.1' } }, 'udp', 'vxlan', 'ethernet'";
     let public = format!("layers = [{tunnel}, {{ ipv4 = {{ destination = '8.8.8.8' }} }}, 'udp']");
-    let second_is_bad = [
-        (0, frame([198, 19, 0, 1], 1, 30)),
-        (1000, frame([8, 8, 8, 8], 2, 30)),
-    ];
-    let captured = capture_file(&lab, "bad.pcapng", &second_is_bad);
-    let captured = send(&format!("--pcap {}", captured.display()));
+    let frames = [(0, [198, 19, 0, 1]), (1000, [8; 4])].map(|(at, to)| (at, frame(to, 1, 30)));
+    capture_file(&lab, "bad.pcapng", &frames);
+    let captured = send("--pcap bad.pcapng");
     let to_all = "send --port pa --load 1kpps --dst-mac ff:ff:ff:ff:ff:ff --for 10frames";
     for (line, words) in [
         (profile("far.toml", far), "RFC 6815"),

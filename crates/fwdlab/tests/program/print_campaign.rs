@@ -1,10 +1,8 @@
 //! Every measuring command is a campaign: `--print-campaign` prints its file, and running the file
 //! is the same measurement.
 //!
-//! Compares results of simulated DUTs to the last digit. `cli/command.rs` compares the plans of every
-//! command, also for real DUTs. Start with [`the_printed_campaign_gives_the_same_results`].
-
-use std::fs;
+//! Compares results of simulated DUTs to the last digit. `cli/command.rs` compares the plans of
+//! every command, also for real DUTs. Start with [`the_printed_campaign_gives_the_same_results`].
 
 use serde_json::Value;
 
@@ -44,8 +42,7 @@ fn the_printed_campaign_gives_the_same_results() {
         lab.run("check printed.toml").code(0);
         let mut own = lab.json(&line);
         // both runs keep the printed campaign
-        let kept = lab.only_run().join("inputs/campaign.toml");
-        assert_eq!(fs::read_to_string(kept).unwrap(), printed.out);
+        assert_eq!(lab.kept("inputs/campaign.toml"), printed.out);
         let mut of_file = lab.json("run printed.toml");
         assert!(!list(&own["trials"]).is_empty(), "{line:?}");
         // both results are derived from the trials, with the request that was stored
@@ -75,12 +72,10 @@ fn the_printed_campaign_gives_the_same_results() {
 #[test]
 fn a_suite_that_fails_in_part_has_the_same_exit_code_from_a_file() {
     let lab = Lab::new();
-    let dut = "capacity=1e6,link=10G,loss=1e-5";
-    let line = "rfc2544 --sizes 64,1518 --engine sim --seed 1 --dut";
-    let line: Vec<&str> = line.split(' ').chain([dut]).collect();
-    lab.run(&line).code(7);
-    let printed = lab.run(&[&line[..], &["--print-campaign"]].concat());
-    let file = lab.path().join("printed.toml");
-    fs::write(&file, &printed.code(0).out).unwrap();
-    lab.run(&["run", file.to_str().unwrap()]).code(7);
+    let line =
+        "rfc2544 --sizes 64,1518 --engine sim --seed 1 --dut capacity=1e6,link=10G,loss=1e-5";
+    lab.run(line).code(7);
+    let printed = lab.run(&format!("{line} --print-campaign"));
+    lab.write("printed.toml", &printed.code(0).out);
+    lab.run("run printed.toml").code(7);
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::formats::{all_valid, committed, none_valid};
-use crate::support::{Lab, list, refused, skipped};
+use crate::support::{Lab, list, number, refused, skipped};
 use crate::wire::{frames, tshark};
 
 fn of_repository(path: &str) -> PathBuf {
@@ -83,41 +83,34 @@ fn captures_contain_the_frames() {
         .code(2)
         .says(&["cannot write no/such/folder.pcap"]);
 
-    let fields = "frame.time_epoch frame.len ip.src vxlan.vni";
-    let Some(lines) = tshark(&pcap, fields, "") else {
+    let Some(lines) = tshark(&pcap, "frame.time_epoch frame.len", "") else {
         return skipped("needs tshark");
     };
     assert_eq!(lines.len(), 40);
     for (n, (line, frame)) in lines.iter().zip(shown).enumerate() {
-        let (seconds, rest) = line.split_once('\t').unwrap();
+        let (seconds, bytes) = line.split_once('\t').unwrap();
         let seconds: f64 = seconds.parse().unwrap();
-        let due = frame["due_ns"].as_f64().unwrap();
+        let due = number(&frame["due_ns"]);
         assert!((seconds * 1e9 - due).abs() <= 1.0, "{line} {due}");
         // 128 bytes and 20 of overhead each, on a link of 1 Gbit/s
         assert!((due - n as f64 * 148.0 * 8.0).abs() < 1.0);
-        let expected = format!("124\t198.18.1.2,198.18.10.1\t{}", 1000 + n);
-        assert_eq!(rest, expected);
+        assert_eq!(bytes, "124");
     }
 }
 
 #[test]
 fn own_profiles_come_first_and_errors_have_a_position() {
     let lab = Lab::new();
-    for (name, text) in [
-        (
-            "profiles/imix.toml",
-            "about = 'mine'\n[[stream]]\nsize = 100\n",
-        ),
-        ("profiles/broken.toml", "[[stream]\n"),
-        // steers no terminal
-        (
-            "profiles/evil.toml",
-            "about = \"\\u001b[2J\\u009b31m\"\n[[stream]]\nsize = 64\n",
-        ),
-        ("pcap.toml", "[[stream]]\npcap = 'none.pcap'\n"),
-        ("line.toml", "[[stream]]\nrate = '10%'\n"),
-    ] {
-        lab.write(name, text);
+    // the third would steer a terminal
+    for file in "profiles/imix.toml: about = 'mine' [[stream]] size = 100
+        profiles/broken.toml: [[stream]
+        profiles/evil.toml: about = \"\\u001b[2J\\u009b31m\" [[stream]] size = 64
+        pcap.toml: [[stream]] pcap = 'none.pcap'
+        line.toml: [[stream]] rate = '10%'"
+        .lines()
+    {
+        let (name, text) = file.trim().split_once(": ").unwrap();
+        lab.write(name, &text.replace(" [[", "\n[[").replace("]] ", "]]\n"));
     }
     fs::write(lab.path().join("binary.toml"), b"\xff\xfe\x00").unwrap();
     lab.run("profile ls").code(0).prints(&[

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Lab, directories, read_json, skipped, try_tool};
+use crate::support::{Lab, command_result, directories, id_of, read_json, skipped, try_tool};
 
 /// A fast campaign with two sizes and a threshold.
 const CAMPAIGN: &str = r#"
@@ -33,7 +33,7 @@ fn ramp(lab: &Lab, capacity: &str) -> String {
     let document = lab.json(&format!(
         "ramp --engine sim --target 1.4Mpps --ramp 40s --warm-up 2s --hold 5s --dut capacity={capacity},link=1Gbps"
     ));
-    document["info"]["id"].as_str().unwrap().to_owned()
+    id_of(&document)
 }
 
 /// Reports runs in these formats, to a new directory.
@@ -139,16 +139,10 @@ fn gnuplot_draws(dir: &Path) {
         return;
     }
     for script in ending(dir, "plt") {
-        let output = Command::new("gnuplot")
-            .arg(script.file_name().unwrap())
-            .current_dir(dir)
-            .output()
-            .unwrap();
-        let printed = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {printed}", script.display());
-        assert_eq!(printed, "", "{}", script.display());
-        let picture = script.with_extension("png");
-        assert!(picture.is_file(), "{}", script.display());
+        let mut command = Command::new("gnuplot");
+        let drawn = command_result(command.arg(&script).current_dir(dir).output().unwrap());
+        assert_eq!(drawn.code(0).err, "", "{}", script.display());
+        assert!(script.with_extension("png").is_file(), "{drawn:?}");
     }
 }
 
@@ -162,12 +156,15 @@ fn ministat_agrees(text: &str, dir: &Path) {
     for block in text.split("# ").skip(1) {
         let (_, shown) = block.split_once("\n$ ").unwrap();
         let (command, printed) = shown.split_once('\n').unwrap();
-        let output = Command::new("sh")
-            .args(["-c", command])
-            .current_dir(dir)
-            .output()
-            .unwrap();
-        let theirs = String::from_utf8(output.stdout).unwrap();
+        let mut shell = Command::new("sh");
+        let theirs = command_result(
+            shell
+                .args(["-c", command])
+                .current_dir(dir)
+                .output()
+                .unwrap(),
+        )
+        .out;
         assert_eq!(printed.trim_end(), theirs.trim_end(), "{command}");
     }
 }

@@ -3,17 +3,15 @@
 
 use std::fs;
 
-use serde_json::Value;
-
-use crate::support::{Lab, TINY, example, list};
+use crate::support::{Lab, TINY, example, texts};
 
 /// In the second tier, because they take long.
 mod slow {
     use super::*;
 
-    /// A campaign measures generated configurations and shipped sets, by name, each on a bed of its own:
-    /// they are in force, stored in the kernel's own format, and only the DUT sees their files. `lab`
-    /// tests every family and every kind of file.
+    /// A campaign measures generated configurations and shipped sets, by name, each on a bed of its
+    /// own: they are in force, stored in the kernel's own format, and only the DUT sees their
+    /// files. `lab` tests every family and every kind of file.
     #[test]
     fn generated_configurations_and_sets_are_measured_by_name() {
         let Some(lab) = Lab::root() else { return };
@@ -32,26 +30,18 @@ mod slow {
         ]);
         let text = text.replace("['rules', 'both'", "['both'");
         let run = lab.campaign(&text).measured().document();
-        let cases = list(&run["test_cases"]).iter();
-        let cases: Vec<&Value> = cases.map(|case| &case["configuration"]).collect();
-        assert_eq!(cases, ["both", "set"]);
+        assert_eq!(texts(&run["test_cases"], "configuration"), ["both", "set"]);
         let inputs = lab.only_run().join("inputs");
-        let kept = |name: &str| fs::read_to_string(inputs.join("in-force").join(name)).unwrap();
+        let kept = |name: &str| lab.kept(&format!("inputs/in-force/{name}"));
         assert_eq!(kept("both/routes.txt").matches(" via ").count(), 5);
-        for (file, words) in [
-            ("both/sysctl.txt", "net.ipv4.conf.eth0.rp_filter = 1"),
-            (
-                "both/nft-ruleset.txt",
-                "ip saddr 203.0.113.100 udp dport 1100 drop",
-            ),
-            (
-                "both/nft-ruleset.txt",
-                "ct state established,related accept",
-            ),
-            ("set/sysctl.txt", "net.ipv4.icmp_echo_ignore_all = 1\n"),
-            ("set/files/etc/fwdlab.d/owner", "the lab\n"),
-            ("set/nft-ruleset.txt", "table inet example"),
-        ] {
+        let table = "both/sysctl.txt: net.ipv4.conf.eth0.rp_filter = 1
+            both/nft-ruleset.txt: ip saddr 203.0.113.100 udp dport 1100 drop
+            both/nft-ruleset.txt: ct state established,related accept
+            set/sysctl.txt: net.ipv4.icmp_echo_ignore_all = 1
+            set/files/etc/fwdlab.d/owner: the lab
+            set/nft-ruleset.txt: table inet example";
+        for line in table.lines() {
+            let (file, words) = line.trim().split_once(": ").unwrap();
             let kept = kept(file);
             assert!(kept.contains(words), "{words}: {kept}");
         }

@@ -112,8 +112,8 @@ const BLOCKED: [&str; 2] = [
 mod slow {
     use super::*;
 
-    /// Checks by the sender itself, in JSON and as text, by a receiver that knows only the profile, and
-    /// in both directions. `engine` tests flows that differ by VLAN or label.
+    /// Checks by the sender itself, in JSON and as text, by a receiver that knows only the profile,
+    /// and in both directions. `engine` tests flows that differ by VLAN or label.
     #[test]
     fn exactly_the_flows_that_a_dut_drops_are_named() {
         let Some(lab) = Lab::root() else { return };
@@ -129,10 +129,8 @@ mod slow {
         let [mix, blocked] = list(&received["streams"]) else {
             panic!("{received}");
         };
-        assert_eq!(
-            (&mix["name"], &blocked["name"]),
-            (&"mix".into(), &"blocked".into())
-        );
+        let names = [mix, blocked].map(|stream| &stream["name"]);
+        assert_eq!(names, ["mix", "blocked"]);
         assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
         assert_eq!(
             words(&blocked["flows_missing"]),
@@ -143,11 +141,8 @@ mod slow {
             (mix, "flows", 20),
             (mix, "flows_not_seen", 2),
             (mix, "frames_lost", dropped[0] + dropped[1]),
-            (mix, "frames_duplicate", 0),
-            (mix, "frames_reordered", 0),
-            (mix, "frames_corrupt", 0),
+            (mix, "frames_sent", 4800 - dropped[2]),
             (blocked, "frames_lost", dropped[2]),
-            (blocked, "frames_sent", dropped[2]),
             (blocked, "frames_received", 0),
             (received, "frames_given", 4800),
             (received, "frames_lost_elsewhere", lost),
@@ -155,7 +150,6 @@ mod slow {
         ] {
             assert_eq!(of[counter], frames, "{counter}: {of}");
         }
-        assert_eq!(count(&mix["frames_sent"]) + dropped[2], 4800);
         is_latency(&mix["latency"]);
         assert_eq!(mix["latency"]["latency_lost_frames"], mix["frames_lost"]);
         assert!(blocked["latency"].is_null());
@@ -170,32 +164,23 @@ mod slow {
         let document = last_line(receive);
         let received = &document["receive"][0];
         assert_eq!(received["receiver"], "af-packet");
-        let [mix, blocked] = list(&received["streams"]) else {
-            panic!("{received}");
-        };
+        let mix = &received["streams"][0];
         assert_eq!(words(&mix["flows_missing"]), BLOCKED, "{mix}");
         assert_eq!(mix["frames_lost_is_lower_bound"], true);
         // two of twenty flows, each equally often, among the frames numbered so far
         let (lost, expected) = (count(&mix["frames_lost"]), count(&mix["frames_expected"]));
         assert!(lost.abs_diff(expected / 10) <= 12 * 2, "{mix}");
-        assert_eq!(count(&blocked["frames_received"]), 0);
-        is_latency(&mix["latency"]);
 
-        // both directions: the rules drop one flow of the reverse direction, and none of the first ten
-        // of the other
+        // both directions: the rules drop one flow of the reverse direction, and none of the first
+        // ten of the other
         let both = format!(
             "{ONE_WAY} --port pc --dst-mac {MAC_E0},{MAC_E1} --flows 10 --for 1000frames --load 2kpps"
         );
         let hdr = dut.lab.path().join("latency.hlog");
         let before = dut.dropped();
         let document = dut.json(&format!("{both} --analyse --hdr {}", hdr.display()));
-        let [forward, reverse] = list(&document["receive"]) else {
-            panic!("{document}");
-        };
-        assert_eq!(
-            (&forward["port"], &reverse["port"]),
-            (&"pc".into(), &"pa".into())
-        );
+        let reverse = &document["receive"][1];
+        assert_eq!(reverse["port"], "pa");
         assert_eq!(reverse["frames_lost"], dut.dropped()[3] - before[3]);
         assert_eq!(
             words(&reverse["streams"][0]["flows_missing"]),
@@ -226,13 +211,8 @@ mod slow {
             "clocks    departures: user, intended departure, CLOCK_MONOTONIC; arrivals: software",
         ]);
         let before = dut.dropped()[3];
-        let document = dut.json(&format!("{both} --count"));
-        let reverse = &document["receive"][1];
-        assert_eq!(
-            reverse["frames_lost"],
-            dut.dropped()[3] - before,
-            "{reverse}"
-        );
+        let reverse = &dut.json(&format!("{both} --count"))["receive"][1];
+        assert_eq!(reverse["frames_lost"], dut.dropped()[3] - before);
         assert!(reverse["streams"].is_null());
         dut.lab.assert_clean("streams");
     }

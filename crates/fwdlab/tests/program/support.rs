@@ -30,6 +30,9 @@ pub const TINY: &str = "quick --size 64 --flows 10 -n 1 --trial 200ms --load max
 /// Longer than any command here takes; a program that hangs fails its test instead of blocking all.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
+/// The kernels that tests share, also with those of `lab`.
+pub const IMAGES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/images");
+
 /// Set in the environment of everything that a lab starts, to find its descendants.
 const MARK: &str = "FWDLAB_TEST_MARK";
 
@@ -140,7 +143,8 @@ impl Lab {
         Lab::at(place)
     }
 
-    /// Like [`new`](Lab::new), for tests that need root; otherwise reports that the test is skipped.
+    /// Like [`new`](Lab::new), for tests that need root; otherwise reports that the test is
+    /// skipped.
     pub fn root() -> Option<Lab> {
         root().then(Lab::new)
     }
@@ -194,6 +198,7 @@ impl Lab {
             .env("FWDLAB_RUNS", self.runs())
             // ignore the configuration file of the user who runs the tests
             .env("FWDLAB_CONFIG", "")
+            .env("FWDLAB_CACHE", IMAGES)
             .env(MARK, &self.mark)
             .env("NO_COLOR", "1")
             .stdin(Stdio::null());
@@ -244,6 +249,12 @@ impl Lab {
         let mut runs = directories(&self.runs());
         assert_eq!(runs.len(), 1, "{runs:?}");
         runs.remove(0)
+    }
+
+    /// Returns a file of the only run.
+    pub fn kept(&self, name: &str) -> String {
+        let path = self.only_run().join(name);
+        fs::read_to_string(&path).unwrap_or_else(|reason| panic!("{}: {reason}", path.display()))
     }
 
     /// Asserts that nothing of this lab is left on the host: no process, no namespace, no record of
@@ -522,18 +533,24 @@ pub fn python_with(package: &str) -> Option<&'static str> {
     [ours, "python3"].into_iter().find(has_it)
 }
 
-/// Asserts that these command lines are refused, without a result. A line of the table has the
-/// arguments, the exit code and words of the message: `ARGUMENTS => CODE: WORDS | OTHER WORDS`.
+/// Returns the arguments, the exit code and words of the output, from each line of a table:
+/// `ARGUMENTS => CODE: WORDS | OTHER WORDS`.
+pub fn cases(table: &str) -> impl Iterator<Item = (&str, i32, Vec<&str>)> {
+    table.lines().map(|case| {
+        let (arguments, expected) = case.trim().split_once(" => ").unwrap();
+        let (code, words) = expected.split_once(':').unwrap();
+        let words = words.trim().split(" | ").collect();
+        (arguments, code.parse().unwrap(), words)
+    })
+}
+
+/// Asserts that the command lines of a table are refused, without a result.
 #[track_caller]
 pub fn refused(table: &str, run: impl Fn(&str) -> CommandResult) {
-    for case in table.lines().map(str::trim) {
-        let (arguments, expected) = case.split_once(" => ").unwrap();
-        let (code, words) = expected.split_once(": ").unwrap();
+    for (arguments, code, words) in cases(table) {
         let ended = run(arguments);
-        ended
-            .code(code.parse().unwrap())
-            .says(&words.split(" | ").collect::<Vec<_>>());
-        assert_eq!(ended.out, "", "{case}");
+        ended.code(code).says(&words);
+        assert_eq!(ended.out, "", "{arguments}");
     }
 }
 
@@ -635,6 +652,22 @@ pub fn words(value: &Value) -> Vec<String> {
 pub fn all_outcomes(document: &Value) -> Vec<&Value> {
     let cases = list(&document["test_cases"]).iter();
     cases.flat_map(|case| list(&case["outcomes"])).collect()
+}
+
+/// Returns a text of every object in a JSON list.
+pub fn texts<'a>(all: &'a Value, name: &str) -> Vec<&'a str> {
+    let values = list(all).iter().map(|one| one[name].as_str());
+    values.map(Option::unwrap).collect()
+}
+
+/// Returns the id of the run in a document.
+pub fn id_of(document: &Value) -> String {
+    document["info"]["id"].as_str().unwrap().to_owned()
+}
+
+/// Returns true if a trial is valid.
+pub fn is_valid(trial: &Value) -> bool {
+    list(&trial["validity"]["reasons"]).is_empty()
 }
 
 /// Returns a JSON list.

@@ -8,7 +8,10 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Lab, PATIENCE, count, json_lines, list, number, skipped, tool, try_tool};
+use crate::conservation::conserved;
+use crate::support::{
+    Lab, PATIENCE, count, is_valid, json_lines, list, number, skipped, tool, try_tool,
+};
 use crate::wire::{MAC_B, wired};
 
 /// Returns the process ids of this lab's samplers.
@@ -70,11 +73,9 @@ fn a_flame_graph_has_an_iteration_of_its_own() {
     lab.assert_clean("a flame graph");
     let case = &document["test_cases"][0];
     assert_eq!(list(&case["iterations"]).len(), 1);
-    let reported = fs::read_to_string(lab.only_run().join("events.jsonl")).unwrap();
-    let reason = reported
-        .lines()
-        .find(|line| line.contains("no flame graph of"));
-    if let Some(reason) = reason {
+    let reported = lab.kept("events.jsonl");
+    let mut lines = reported.lines();
+    if let Some(reason) = lines.find(|line| line.contains("no flame graph of")) {
         let known = "install the package linux-perf|perf took no sample|perf record|none of its trials is valid";
         assert!(
             known.split('|').any(|words| reason.contains(words)),
@@ -89,13 +90,9 @@ fn a_flame_graph_has_an_iteration_of_its_own() {
         .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
         .sum();
     // 997 samples per second and CPU
-    let cpus = list(&document["info"]["parameters"]["dut_cpus"])
-        .len()
-        .max(1) as u64;
-    assert!(
-        (1..=2 * 500 * cpus).contains(&samples),
-        "{samples}: {folded}"
-    );
+    let cpus = list(&document["info"]["parameters"]["dut_cpus"]).len() as u64;
+    let most = 2 * 500 * cpus.max(1);
+    assert!((1..=most).contains(&samples), "{samples}: {folded}");
     let page = lab.run("runs show @1 --format html").out;
     assert!(page.contains("Flame graph: 64 B") && page.contains("of the samples"));
 }
@@ -133,38 +130,42 @@ for = "600ms"
 "#;
         let document = lab.campaign(text).document();
         lab.assert_clean("telemetry");
-        let directory = lab.only_run();
         lab.run("runs verify @1").code(0);
-        let kept = json_lines(&directory.join("telemetry.jsonl"));
-        let times: Vec<f64> = kept.iter().map(|one| number(&one["uptime_s"])).collect();
-        assert!(times.is_sorted(), "{times:?}");
-        let valid = |case: &Value| -> Vec<Value> {
-            let trials = list(&document["trials"]).iter();
-            let is_valid = |trial: &Value| list(&trial["validity"]["reasons"]).is_empty();
-            let own = trials.filter(|one| one["test_case"] == case["test_case"] && is_valid(one));
-            own.cloned().collect()
-        };
+        let kept = json_lines(&lab.only_run().join("telemetry.jsonl"));
+        assert!(
+            kept.is_sorted_by_key(|one| number(&one["uptime_s"])),
+            "{kept:?}"
+        );
         let half = &document["test_cases"][0];
-
-        let trials = valid(half);
+        let is_own = |trial: &&Value| trial["test_case"] == half["test_case"] && is_valid(trial);
+        let trials: Vec<&Value> = list(&document["trials"]).iter().filter(is_own).collect();
         let Some(trial) = trials.first() else {
             return skipped("the sender stalled in every trial");
         };
         let reported = &trial["telemetry"];
-        let drops = reported["drops"].as_object().unwrap();
         let rule = "nft ip t f: numgen inc mod 2 0 drop";
         let in_dut: u64 = list(&trial["losses"])
             .iter()
             .filter(|loss| loss["place"] == "dut")
             .map(|loss| count(&loss["frames"]))
             .sum();
-        assert_eq!(count(&drops[rule]), in_dut, "{drops:?}");
+        assert_eq!(count(&reported["drops"][rule]), in_dut, "{reported}");
+        conserved(trial);
+        let inside = list(&trial["losses"]).iter();
+        let inside = inside.filter(|loss| loss["place"] == "dut");
+        for reason in inside.map(|loss| &loss["reasons"][0]) {
+            assert_eq!(reason["reason"], "netfilter drop", "{trial}");
+            assert_eq!(reason["frames"], in_dut, "{trial}");
+        }
+        // both ends, although it has one window
+        assert_eq!(list(&trial["probes"]).len(), 2, "{trial}");
+        let facts = &document["info"]["facts"];
+        assert!(facts["placement"]["distance"].is_string(), "{facts}");
+        assert_eq!(facts["states"], document["noise"]["states"], "{document}");
         assert!(in_dut > 0);
-        let found = list(&half["findings"]);
-        let finding = found.iter().find(|one| one["cause"] == "dropped");
-        let finding = finding.unwrap_or_else(|| panic!("{found:?}"));
-        let sentence = finding["sentence"].as_str().unwrap();
-        assert!(sentence.contains(rule), "{finding}");
+        let mut found = list(&half["findings"]).iter();
+        let finding = found.find(|one| one["cause"] == "dropped").unwrap();
+        assert!(finding["sentence"].to_string().contains(rule), "{finding}");
         assert_eq!(count(&finding["of_trials"]), trials.len() as u64);
         let cpus = list(&reported["cpus"]);
         assert!(cpus.iter().any(|cpu| cpu["forwards"] == true), "{cpus:?}");
@@ -175,12 +176,12 @@ for = "600ms"
         assert_eq!(count(&reported["samples"]), when.len() as u64 - 2);
         lab.run("runs show @1")
             .prints(&["dropped on purpose: nft ip t f"]);
-        let page = fs::read_to_string(directory.join("report.html")).unwrap();
+        let page = lab.kept("report.html");
         assert!(page.contains("Load of the DUT") && page.contains("numgen inc mod 2"));
     }
 
-    /// A sampler that is killed during a trial costs only its samples, which is reported; an interrupt
-    /// leaves no sampler behind.
+    /// A sampler that is killed during a trial costs only its samples, which is reported; an
+    /// interrupt leaves no sampler behind.
     #[test]
     fn a_sampler_that_is_killed_or_interrupted() {
         let Some(lab) = Lab::root() else { return };

@@ -1,8 +1,8 @@
 //! A terminal for tests: a pty on which the program runs, and an emulator with the contents of the
 //! screen.
 //!
-//! Start with [`Tty::start`]; [`Tty::keys`] types keys, and [`Tty::wait_for_text`] waits for text on the
-//! screen.
+//! Start with [`Tty::start`]; [`Tty::keys`] types keys, and [`Tty::wait_for_text`] waits for text
+//! on the screen.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -4,7 +4,6 @@
 //! [`Wire::new`].
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use etherparse::PacketBuilder;
@@ -111,31 +110,13 @@ impl Drop for Wire {
 /// Returns a field of all frames in a capture file, as read by tshark, or several fields separated
 /// by tabs; `None` without tshark, which takes a second to start.
 pub fn tshark(file: &Path, fields: &str, filter: &str) -> Option<Vec<String>> {
-    let output = Command::new("tshark")
-        .args(["-r", file.to_str().unwrap(), "-T", "fields"])
-        .args(fields.split(' ').flat_map(|field| ["-e", field]))
-        .args([
-            "-o",
-            "udp.check_checksum:TRUE",
-            "-o",
-            "ip.check_checksum:TRUE",
-            "-Y",
-            filter,
-        ])
-        .output()
-        .ok()?;
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Some(
-        String::from_utf8(output.stdout)
-            .unwrap()
-            .lines()
-            .map(str::to_owned)
-            .collect(),
-    )
+    try_tool(&["sh", "-c", "command -v tshark"]).ok()?;
+    let line = "tshark -o udp.check_checksum:TRUE -o ip.check_checksum:TRUE -T fields -r";
+    let mut words: Vec<&str> = line.split(' ').collect();
+    words.push(file.to_str().unwrap());
+    words.extend(fields.split(' ').flat_map(|field| ["-e", field]));
+    let text = tool(&[&words[..], &["-Y", filter]].concat());
+    Some(text.lines().map(str::to_owned).collect())
 }
 
 /// Returns times and bytes of all frames in a capture file, with our own reader.

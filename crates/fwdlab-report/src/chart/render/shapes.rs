@@ -152,9 +152,9 @@ fn at(percent: f64) -> String {
 /// Most dots of a row that are all drawn.
 const ALL_DOTS: usize = 500;
 
-/// Returns how many dots are at a place, and the first of them. Of very many dots, those less than a
-/// quarter of a dot apart are one place: they cannot be told apart, and would make the page large.
-/// Places are in percent of the width and pixels of the height.
+/// Returns how many dots are at a place, and the first of them. Of very many dots, those less than
+/// a quarter of a dot apart are one place: they cannot be told apart, and would make the page
+/// large. Places are in percent of the width and pixels of the height.
 fn visible(places: &[(f64, f64)]) -> Vec<(u64, usize)> {
     if places.len() <= ALL_DOTS {
         return (0..places.len()).map(|index| (1, index)).collect();
