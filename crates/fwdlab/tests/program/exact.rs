@@ -395,7 +395,11 @@ mod in_guests {
     fn a_program_that_is_killed_takes_its_machines_with_it() {
         let lab = Lab::new();
         let mut program = lab.start(&format!("quick --vm {IMAGE}"));
-        let has_machines = || lab.processes().iter().any(|line| line.contains("qemu"));
+        let has_machines = || {
+            lab.processes()
+                .iter()
+                .any(|line| line.contains(" -kernel "))
+        };
         let started = Instant::now();
         while !has_machines() {
             if program.has_ended() || started.elapsed() > Duration::from_secs(60) {
