@@ -49,6 +49,7 @@ mod report;
 mod runs;
 mod schedulers;
 mod sets;
+mod storm;
 mod streams;
 mod support;
 mod sys;
