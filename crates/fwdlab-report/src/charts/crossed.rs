@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(limited.text, ">= 1.000 Mpps");
         assert_eq!(
             limited.words,
-            "7 flows, 1,280 B: >= 1.000 Mpps, the generator is the limit"
+            "7 flows, 1280 B: >= 1.000 Mpps, the generator is the limit"
         );
         // one thing, and two of two values each, are rows
         assert_eq!(

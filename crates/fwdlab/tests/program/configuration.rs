@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -68,7 +67,7 @@ fn a_configuration_that_fails_ends_the_run_with_a_reason() {
     let mut quick = lab.start(&format!("{TINY} --set '{set}'"));
     quick.wait_until("the configuration", |_| started.exists());
     quick.signal(Signal::INT);
-    quick.wait(Duration::from_secs(10)).code(130);
+    quick.wait(PATIENCE).code(130);
     lab.assert_clean("a hanging configuration");
 }
 

@@ -3,7 +3,6 @@
 //! [`slow::a_rule_that_drops_is_found_and_named`].
 
 use std::fs;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -48,7 +47,7 @@ fn queues_count_every_frame() {
     let sent = wire.json(&lab, &send);
     assert_eq!(count(&sent["send"][0]["frames_sent"]), 500);
     looking.signal(Signal::INT);
-    let ended = looking.wait(Duration::from_secs(20));
+    let ended = looking.wait(PATIENCE);
     let last = ended.out.lines().last().unwrap();
     let document: Value = serde_json::from_str(last).unwrap();
     assert_eq!(document["event"], "finished", "{ended:?}");

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::support::{
-    Lab, NOT_REACHED, count, is_valid, json_lines, list, read_json, reports_stall, skipped, texts,
-    tool, try_tool,
+    Lab, NOT_REACHED, PATIENCE, count, is_valid, json_lines, list, read_json, reports_stall,
+    skipped, texts, tool, try_tool,
 };
 use crate::tty::Tty;
 
@@ -110,7 +110,7 @@ fn a_test_bed_is_served_to_clients_of_trex() {
     let routed = |line: &String| line.contains("48.0.0.0/8") && line.contains("dev db");
     assert!(during.iter().any(routed), "{during:#?}");
     server.signal(Signal::INT);
-    assert_eq!(server.wait(Duration::from_secs(30)).code, 0);
+    assert_eq!(server.wait(PATIENCE).code, 0);
     rack.assert_state(&before);
 
     let here = format!("netns:{}", rack.names[0]);
@@ -141,7 +141,7 @@ fn changes_of_a_killed_run_are_undone_at_the_next_start() {
     let other = rack.lab.run("quick --bed rack --size 64");
     other.reports(&["another fwdlab measures on the test bed rack-kill"]);
     run.signal(Signal::KILL);
-    run.wait(Duration::from_secs(30));
+    run.wait(PATIENCE);
     rack.lab.run("doctor rack").code(0);
     rack.assert_state(&before);
 }
@@ -177,16 +177,16 @@ fn runs_wait_for_their_bed_in_a_queue() {
     let mut on_screen = Tty::start(&rack.lab, line, (200, 30), &[]);
     on_screen.wait_for_text("waiting   position 4");
     third.signal(Signal::INT);
-    third.wait(Duration::from_secs(30)).code(130);
+    third.wait(PATIENCE).code(130);
     on_screen.signal(Signal::INT);
     assert_eq!(on_screen.end(), 130);
     first.signal(Signal::KILL);
-    first.wait(Duration::from_secs(30));
+    first.wait(PATIENCE);
     second.wait_until("the first place", |this| this.err().contains("position 1"));
     holder.signal(Signal::KILL);
-    holder.wait(Duration::from_secs(30));
+    holder.wait(PATIENCE);
     // on a busy host figures may be doubtful, but nothing else
-    second.wait(Duration::from_secs(60)).measured();
+    second.wait(PATIENCE).measured();
     rack.assert_state(&before);
 }
 
@@ -360,7 +360,7 @@ mod slow {
             let mut doctor = rack.lab.start("doctor rack");
             doctor.wait_until("a bed", |_| rack.state() != before);
             doctor.signal(signal);
-            assert_eq!(doctor.wait(Duration::from_secs(30)).code, code);
+            assert_eq!(doctor.wait(PATIENCE).code, code);
             rack.assert_state(&before);
         }
     }

@@ -61,7 +61,7 @@ fn serve(lab: &Lab, options: &[&str]) -> (Started, [String; 2]) {
 /// Stops a server like its users do.
 fn end(server: Started) {
     server.signal(Signal::INT);
-    server.wait(Duration::from_secs(30)).code(0);
+    server.wait(PATIENCE).code(0);
 }
 
 /// Returns the path of a file next to this one.
