@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fwdlab_model::facts::Facts;
+use fwdlab_model::facts::{Card, Facts};
 
 use crate::host::Host;
 use crate::placement::Placement;
@@ -33,11 +33,108 @@ pub fn collect_facts(host: &dyn Host, placement: &Placement, privileged: bool) -
         mitigations: mitigations(host),
         memory_bytes: memory_bytes(&text("/proc/meminfo").unwrap_or_default()),
         clock_source: text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        machine: machine(
+            ["sys_vendor", "product_name", "bios_version", "bios_date"]
+                .map(|name| text(&format!("/sys/class/dmi/id/{name}"))),
+        ),
         privileged,
         placement: placement.notes.clone(),
         driver: Some("veth".into()),
         ..Facts::default()
     }
+}
+
+/// Describes a machine by its maker, its model, and the version and date of its BIOS.
+pub(crate) fn machine([maker, model, bios, date]: [Option<String>; 4]) -> Option<String> {
+    let names: Vec<String> = [maker, model].into_iter().flatten().collect();
+    let bios = bios.map(|version| format!("BIOS {version}"));
+    let firmware = match (bios, date) {
+        (Some(bios), Some(date)) => Some(format!("{bios} ({date})")),
+        (bios, _) => bios,
+    };
+    let parts = [
+        Some(names.join(" ")).filter(|names| !names.is_empty()),
+        firmware,
+    ];
+    let words = Vec::from_iter(parts.into_iter().flatten()).join(", ");
+    (!words.is_empty()).then_some(words)
+}
+
+/// Describes a host of the tester in a line.
+pub(crate) fn in_one_line(facts: &Facts) -> String {
+    let Facts {
+        kernel,
+        cpu_model,
+        cpus,
+        ..
+    } = facts;
+    let machine = facts.machine.iter().map(|machine| format!(", {machine}"));
+    format!(
+        "Linux {kernel}, {cpus} CPUs ({cpu_model}){}",
+        machine.collect::<String>()
+    )
+}
+
+/// Reads the cards behind ports of a Linux host. Virtual devices have no card, only a driver.
+pub(crate) fn cards(host: &dyn Host, ports: &[&str]) -> Vec<Card> {
+    ports.iter().map(|port| card(host, port)).collect()
+}
+
+fn card(host: &dyn Host, port: &str) -> Card {
+    let folder = format!("/sys/class/net/{port}");
+    let number = |file: &str| text(host, &format!("{folder}/{file}"))?.parse().ok();
+    let device = text(host, &format!("{folder}/device/uevent")).unwrap_or_default();
+    let of_device = |name: &str| field(&device, name, '=');
+    let driver = host.query("ethtool", &["-i", port]).unwrap_or_default();
+    let of_driver = |name: &str| field(&driver, name, ':').filter(|value| value != "N/A");
+    let queues = host
+        .query("ls", &[&format!("{folder}/queues")])
+        .unwrap_or_default();
+    let count = |way: &str| {
+        queues
+            .split_whitespace()
+            .filter(|name| name.starts_with(way))
+            .count() as u32
+    };
+    let [rx_queues, tx_queues] =
+        ["rx-", "tx-"].map(|way| Some(count(way)).filter(|&queues| queues > 0));
+    // on virtio, the PCI device is one level above
+    let slot = of_device("PCI_SLOT_NAME").or_else(|| of_driver("bus-info"));
+    let described = slot.and_then(|slot| host.query("lspci", &["-nn", "-s", &slot]).ok());
+    let (name, listed_id) = described.as_deref().and_then(lspci).unzip();
+    Card {
+        host: host.name().to_owned(),
+        port: port.to_owned(),
+        name,
+        pci_id: of_device("PCI_ID")
+            .map(|id| id.to_lowercase())
+            .or(listed_id),
+        driver: of_driver("driver"),
+        driver_version: of_driver("version"),
+        firmware: of_driver("firmware-version"),
+        speed_mbps: number("speed"),
+        rx_queues,
+        tx_queues,
+        // -1 on a machine with one node
+        numa_node: number("device/numa_node"),
+    }
+}
+
+/// Returns the value of a line `name: value` or `NAME=value`, if it is not empty.
+fn field(text: &str, name: &str, separator: char) -> Option<String> {
+    let mut fields = text.lines().filter_map(|line| line.split_once(separator));
+    let (_, value) = fields.find(|(key, _)| key.trim() == name)?;
+    let value = value.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+/// Parses a line of `lspci -nn`: the name of the card, and its vendor and device.
+/// `01:00.0 Ethernet controller [0200]: Intel Corporation Ethernet Controller X710 [8086:1572] (rev 02)`
+fn lspci(line: &str) -> Option<(String, String)> {
+    let (_, described) = line.trim().split_once("]: ")?;
+    let (name, rest) = described.rsplit_once(" [")?;
+    let (id, _) = rest.split_once(']')?;
+    Some((name.to_owned(), id.to_owned()))
 }
 
 fn text(host: &dyn Host, path: &str) -> Option<String> {
@@ -121,6 +218,81 @@ mod tests {
             ("", 0, None)
         );
         assert!(lost.mitigations.is_empty());
+    }
+
+    /// A card of Intel's, one on virtio, whose driver knows little, and a port without a card.
+    #[test]
+    fn cards_are_described_as_far_as_they_are_known() {
+        let router = Scripted::new(|command, _| {
+            match command {
+            "read /sys/class/net/eth1/device/uevent" => {
+                "DRIVER=i40e\nPCI_ID=8086:1572\nPCI_SLOT_NAME=0000:01:00.0\n".into()
+            }
+            "read /sys/class/net/eth1/device/numa_node" => "1\n".into(),
+            "read /sys/class/net/eth2/device/numa_node" => "-1\n".into(),
+            "read /sys/class/net/eth1/speed" => "10000\n".into(),
+            "read /sys/class/net/eth2/speed" => "-1\n".into(),
+            "ls /sys/class/net/eth1/queues" => "rx-0\nrx-1\ntx-0\ntx-1\ntx-2\n".into(),
+            "ethtool -i eth1" => "driver: i40e\nversion: 6.1.0\nfirmware-version: 8.30 0x8000 1.2\nbus-info: 0000:01:00.0\n".into(),
+            "ethtool -i eth2" => "driver: virtio_net\nversion: 1.0.0\nfirmware-version: \nbus-info: 0000:00:03.0\n".into(),
+            "ethtool -i tap0" => "driver: tun\nversion: 1.6\nfirmware-version: N/A\nbus-info: tap\n".into(),
+            "lspci -nn -s 0000:01:00.0" => "01:00.0 Ethernet controller [0200]: Intel Corporation Ethernet Controller X710 for 10GbE SFP+ [8086:1572] (rev 02)\n".into(),
+            "lspci -nn -s 0000:00:03.0" => "00:03.0 Ethernet controller [0200]: Red Hat, Inc. Virtio network device [1af4:1000]\n".into(),
+            _ => String::new(),
+        }
+        });
+        let own = |text: &str| Some(text.to_owned());
+        let host = Host::name(&router).to_owned();
+        let [intel, virtio, tap] =
+            <[Card; 3]>::try_from(cards(&router, &["eth1", "eth2", "tap0"])).unwrap();
+        assert_eq!(
+            intel,
+            Card {
+                host: host.clone(),
+                port: "eth1".into(),
+                name: own("Intel Corporation Ethernet Controller X710 for 10GbE SFP+"),
+                pci_id: own("8086:1572"),
+                driver: own("i40e"),
+                driver_version: own("6.1.0"),
+                firmware: own("8.30 0x8000 1.2"),
+                speed_mbps: Some(10_000),
+                rx_queues: Some(2),
+                tx_queues: Some(3),
+                numa_node: Some(1),
+            }
+        );
+        assert_eq!(
+            virtio,
+            Card {
+                host: host.clone(),
+                port: "eth2".into(),
+                name: own("Red Hat, Inc. Virtio network device"),
+                pci_id: own("1af4:1000"),
+                driver: own("virtio_net"),
+                driver_version: own("1.0.0"),
+                ..Card::default()
+            }
+        );
+        assert_eq!(
+            tap,
+            Card {
+                host,
+                port: "tap0".into(),
+                driver: own("tun"),
+                driver_version: own("1.6"),
+                ..Card::default()
+            }
+        );
+        let known = |known: [&str; 4]| {
+            machine(known.map(|text| (!text.is_empty()).then(|| text.to_owned())))
+        };
+        assert_eq!(
+            known(["Dell Inc.", "R640", "2.10", "02/24/2021"]).unwrap(),
+            "Dell Inc. R640, BIOS 2.10 (02/24/2021)"
+        );
+        assert_eq!(known(["", "R640", "", "02/24/2021"]).unwrap(), "R640");
+        assert_eq!(known(["", "", "1.0", ""]).unwrap(), "BIOS 1.0");
+        assert_eq!(known([""; 4]), None);
     }
 
     #[test]

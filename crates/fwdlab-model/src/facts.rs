@@ -53,6 +53,15 @@ pub struct Facts {
     pub states: Vec<MachineState>,
     /// Sysctls set in the namespaces: `namespace:name`, value.
     pub sysctls: BTreeMap<String, String>,
+    /// Maker, model and firmware of the host: `Dell Inc. PowerEdge R640, BIOS 2.10.2 (02/24/2021)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// The hosts of the tester, if they are not the DUT's: name, and kernel, CPU and machine.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub testers: BTreeMap<String, String>,
+    /// The cards of a test bed of hosts: those of the DUT first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cards: Vec<Card>,
     /// Driver of the ports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
@@ -66,6 +75,42 @@ pub struct Facts {
     /// Faster engines that are not available here, with the system's error.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub engines_rejected: BTreeMap<String, String>,
+}
+
+/// A port of a host, and the card behind it. What could not be read is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Card {
+    /// Name of the host.
+    pub host: String,
+    /// Name of the port.
+    pub port: String,
+    /// Name of the card, by the host's list of cards or by its driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// PCI vendor and device: `8086:1572`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pci_id: Option<String>,
+    /// Driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Version of the driver, or of the kernel that contains it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver_version: Option<String>,
+    /// Firmware version, as the driver reports it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+    /// Link speed, in Mbit/s (L1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_mbps: Option<u32>,
+    /// Receive queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rx_queues: Option<u32>,
+    /// Send queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tx_queues: Option<u32>,
+    /// NUMA node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u32>,
 }
 
 /// How many facts about the host and the user a page or an archive contains.

@@ -923,6 +923,9 @@ impl Builder for ExistingHosts {
             _ => Facts::default(),
         };
         facts.driver = None;
+        if let Ok(hosts) = self.hosts() {
+            self.describe(&hosts, &mut facts);
+        }
         facts.privileged = privileged;
         facts.placement.extend(placement.notes.clone());
         let TestBed { name, about, .. } = &self.bed;
@@ -932,6 +935,40 @@ impl Builder for ExistingHosts {
         };
         facts.placement.insert(TEST_BED.into(), words);
         facts
+    }
+}
+
+impl ExistingHosts {
+    /// Adds the cards of the DUT and of the tester, and the tester's hosts that are not the DUT's.
+    fn describe(&self, hosts: &Hosts, facts: &mut Facts) {
+        if let (Some(dut), Some(ports), System::Linux) =
+            (&hosts.dut, &self.bed.dut.ports, self.bed.dut.kind)
+        {
+            facts
+                .cards
+                .extend(crate::facts::cards(dut.as_ref(), &[&ports.a, &ports.b]));
+        }
+        if hosts.memif.is_some() {
+            return;
+        }
+        for (seat, port) in self.bed.tester_ports().iter().enumerate() {
+            let number = self.seats[seat];
+            let host = hosts.testers[number].host.as_ref();
+            facts.cards.extend(crate::facts::cards(host, &[port.port]));
+            if self.dut.as_ref() != Some(&self.testers[number]) {
+                let of_host = || {
+                    crate::facts::in_one_line(&crate::facts::collect_facts(
+                        host,
+                        &Placement::default(),
+                        false,
+                    ))
+                };
+                facts
+                    .testers
+                    .entry(host.name().to_owned())
+                    .or_insert_with(of_host);
+            }
+        }
     }
 }
 

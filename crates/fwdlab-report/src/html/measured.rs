@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use fwdlab_model::facts::Facts;
+use fwdlab_model::facts::{Card, Facts};
+use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::result::{RunInfo, Summary};
 
 use super::elements::{folded, note, section};
 use super::{ShownFacts, bed};
+use crate::link::words;
 use crate::markup::Markup;
 use crate::number::{bytes, time};
 use crate::words;
@@ -72,6 +74,7 @@ pub(super) fn facts(m: &mut Markup, facts: &Facts, shown: ShownFacts) {
         ("frequency governor", facts.cpu_governor.clone()),
         ("virtual machine", Some(yes_no(facts.virtual_machine))),
         ("memory", Some(bytes(facts.memory_bytes))),
+        ("machine", facts.machine.clone()),
         ("clock source", facts.clock_source.clone()),
         ("root of the host", Some(yes_no(facts.privileged))),
         ("driver of the ports", facts.driver.clone()),
@@ -84,6 +87,8 @@ pub(super) fn facts(m: &mut Markup, facts: &Facts, shown: ShownFacts) {
     ]);
     for (title, rows) in [
         ("Host", host),
+        ("Hosts of the tester", plain(&facts.testers)),
+        ("Cards", facts.cards.iter().map(card).collect()),
         ("Placement", plain(&facts.placement)),
         ("Sysctls set", plain(&facts.sysctls)),
         ("Offloads", plain(&facts.offloads)),
@@ -94,6 +99,35 @@ pub(super) fn facts(m: &mut Markup, facts: &Facts, shown: ShownFacts) {
     ] {
         group(m, title, &rows);
     }
+}
+
+/// Describes a card: its place, and what is known about it.
+pub(super) fn card(card: &Card) -> (String, String) {
+    let speed = card.speed_mbps.map(LinkSpeed::megabits);
+    let queues = match (card.rx_queues, card.tx_queues) {
+        (Some(rx), Some(tx)) => Some(format!("{rx} receive and {tx} send queues")),
+        _ => None,
+    };
+    let driver = card.driver.as_ref().map(|driver| {
+        let version = card
+            .driver_version
+            .iter()
+            .map(|version| format!(" {version}"));
+        format!("driver {driver}{}", version.collect::<String>())
+    });
+    let parts = [
+        card.name.clone(),
+        card.pci_id.as_ref().map(|id| format!("PCI {id}")),
+        driver,
+        card.firmware
+            .as_ref()
+            .map(|version| format!("firmware {version}")),
+        speed.map(words),
+        queues,
+        card.numa_node.map(|node| format!("NUMA node {node}")),
+    ];
+    let words = Vec::from_iter(parts.into_iter().flatten()).join(", ");
+    (format!("{} {}", card.host, card.port), words)
 }
 
 fn group(m: &mut Markup, title: &str, rows: &[(String, String)]) {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use fwdlab_model::result::RunInfo;
 
 use super::elements::{note, section, table};
+use super::measured::card;
 use crate::chart::{Axis, Chart, Curve, Curves, Reference, Size, html};
 use crate::compare::{Changes, Group, Groups, Scale};
 use crate::markup::Markup;
@@ -110,8 +111,12 @@ fn found<'a>(runs: &[&RunInfo], changes: &'a Changes) -> Vec<Change<'a>> {
 }
 
 /// Returns what can differ between runs, as text, always in the same order.
-fn facts(info: &RunInfo) -> [(&'static str, String); 10] {
+fn facts(info: &RunInfo) -> [(&'static str, String); 13] {
     let facts = &info.facts;
+    let of_card = facts.cards.iter().map(card);
+    let cards: Vec<String> = of_card
+        .map(|(place, words)| format!("{place}: {words}"))
+        .collect();
     [
         ("fwdlab", info.tool_version.clone()),
         ("kernel", facts.kernel.clone()),
@@ -120,6 +125,9 @@ fn facts(info: &RunInfo) -> [(&'static str, String); 10] {
         ("driver", facts.driver.clone().unwrap_or_default()),
         ("governor", facts.cpu_governor.clone().unwrap_or_default()),
         ("engine", facts.engine.clone()),
+        ("machine", facts.machine.clone().unwrap_or_default()),
+        ("testers", format!("{:?}", facts.testers)),
+        ("cards", cards.join("; ")),
         ("sysctls", format!("{:?}", facts.sysctls)),
         ("mitigations", format!("{:?}", facts.mitigations)),
         ("offloads", format!("{:?}", facts.offloads)),

@@ -12,7 +12,7 @@ use fwdlab_measure::maxfwd::iterations;
 use fwdlab_model::campaign::{Case, PLAIN};
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::event::RebuildRecord;
-use fwdlab_model::facts::Facts;
+use fwdlab_model::facts::{Card, Facts};
 use fwdlab_model::loss::{Counters, Ledger, Loss, Place, Reason};
 use fwdlab_model::outcome::{Better, Compliance, Found, Outcome, Paired, PairedPoint, Unit};
 use fwdlab_model::result::{Noise, RunInfo, RunState, Stratum, Summary, TrialRecord, Validity};
@@ -112,6 +112,21 @@ fn facts() -> Facts {
             ("dut:net.ipv4.conf.all.rp_filter", "0"),
             ("gen:net.ipv6.conf.all.accept_dad", "0"),
         ]),
+        machine: Some("Dell Inc. PowerEdge R640, BIOS 2.10.2 (02/24/2021)".into()),
+        testers: map(&[("gen1", "Linux 6.1.0, 8 CPUs (AMD EPYC 7B13)")]),
+        cards: vec![Card {
+            host: "gen1".into(),
+            port: "eth1".into(),
+            name: Some("Intel Corporation Ethernet Controller X710".into()),
+            pci_id: Some("8086:1572".into()),
+            driver: Some("i40e".into()),
+            driver_version: Some("6.1.0".into()),
+            firmware: Some("8.30 0x8000".into()),
+            speed_mbps: Some(10_000),
+            rx_queues: Some(8),
+            tx_queues: Some(8),
+            numa_node: Some(1),
+        }],
         driver: Some("veth".into()),
         link: None,
         offloads: map(&[("d0:gro", "off"), ("d0:tso", "off"), ("d1:gro", "off"), ("d1:tso", "off")]),

@@ -218,7 +218,7 @@ fn curl_reads_through_tls_with_the_token_only() {
     assert!(url.starts_with("https://"), "{url}");
     let curl = |more: &[&str], path: &str| {
         let address = format!("{at}{path}");
-        let line = ["curl", "-sk", "--max-time", "20", "-w", "\n%{http_code}"];
+        let line = ["curl", "-sk", "--max-time", "300", "-w", "\n%{http_code}"];
         let output = try_tool(&[&line[..], more, &[&address]].concat()).unwrap();
         let (body, code) = output.rsplit_once('\n').unwrap();
         (code.parse::<u32>().unwrap(), body.to_owned())
