@@ -76,14 +76,17 @@ pub(crate) fn in_one_line(facts: &Facts) -> String {
 }
 
 /// Reads the cards behind ports of a Linux host. Virtual devices have no card, only a driver.
-pub(crate) fn cards(host: &dyn Host, ports: &[&str]) -> Vec<Card> {
-    ports.iter().map(|port| card(host, port)).collect()
+/// `role` is the part of the test bed that the host is: its name may be another one in every run.
+pub(crate) fn cards(host: &dyn Host, role: &str, ports: &[&str]) -> Vec<Card> {
+    ports.iter().map(|port| card(host, role, port)).collect()
 }
 
-fn card(host: &dyn Host, port: &str) -> Card {
+fn card(host: &dyn Host, role: &str, port: &str) -> Card {
     let folder = format!("/sys/class/net/{port}");
     let number = |file: &str| text(host, &format!("{folder}/{file}"))?.parse().ok();
-    let device = text(host, &format!("{folder}/device/uevent")).unwrap_or_default();
+    // on virtio, the PCI device is one level above
+    let device = ["device", "device/.."].map(|at| text(host, &format!("{folder}/{at}/uevent")));
+    let device = device.map(Option::unwrap_or_default).join("\n");
     let of_device = |name: &str| field(&device, name, '=');
     let driver = host.query("ethtool", &["-i", port]).unwrap_or_default();
     let of_driver = |name: &str| field(&driver, name, ':').filter(|value| value != "N/A");
@@ -98,12 +101,11 @@ fn card(host: &dyn Host, port: &str) -> Card {
     };
     let [rx_queues, tx_queues] =
         ["rx-", "tx-"].map(|way| Some(count(way)).filter(|&queues| queues > 0));
-    // on virtio, the PCI device is one level above
     let slot = of_device("PCI_SLOT_NAME").or_else(|| of_driver("bus-info"));
     let described = slot.and_then(|slot| host.query("lspci", &["-nn", "-s", &slot]).ok());
     let (name, listed_id) = described.as_deref().and_then(lspci).unzip();
     Card {
-        host: host.name().to_owned(),
+        host: role.to_owned(),
         port: port.to_owned(),
         name,
         pci_id: of_device("PCI_ID")
@@ -129,7 +131,8 @@ fn field(text: &str, name: &str, separator: char) -> Option<String> {
 }
 
 /// Parses a line of `lspci -nn`: the name of the card, and its vendor and device.
-/// `01:00.0 Ethernet controller [0200]: Intel Corporation Ethernet Controller X710 [8086:1572] (rev 02)`
+/// `01:00.0 Ethernet controller [0200]: Intel Corporation Ethernet Controller X710 [8086:1572] (rev
+/// 02)`
 fn lspci(line: &str) -> Option<(String, String)> {
     let (_, described) = line.trim().split_once("]: ")?;
     let (name, rest) = described.rsplit_once(" [")?;
@@ -228,6 +231,8 @@ mod tests {
             "read /sys/class/net/eth1/device/uevent" => {
                 "DRIVER=i40e\nPCI_ID=8086:1572\nPCI_SLOT_NAME=0000:01:00.0\n".into()
             }
+            "read /sys/class/net/eth2/device/uevent" => "DRIVER=virtio_net\n".into(),
+            "read /sys/class/net/eth2/device/../uevent" => "PCI_ID=1AF4:1000\n".into(),
             "read /sys/class/net/eth1/device/numa_node" => "1\n".into(),
             "read /sys/class/net/eth2/device/numa_node" => "-1\n".into(),
             "read /sys/class/net/eth1/speed" => "10000\n".into(),
@@ -242,9 +247,9 @@ mod tests {
         }
         });
         let own = |text: &str| Some(text.to_owned());
-        let host = Host::name(&router).to_owned();
+        let host = "DUT".to_owned();
         let [intel, virtio, tap] =
-            <[Card; 3]>::try_from(cards(&router, &["eth1", "eth2", "tap0"])).unwrap();
+            <[Card; 3]>::try_from(cards(&router, "DUT", &["eth1", "eth2", "tap0"])).unwrap();
         assert_eq!(
             intel,
             Card {

@@ -56,7 +56,8 @@ pub struct Facts {
     /// Maker, model and firmware of the host: `Dell Inc. PowerEdge R640, BIOS 2.10.2 (02/24/2021)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// The hosts of the tester, if they are not the DUT's: name, and kernel, CPU and machine.
+    /// The hosts of the tester, if they are not the DUT's: what they are, and kernel, CPU and
+    /// machine.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub testers: BTreeMap<String, String>,
     /// The cards of a test bed of hosts: those of the DUT first.
@@ -80,7 +81,7 @@ pub struct Facts {
 /// A port of a host, and the card behind it. What could not be read is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Card {
-    /// Name of the host.
+    /// The part of the test bed that the host is: `DUT`, `generator`, `receiver`.
     pub host: String,
     /// Name of the port.
     pub port: String,

@@ -212,10 +212,12 @@ fn a_long_list_of_trials_is_complete_and_small() {
 fn cards_are_described_in_a_line() {
     let page = Html::parse_document(&page(&common::normal()));
     let rows = select(&page, "table.pairs tr").into_iter().map(text);
-    let card: Vec<String> = rows.filter(|row| row.starts_with("gen1 eth1")).collect();
+    let card: Vec<String> = rows
+        .filter(|row| row.starts_with("generator eth1"))
+        .collect();
     assert_eq!(
         card.concat(),
-        "gen1 eth1Intel Corporation Ethernet Controller X710, PCI 8086:1572, driver i40e 6.1.0, \
+        "generator eth1Intel Corporation Ethernet Controller X710, PCI 8086:1572, driver i40e 6.1.0, \
          firmware 8.30 0x8000, 10 Gbit/s, 8 receive and 8 send queues, NUMA node 1"
     );
 }

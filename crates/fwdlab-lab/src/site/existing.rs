@@ -944,9 +944,11 @@ impl ExistingHosts {
         if let (Some(dut), Some(ports), System::Linux) =
             (&hosts.dut, &self.bed.dut.ports, self.bed.dut.kind)
         {
-            facts
-                .cards
-                .extend(crate::facts::cards(dut.as_ref(), &[&ports.a, &ports.b]));
+            facts.cards.extend(crate::facts::cards(
+                dut.as_ref(),
+                "DUT",
+                &[&ports.a, &ports.b],
+            ));
         }
         if hosts.memif.is_some() {
             return;
@@ -954,7 +956,9 @@ impl ExistingHosts {
         for (seat, port) in self.bed.tester_ports().iter().enumerate() {
             let number = self.seats[seat];
             let host = hosts.testers[number].host.as_ref();
-            facts.cards.extend(crate::facts::cards(host, &[port.port]));
+            facts
+                .cards
+                .extend(crate::facts::cards(host, port.role, &[port.port]));
             if self.dut.as_ref() != Some(&self.testers[number]) {
                 let of_host = || {
                     crate::facts::in_one_line(&crate::facts::collect_facts(
@@ -965,7 +969,7 @@ impl ExistingHosts {
                 };
                 facts
                     .testers
-                    .entry(host.name().to_owned())
+                    .entry(port.role.to_owned())
                     .or_insert_with(of_host);
             }
         }

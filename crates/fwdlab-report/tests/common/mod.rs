@@ -113,9 +113,9 @@ fn facts() -> Facts {
             ("gen:net.ipv6.conf.all.accept_dad", "0"),
         ]),
         machine: Some("Dell Inc. PowerEdge R640, BIOS 2.10.2 (02/24/2021)".into()),
-        testers: map(&[("gen1", "Linux 6.1.0, 8 CPUs (AMD EPYC 7B13)")]),
+        testers: map(&[("generator", "Linux 6.1.0, 8 CPUs (AMD EPYC 7B13)")]),
         cards: vec![Card {
-            host: "gen1".into(),
+            host: "generator".into(),
             port: "eth1".into(),
             name: Some("Intel Corporation Ethernet Controller X710".into()),
             pci_id: Some("8086:1572".into()),
