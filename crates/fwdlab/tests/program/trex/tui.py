@@ -68,8 +68,8 @@ say("stats -p\n")
 wait("Port Statistics")
 wait("opackets")
 say("tui\n")
-# escape: single keys instead of a command line
-for key, what in [("", "Port Statistics"), ("\x1b", "Port Statistics"), ("s", "Streams Statistics"), ("l", "Latency Statistics"), ("u", "Cpu Util(%)"), ("d", "Port Statistics")]:
+# escape: single keys instead of a command line, as soon as the screen lists them
+for key, what in [("", "Port Statistics"), ("\x1b", "browse:"), ("s", "Streams Statistics"), ("l", "Latency Statistics"), ("u", "Cpu Util(%)"), ("d", "Port Statistics")]:
     say(key)
     wait(what)
 say("q")
