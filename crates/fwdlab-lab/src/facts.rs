@@ -131,8 +131,7 @@ fn field(text: &str, name: &str, separator: char) -> Option<String> {
 }
 
 /// Parses a line of `lspci -nn`: the name of the card, and its vendor and device.
-/// `01:00.0 Ethernet controller [0200]: Intel Corporation Ethernet Controller X710 [8086:1572] (rev
-/// 02)`
+/// `01:00.0 Ethernet controller [0200]: Intel Corporation X710 [8086:1572] (rev 02)`
 fn lspci(line: &str) -> Option<(String, String)> {
     let (_, described) = line.trim().split_once("]: ")?;
     let (name, rest) = described.rsplit_once(" [")?;
