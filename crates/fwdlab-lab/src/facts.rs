@@ -18,7 +18,7 @@ pub fn collect_facts(host: &dyn Host, placement: &Placement, privileged: bool) -
     Facts {
         kernel: text("/proc/sys/kernel/osrelease").unwrap_or_default(),
         kernel_command_line: text("/proc/cmdline"),
-        cpu_model: cpuinfo_field(&cpuinfo, "model name").unwrap_or_default(),
+        cpu_model: field(&cpuinfo, "model name", ':').unwrap_or_default(),
         cpus: cpuinfo
             .lines()
             .filter(|l| l.starts_with("processor"))
@@ -28,7 +28,7 @@ pub fn collect_facts(host: &dyn Host, placement: &Placement, privileged: bool) -
         cpu_governor: text(&format!(
             "/sys/devices/system/cpu/cpu{dut_cpu}/cpufreq/scaling_governor"
         )),
-        virtual_machine: cpuinfo_field(&cpuinfo, "flags")
+        virtual_machine: field(&cpuinfo, "flags", ':')
             .is_some_and(|flags| flags.split_whitespace().any(|f| f == "hypervisor")),
         mitigations: mitigations(host),
         memory_bytes: memory_bytes(&text("/proc/meminfo").unwrap_or_default()),
@@ -143,14 +143,6 @@ fn text(host: &dyn Host, path: &str) -> Option<String> {
     let bytes = host.read(path).ok()?;
     let text = String::from_utf8_lossy(&bytes).trim().to_owned();
     (!text.is_empty()).then_some(text)
-}
-
-fn cpuinfo_field(cpuinfo: &str, name: &str) -> Option<String> {
-    cpuinfo
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .find(|(key, _)| key.trim() == name)
-        .map(|(_, value)| value.trim().to_owned())
 }
 
 fn memory_bytes(meminfo: &str) -> u64 {
@@ -303,8 +295,8 @@ mod tests {
     fn fields_are_found() {
         let cpuinfo =
             "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu hypervisor\n\nprocessor\t: 1\n";
-        assert_eq!(cpuinfo_field(cpuinfo, "model name").unwrap(), "AMD EPYC");
-        assert_eq!(cpuinfo_field(cpuinfo, "bogomips"), None);
+        assert_eq!(field(cpuinfo, "model name", ':').unwrap(), "AMD EPYC");
+        assert_eq!(field(cpuinfo, "bogomips", ':'), None);
         assert_eq!(
             memory_bytes("MemTotal:       24576 kB\nMemFree: 1 kB\n"),
             24576 * 1024

@@ -218,7 +218,7 @@ fn cards_are_described_in_a_line() {
     assert_eq!(
         card.concat(),
         "generator eth1Intel Corporation Ethernet Controller X710, PCI 8086:1572, driver i40e 6.1.0, \
-         firmware 8.30 0x8000, 10 Gbit/s, 8 receive and 8 send queues, NUMA node 1"
+         firmware 8.30 0x8000, 10 Gbit/s, queues: 8 receive, 8 send, NUMA node 1"
     );
 }
 

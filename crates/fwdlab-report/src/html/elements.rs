@@ -210,7 +210,7 @@ pub(super) fn paged(m: &mut Markup, table: &Table, otherwise: &str) {
 
 /// Returns all pages of rows, compressed, in letters that need no escapes.
 fn compressed(table: &Table, pages: &[&[Row]]) -> String {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     for (n, page) in pages.iter().enumerate() {
         let mut m = Markup::default();
         page.iter().for_each(|row| write_row(&mut m, table, row));

@@ -105,7 +105,7 @@ pub(super) fn facts(m: &mut Markup, facts: &Facts, shown: ShownFacts) {
 pub(super) fn card(card: &Card) -> (String, String) {
     let speed = card.speed_mbps.map(LinkSpeed::megabits);
     let queues = match (card.rx_queues, card.tx_queues) {
-        (Some(rx), Some(tx)) => Some(format!("{rx} receive and {tx} send queues")),
+        (Some(rx), Some(tx)) => Some(format!("queues: {rx} receive, {tx} send")),
         _ => None,
     };
     let driver = card.driver.as_ref().map(|driver| {

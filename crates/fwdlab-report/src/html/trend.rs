@@ -95,7 +95,9 @@ fn found<'a>(runs: &[&RunInfo], changes: &'a Changes) -> Vec<Change<'a>> {
     let all = all.map(|(row, before, after)| {
         let [old, new] = [&before.to, &after.from].map(|run| facts.get(&run[..]));
         let pairs = old.into_iter().flatten().zip(new.into_iter().flatten());
-        let differing = pairs.filter(|((_, old), (_, new))| old != new);
+        // a fact that was not read does not differ
+        let differing =
+            pairs.filter(|((_, old), (_, new))| old != new && !old.is_empty() && !new.is_empty());
         let differs = differing.map(|((name, old), (_, new))| {
             let [old, new] = [old, new].map(|value| shorten(value, WIDTH.1));
             format!("{name}: {old} \u{2192} {new}")
@@ -113,6 +115,10 @@ fn found<'a>(runs: &[&RunInfo], changes: &'a Changes) -> Vec<Change<'a>> {
 /// Returns what can differ between runs, as text, always in the same order.
 fn facts(info: &RunInfo) -> [(&'static str, String); 13] {
     let facts = &info.facts;
+    let testers = facts.testers.iter();
+    let testers: Vec<String> = testers
+        .map(|(role, words)| format!("{role}: {words}"))
+        .collect();
     let of_card = facts.cards.iter().map(card);
     let cards: Vec<String> = of_card
         .map(|(place, words)| format!("{place}: {words}"))
@@ -126,7 +132,7 @@ fn facts(info: &RunInfo) -> [(&'static str, String); 13] {
         ("governor", facts.cpu_governor.clone().unwrap_or_default()),
         ("engine", facts.engine.clone()),
         ("machine", facts.machine.clone().unwrap_or_default()),
-        ("testers", format!("{:?}", facts.testers)),
+        ("testers", testers.join("; ")),
         ("cards", cards.join("; ")),
         ("sysctls", format!("{:?}", facts.sysctls)),
         ("mitigations", format!("{:?}", facts.mitigations)),

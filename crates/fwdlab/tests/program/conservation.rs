@@ -273,7 +273,7 @@ fn rate_is_frames_over_time(run: &Path, record: &Value) {
     let reported = number(&record["forwarding_rate_ungated_pps"]);
     assert!(
         (reported / median - 1.0).abs() < 1e-6,
-        "{reported} is told, not {median}"
+        "{reported} is reported, not {median}"
     );
     if let Some(gated) = record["forwarding_rate_pps"].as_f64() {
         assert!(rates[0] <= gated && gated <= rates[rates.len() - 1]);

@@ -24,8 +24,8 @@ mod in_guests {
         Some(emulated(lab, command)?.code(code).document())
     }
 
-    /// The instructions per frame that the second test case takes in addition; without a proof,
-    /// `None`.
+    /// Returns the proven difference of a test case in instructions per frame; `None` if none is
+    /// proven.
     fn proven(document: &Value, case: usize) -> Option<f64> {
         let difference = &document["test_cases"][case]["outcomes"][0]["found"]["difference"];
         let is_proven = difference["proven"].as_bool().unwrap();
