@@ -39,11 +39,11 @@ mod alone {
     use super::*;
 
     /// The sender is stopped for a tenth of a second, 1000 frames. Other processes may stall it,
-    /// too, so the latencies are compared with the lateness in the same run. `engine` tests their
-    /// percentiles.
+    /// too, before and after its clock is read: its lateness and the latencies have only lower
+    /// bounds in common. `engine` tests their percentiles.
     #[test]
     fn a_sender_that_stalled_catches_up_or_reports_missing_frames_and_hides_nothing() {
-        const STOPPED: Duration = Duration::from_millis(100);
+        const STOPPED_NS: u64 = 100_000_000;
         const GAP_NS: u64 = 100_000;
         let Some(lab) = Lab::root_alone() else { return };
         let wire = Wire::new();
@@ -62,7 +62,7 @@ mod alone {
                      --engine {engine} {frames} --on-stall {how}"
                 );
                 let mut sender = wire.start(&lab, &line);
-                stall_process(&mut sender, STOPPED);
+                stall_process(&mut sender, Duration::from_nanos(STOPPED_NS));
                 let finished = sender.event("finished");
                 sender.wait(PATIENCE);
                 let sent = &finished["send"][0];
@@ -93,13 +93,10 @@ mod alone {
                 // 1000 frames and no fewer, because no signal arrives early
                 assert!(made_up >= 990, "{reported}");
                 assert!(at("latency_stalled_frames") >= 990, "{reported}");
-                // a lateness is rounded up to the end of its bucket, 1/64 wide
-                let stopped_ns = latest_ns - latest_ns / 64;
-                assert!(stopped_ns >= 98_000_000, "{reported}");
-                assert!(
-                    at("latency_max_ns") + 2 * GAP_NS >= stopped_ns,
-                    "{reported}"
-                );
+                // the frame that was due when the process stopped left late and arrived late
+                for late_ns in [latest_ns, at("latency_max_ns")] {
+                    assert!(late_ns + 2 * GAP_NS >= STOPPED_NS, "{reported}");
+                }
                 assert_eq!(at("latency_longest_stall_ns"), latest_ns);
                 assert!(of_sender.contains(&"latency_p99_ns".to_owned()));
             }
