@@ -623,7 +623,7 @@ fn a_ramp_shows_where_loss_begins_and_a_collapse() {
     assert!(
         outcome
             .verdict
-            .contains("where the generator is at its limit"),
+            .contains("above, the generator did not reach its load"),
         "{outcome:?}"
     );
 }

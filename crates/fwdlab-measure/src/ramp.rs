@@ -306,7 +306,7 @@ impl Procedure for Ramp {
         let mut up = p.with_moments(up, false);
         if let (None, Some(limit)) = (up.at_s, limit) {
             up.reason = format!(
-                "no lasting loss up to {limit:.0} frames/s, where the generator is at its limit: the DUT may forward more"
+                "no lasting loss up to {limit:.0} frames/s; above, the generator did not reach its load, and the DUT may forward more"
             );
         }
         let down = (p.up_down && !fall.is_empty()).then(|| {
@@ -332,7 +332,7 @@ impl Procedure for Ramp {
         }
         if let Some(limit) = limit {
             warnings.push(format!(
-                "the generator is at its limit at {limit:.0} frames/s: the curve ends there, and nothing is known beyond it"
+                "above {limit:.0} frames/s the generator did not reach its load: the curve ends there, and nothing is known beyond it"
             ));
         }
         let warm = part(warm_up);

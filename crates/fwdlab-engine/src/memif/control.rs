@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -72,6 +73,12 @@ pub(super) struct Control {
 }
 
 impl Control {
+    /// Returns the process at the other end; `None` if it is in a container that hides it.
+    pub(super) fn process(&self) -> Option<u32> {
+        let process = socket_peercred(&self.socket).ok()?.pid;
+        u32::try_from(process.as_raw_nonzero().get()).ok()
+    }
+
     pub(super) fn send(&self, message: &Message, file: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.send_bytes(&message.encode(), file)
     }

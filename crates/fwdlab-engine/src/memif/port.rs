@@ -95,6 +95,8 @@ pub(super) struct State {
 pub struct Status {
     /// The peer's name for itself, while it is connected.
     pub peer: Option<String>,
+    /// The peer's process, if the kernel knows it: of a server, the one that opened the socket.
+    pub process: Option<u32>,
     /// Connections so far.
     pub connections: u64,
     /// Queues to send into and to receive from, of the newest connection.
@@ -488,7 +490,7 @@ impl Shared {
                 }
                 _ => {}
             })?;
-        self.begin(link);
+        self.begin(link, &control);
         let reason = self.watch(&control, None);
         self.end(reason);
         Ok(())
@@ -515,7 +517,7 @@ impl Shared {
             };
             match control::accept(&control, &self.options) {
                 Ok(link) => {
-                    self.begin(link);
+                    self.begin(link, &control);
                     let reason = self.watch(&control, Some(listener));
                     self.end(reason);
                 }
@@ -546,12 +548,13 @@ impl Shared {
         }
     }
 
-    fn begin(&self, link: control::Link) {
+    fn begin(&self, link: control::Link, control: &Control) {
         let mut state = self.state();
         let generation = self.generation.load(Ordering::Relaxed).wrapping_add(1);
         state.connected = true;
         state.fault = None;
         state.status.peer = Some(link.peer);
+        state.status.process = control.process();
         state.status.connections += 1;
         state.status.queues = (link.outgoing.len(), link.incoming.len());
         state.sending = Some(link.outgoing);

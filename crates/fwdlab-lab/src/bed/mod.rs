@@ -385,6 +385,11 @@ impl Bed {
         Ok(changes)
     }
 
+    /// Returns the processes of this machine that are the DUT: the peers of memif ports.
+    pub(crate) fn processes_of_dut(&self) -> impl Iterator<Item = u32> {
+        self.ports.memif().filter_map(|port| port.status().process)
+    }
+
     /// Returns the interfaces of the tester, by their hosts.
     fn ports_of_tester(&self) -> Vec<(&Arc<dyn Host>, Vec<String>)> {
         if let TesterPorts::Memif(_) = self.ports {

@@ -3,7 +3,7 @@
 //!
 //! Start with [`checks`]; [`labs`] and [`noise`] receive what they need from their caller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ const TOO_NOISY_PERCENT: f64 = 30.0;
 pub(super) fn checks() -> Vec<Check> {
     let watch = Watch::begin();
     thread::sleep(WATCH);
-    let account = watch.account();
+    let account = watch.account(&BTreeSet::new());
     let names = watch.before.processes.values();
     vec![
         irqbalance(names.map(|process| process.name.as_str())),
@@ -204,9 +204,10 @@ impl Watch {
         }
     }
 
-    /// Returns what else used the CPUs since then, in words for the advice of a run.
-    pub fn other_work(&self) -> OtherWork {
-        let account = self.account();
+    /// Returns what else used the CPUs since then, in words for the advice of a run. These processes
+    /// are the DUT.
+    pub fn other_work(&self, of_dut: &BTreeSet<u32>) -> OtherWork {
+        let account = self.account(of_dut);
         let processes = account.description().map(|users| {
             let what_to_do = account.advice();
             let (first, rest) = what_to_do.split_at(1);
@@ -219,11 +220,17 @@ impl Watch {
         }
     }
 
-    fn account(&self) -> Account {
+    fn account(&self, of_dut: &BTreeSet<u32>) -> Account {
         let elapsed = self.began.elapsed();
         Account {
             is_by_session: text(AUTOGROUP).is_some_and(|is| is.trim() == "1"),
-            ..account(&self.before, &CpuMoment::now(), elapsed, std::process::id())
+            ..account(
+                &self.before,
+                &CpuMoment::now(),
+                elapsed,
+                std::process::id(),
+                of_dut,
+            )
         }
     }
 }
@@ -417,7 +424,13 @@ fn display_process(all: &BTreeMap<u32, Process>, ourselves: u32) -> u32 {
 
 /// Accounts for all CPU time between two moments: of processes that still exist, of those that
 /// ended, and what only `/proc/stat` shows.
-fn account(before: &CpuMoment, after: &CpuMoment, elapsed: Duration, ourselves: u32) -> Account {
+fn account(
+    before: &CpuMoment,
+    after: &CpuMoment,
+    elapsed: Duration,
+    ourselves: u32,
+    of_dut: &BTreeSet<u32>,
+) -> Account {
     let all = &after.processes;
     let known = |pid: u32, process: &Process| {
         let known = before.processes.get(&pid);
@@ -448,7 +461,7 @@ fn account(before: &CpuMoment, after: &CpuMoment, elapsed: Duration, ourselves: 
         let ticks = process.ticks.saturating_sub(ticks);
         let older = older_of.get(&pid).copied().unwrap_or(0);
         let of_ended = process.of_ended.saturating_sub(of_ended + older);
-        if process.of_kernel || descends(all, pid, face) {
+        if process.of_kernel || descends(all, pid, face) || of_dut.contains(&pid) {
             not_others += ticks + of_ended;
             continue;
         }
@@ -484,6 +497,8 @@ fn account(before: &CpuMoment, after: &CpuMoment, elapsed: Duration, ourselves: 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    static NONE: BTreeSet<u32> = BTreeSet::new();
 
     #[test]
     fn irqbalance_is_found_among_processes() {
@@ -551,7 +566,7 @@ mod tests {
             moment(&processes.collect::<Vec<_>>())
         };
         let (before, after) = (at([5, 100, 200, 0]), at([6, 120, 250, 50]));
-        let found = account(&before, &after, Duration::from_millis(500), 4);
+        let found = account(&before, &after, Duration::from_millis(500), 4, &NONE);
         let named: Vec<(u32, f64)> = found.busy.iter().map(|b| (b.pid, b.percent)).collect();
         assert_eq!(named, [(3, 100.0), (2, 40.0)]);
         assert_eq!(found.rest_percent, 2.0);
@@ -573,7 +588,7 @@ mod tests {
         let init = |of_ended| (1, task("init", 0, 10, of_ended));
         let us = (9, task("fwdlab", 1, 40, 0));
         let before = moment(&[init(100), make(50), us.clone()]);
-        let found = |after: CpuMoment| account(&before, &after, SECOND, 9);
+        let found = |after: CpuMoment| account(&before, &after, SECOND, 9, &NONE);
 
         let by_make = found(moment(&[init(100), make(110), us.clone()]));
         let processes = by_make.description().unwrap();
@@ -607,17 +622,19 @@ mod tests {
         let small = |ticks| (20..26).map(move |pid| (pid, task("sh", 1, ticks, 0)));
         let before = moment(&small(0).chain([us.clone()]).collect::<Vec<_>>());
         let after = moment(&small(9).chain([us.clone()]).collect::<Vec<_>>());
-        let processes = account(&before, &after, SECOND, 9).description().unwrap();
+        let processes = account(&before, &after, SECOND, 9, &NONE)
+            .description()
+            .unwrap();
         assert!(processes.contains("54 % of a CPU together"), "{processes}");
 
         // the earlier time of a process that ended is not counted again
         let old = (30, task("cc1", 7, 500, 0));
         let before = moment(&[init(100), make(50), us.clone(), old]);
         let after = |of_ended| moment(&[init(100), make(of_ended), us.clone()]);
-        let rest = account(&before, &after(555), SECOND, 9);
+        let rest = account(&before, &after(555), SECOND, 9, &NONE);
         assert_eq!((rest.busy.len(), rest.rest_percent), (0, 5.0));
         assert_eq!(rest.description(), None);
-        let rest = account(&before, &after(580), SECOND, 9);
+        let rest = account(&before, &after(580), SECOND, 9, &NONE);
         assert_eq!((rest.busy[0].percent, rest.rest_percent), (30.0, 0.0));
     }
 
@@ -637,7 +654,7 @@ mod tests {
         let (before, mut after) = (moment(&us), moment(&us));
         after.times.stolen += 12;
         after.times.interrupts += 30;
-        let found = account(&before, &after, SECOND, 9);
+        let found = account(&before, &after, SECOND, 9, &NONE);
         assert_eq!(found.description(), None);
         assert_eq!(
             (found.stolen_percent, found.interrupts_percent),
@@ -669,19 +686,22 @@ mod tests {
             ];
             moment(&processes)
         };
-        let found = account(&at(0), &at(50), SECOND, 10);
+        let found = account(&at(0), &at(50), SECOND, 10, &NONE);
         let pids: Vec<u32> = found.busy.iter().map(|b| b.pid).collect();
         assert_eq!((pids, found.rest_percent), (vec![8, 13], 0.0));
         let users = found.description().unwrap();
         assert!(users.contains("p13 (13) 50 % of a CPU"), "{users}");
         // pausing the terminal would pause the measurement, too
         assert!(found.advice().contains("kill -STOP 13,"));
+        // nor is the DUT another user
+        let found = account(&at(0), &at(50), SECOND, 10, &BTreeSet::from([13]));
+        assert_eq!((found.busy.len(), found.busy[0].pid), (1, 8));
         // another process with the number of one that ended started within the measurement
         let mut after = at(50);
         after.processes.get_mut(&13).unwrap().started = 2;
         after.processes.get_mut(&13).unwrap().ticks = 20;
         after.times.tasks -= 30;
-        let found = account(&at(30), &after, SECOND, 10);
+        let found = account(&at(30), &after, SECOND, 10, &NONE);
         let named: Vec<(u32, f64)> = found.busy.iter().map(|b| (b.pid, b.percent)).collect();
         assert_eq!(named, [(8, 20.0), (13, 20.0)]);
         // a cycle of parents, which reused pids may form, terminates

@@ -147,6 +147,8 @@ pub struct Run<'a> {
     kinds: BTreeSet<fwdlab_model::campaign::Kind>,
     /// This machine is both generator and DUT.
     is_here: bool,
+    /// Processes of this machine that are the DUT.
+    processes_of_dut: BTreeSet<u32>,
     began: Instant,
     /// Time since the beginning of the run, before this process resumed it.
     before: Duration,
@@ -172,7 +174,8 @@ fn carry_out<'a>(
         // the noise of a simulated DUT is its own
         let is_real = !run.info.facts.is_simulated();
         if let Some(summary) = measured.summary.as_mut().filter(|_| is_real) {
-            let other = others.as_ref().map(Watch::other_work);
+            let of_dut = &run.processes_of_dut;
+            let other = others.as_ref().map(|watch| watch.other_work(of_dut));
             let mut to_do = fwdlab_measure::trust::advice(summary, other.as_ref());
             if !to_do.is_empty() && !run.info.facts.privileged {
                 to_do.insert(0, WITHOUT_ROOT.into());
@@ -265,6 +268,7 @@ impl<'a> Run<'a> {
             writer,
             notes: BTreeMap::new(),
             has_bed: false,
+            processes_of_dut: BTreeSet::new(),
             kinds: BTreeSet::new(),
             is_here: site.is_local(),
             began: Instant::now(),
@@ -484,6 +488,7 @@ impl<'a> Run<'a> {
 
     fn bed_ready(&mut self, bed: &Bed, engine: &Chosen) -> Result<(), LabError> {
         self.has_bed = true;
+        self.processes_of_dut.extend(bed.processes_of_dut());
         let facts = &mut self.info.facts;
         facts.placement.extend(bed.notes().clone());
         if !bed.namespaces().is_empty() {

@@ -240,7 +240,7 @@ mod alone {
             assert!(!trials(&lab).is_empty(), "{ended:?}");
             let unknown = "the host of the DUT cannot be read";
             assert!(ended.err.contains(unknown), "{ended:?}");
-            for claim in ["0 CPUs", "Linux ,"] {
+            for claim in ["0 CPUs", "Linux ,", "dpdk-testpmd ("] {
                 assert!(
                     !ended.out.contains(claim) && !ended.err.contains(claim),
                     "{ended:?}"
