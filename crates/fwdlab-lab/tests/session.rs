@@ -72,7 +72,7 @@ fn cable(test: &str) -> Option<BackToBack> {
         let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: needs root");
         return None;
     }
-    Some(BackToBack::new().unwrap())
+    Some(BackToBack::new(1).unwrap())
 }
 
 fn wait(session: &mut Session) {

@@ -6,7 +6,7 @@
 //! configurations that took turns are compared within their rebuilds. A question about a single
 //! test case is answered with its result. Start with [`answers`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fwdlab_model::campaign::Case;
 use fwdlab_model::comparison::Verdict;
@@ -40,7 +40,7 @@ pub(crate) fn question(info: &RunInfo) -> Option<&str> {
 /// Returns the sentences that answer the question of a campaign. If the campaign asks a question
 /// and there is nothing to compare, each test case reports its own result.
 pub(crate) fn answers(info: &RunInfo, all: &[TestCase]) -> Vec<Sentence> {
-    let reported = sentences(all);
+    let reported = told(sentences(all));
     if !reported.is_empty() || question(info).is_none() {
         return reported;
     }
@@ -52,6 +52,27 @@ pub(crate) fn answers(info: &RunInfo, all: &[TestCase]) -> Vec<Sentence> {
         ))
     });
     found.collect()
+}
+
+/// Replaces the sentences without enough values by their number, unless one is all there is.
+fn told(reported: Vec<Sentence>) -> Vec<Sentence> {
+    let (few, mut told): (Vec<_>, Vec<_>) =
+        (reported.into_iter()).partition(|sentence| sentence.has_too_few_values);
+    if told.is_empty() && few.len() == 1 {
+        return few;
+    }
+    let cases = few.iter().flat_map(|sentence| match &sentence.evidence {
+        Evidence::Cases(places) => &places[..],
+        Evidence::Thresholds | Evidence::Noise => &[],
+    });
+    let cases: BTreeSet<usize> = cases.copied().collect();
+    let words = match few.len() {
+        0 => return told,
+        1 => "1 comparison has too few values to tell".to_owned(),
+        n => format!("{n} comparisons have too few values to tell"),
+    };
+    told.push(Sentence::for_cases(words, cases));
+    told
 }
 
 /// Returns the result of a test case on its own.
@@ -95,13 +116,14 @@ fn of_slices(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
         .iter()
         .filter(|(.., found)| found.p_value.is_some())
         .count();
-    for ((before, reference), (at, case), found) in &pairs {
+    for ((before, reference), (at, case), pair) in &pairs {
         let name = |case: &TestCase| label(case, named);
-        let (than, found) = (name(reference), pair_in_words(found, tests));
-        reported.push(Sentence::for_cases(
-            format!("{} compared with {than}: {found}", name(case)),
-            [*at, *before],
-        ));
+        let (than, found) = (name(reference), pair_in_words(pair, tests));
+        let words = format!("{} compared with {than}: {found}", name(case));
+        reported.push(Sentence {
+            has_too_few_values: pair.interval_percent.is_none(),
+            ..Sentence::for_cases(words, [*at, *before])
+        });
     }
     reported
 }
@@ -271,14 +293,15 @@ fn compare_with_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
         let than = format!("{} compared with {}", compared.column, outcome.baseline);
         let place = group.iter().position(|case| name(case) == compared.column);
         let bits = place.and_then(|place| in_bits(first, &group[place], &figure.name));
-        Sentence::for_cases(
-            format!(
-                "{than}: {}{}",
-                in_words(compared, &figure.name, figure.better),
-                bits.unwrap_or_default()
-            ),
-            place.into_iter().chain([0]),
-        )
+        let words = format!(
+            "{than}: {}{}",
+            in_words(compared, &figure.name, figure.better),
+            bits.unwrap_or_default()
+        );
+        Sentence {
+            has_too_few_values: has_too_few_values(compared),
+            ..Sentence::for_cases(words, place.into_iter().chain([0]))
+        }
     });
     reported.chain(nothing).collect()
 }
@@ -380,6 +403,12 @@ fn without_percent(n: [usize; 2], difference: Option<f64>, figure: &str) -> Stri
     }
 }
 
+/// Returns true if neither a verdict nor a limit of the generator can be told.
+fn has_too_few_values(compared: &Compared) -> bool {
+    let is_few = compared.n.into_iter().min() < Some(FEWEST_VALUES);
+    is_few && compared.difference_percent.is_some() && compared.generator_limited.is_none()
+}
+
 fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
     if let Some([baseline, own]) = compared.generator_limited {
         let [of_baseline, of_own] = compared.n;
@@ -391,7 +420,7 @@ fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
     let Some(percent) = compared.difference_percent else {
         return without_percent(compared.n, compared.difference, figure);
     };
-    if compared.n.into_iter().min() < Some(FEWEST_VALUES) {
+    if has_too_few_values(compared) {
         return format!("{figure} {percent:+.1} %, too few values to tell");
     }
     if let Some(disagreement) = &compared.disagreement {

@@ -419,15 +419,10 @@ fn verdicts(summary: &Summary) -> Vec<Sentence> {
             plural(all, "threshold")
         )),
     };
-    reported.extend(thresholds.map(|words| Sentence {
-        words,
-        evidence: Evidence::Thresholds,
-    }));
+    reported.extend(thresholds.map(|words| Sentence::new(words, Evidence::Thresholds)));
     if summary.noise.too_noisy {
-        reported.push(Sentence {
-            words: "The machine was too noisy for these figures to be relied on".into(),
-            evidence: Evidence::Noise,
-        });
+        let words = "The machine was too noisy for these figures to be relied on";
+        reported.push(Sentence::new(words, Evidence::Noise));
     }
     if is_in_instructions(cases) {
         let words =

@@ -17,6 +17,8 @@ pub struct Sentence {
     pub words: String,
     /// Its evidence.
     pub evidence: Evidence,
+    /// It only says that values are missing.
+    pub(crate) has_too_few_values: bool,
 }
 
 /// What supports a sentence.
@@ -31,12 +33,18 @@ pub enum Evidence {
 }
 
 impl Sentence {
+    /// A sentence with this evidence.
+    pub(crate) fn new(words: impl Into<String>, evidence: Evidence) -> Sentence {
+        Sentence {
+            words: words.into(),
+            evidence,
+            has_too_few_values: false,
+        }
+    }
+
     /// A sentence about test cases, by their indices in the summary.
     pub(crate) fn for_cases(words: String, cases: impl IntoIterator<Item = usize>) -> Sentence {
-        Sentence {
-            words,
-            evidence: Evidence::Cases(cases.into_iter().collect()),
-        }
+        Sentence::new(words, Evidence::Cases(cases.into_iter().collect()))
     }
 
     /// The sentence with the names of its evidence: `... (64B-2000flows-ipv4 of run 2026-...)`.

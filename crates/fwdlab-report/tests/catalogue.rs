@@ -84,8 +84,8 @@ fn found(procedure: &str, pps: f64, place: usize, first: &str) -> Value {
     }
 }
 
-fn measured(campaign: &Campaign, case: &Case, place: usize) -> TestCase {
-    let iterations = (1..=ITERATIONS).map(|iteration| {
+fn measured(campaign: &Campaign, case: &Case, place: usize, iterations: u32) -> TestCase {
+    let iterations = (1..=iterations).map(|iteration| {
         let wander = f64::from(iteration % 3) * 1e-3;
         let pps = 1e6 * (1.0 - LESS * place as f64 / campaign.cases.len() as f64 + wander);
         let procedure = campaign.procedure.id();
@@ -104,27 +104,51 @@ fn measured(campaign: &Campaign, case: &Case, place: usize) -> TestCase {
     summarise(case.id(), case, iterations.collect())
 }
 
+fn summary(campaign: &Campaign, iterations: u32) -> Summary {
+    let cases = campaign.cases.iter().enumerate();
+    Summary {
+        format: RUN_FORMAT,
+        run: "2026-11-21-run-7f3k".into(),
+        procedure: "campaign".into(),
+        test_cases: cases
+            .map(|(at, case)| measured(campaign, case, at, iterations))
+            .collect(),
+        control: None,
+        imported: Vec::new(),
+        noise: Noise::default(),
+        warnings: Vec::new(),
+        thresholds: Vec::new(),
+        imix_estimate_l2_bps: None,
+    }
+}
+
+/// The page of one iteration each of two sizes and two numbers of flows: comparisons without enough
+/// values are counted, and the results of all test cases are in one table.
+#[test]
+fn a_page_says_once_what_all_test_cases_have_in_common() {
+    let text =
+        "campaign = 'c'\n[matrix]\nsize = [64, 512]\nflows = [1, 2000]\n[procedure]\nid = 'mrr'\n";
+    let campaign = Campaign::parse("c", text).unwrap();
+    let page = |iterations| {
+        let (info, summary) = (common::normal().info, summary(&campaign, iterations));
+        let run = fwdlab_report::run::Run::new(&info, &summary);
+        fwdlab_report::html::page(&run, fwdlab_report::html::ShownFacts::Brief)
+    };
+    let [one, six] = [1, ITERATIONS].map(page);
+    for (page, few) in [(&one, 1), (&six, 0)] {
+        assert_eq!(page.matches("too few values to tell").count(), few);
+        assert_eq!(page.matches(">Maximum receive rate<").count(), 1);
+    }
+    assert!(one.contains("4 comparisons have too few values to tell"));
+}
+
 #[test]
 fn every_entry_ends_with_an_answer() {
     let entries = entries();
     assert!(entries.len() > 70, "{}", entries.len());
     for (name, text) in entries {
         let campaign = Campaign::parse(&name, &text).unwrap();
-        let cases = campaign.cases.iter().enumerate();
-        let summary = Summary {
-            format: RUN_FORMAT,
-            run: "2026-11-21-run-7f3k".into(),
-            procedure: "campaign".into(),
-            test_cases: cases
-                .map(|(at, case)| measured(&campaign, case, at))
-                .collect(),
-            control: None,
-            imported: Vec::new(),
-            noise: Noise::default(),
-            warnings: Vec::new(),
-            thresholds: Vec::new(),
-            imix_estimate_l2_bps: None,
-        };
+        let summary = summary(&campaign, ITERATIONS);
         let mut info = common::normal().info;
         info.parameters = [("question".to_owned(), campaign.question.into())].into();
         let reported = fwdlab_report::text::quick(&info, &summary);

@@ -328,7 +328,7 @@ mod tests {
             return println!("SKIPPED: {test}: needs root");
         }
         // the namespace is this thread's
-        let netns = private::namespace_with_pair().unwrap();
+        let netns = private::namespace_with_pair(1).unwrap();
         let spec = PortSpec {
             netns: Some(netns),
             interface: "harmless0".into(),

@@ -22,15 +22,15 @@ pub struct BackToBack {
 }
 
 impl BackToBack {
-    /// Makes the namespace and the pair.
+    /// Makes the namespace and the pair, with this number of queues at each end.
     ///
     /// # Errors
     /// Fails without permission, or if the kernel has no veth.
-    pub fn new() -> Result<BackToBack, LabError> {
+    pub fn new(queues: u32) -> Result<BackToBack, LabError> {
         let (ready, made) = channel();
         let (end, wait) = channel::<()>();
         let thread = std::thread::spawn(move || {
-            let result = private::namespace_with_pair();
+            let result = private::namespace_with_pair(queues);
             let _ = ready.send(result);
             // until the other end is dropped
             let _ = wait.recv();

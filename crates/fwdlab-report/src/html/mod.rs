@@ -50,7 +50,7 @@ use crate::procedures::{self, MORE_ROWS};
 use crate::run::{CaseProfile, Counted, Run};
 use crate::sentence::{Evidence, Sentence};
 use crate::shape::{self, Rated, Shape};
-use crate::table::{Table, capital};
+use crate::table::{Cell, Column, Table, capital};
 use crate::telemetry;
 use crate::thresholds;
 use crate::tips::{Tip, Tips};
@@ -69,6 +69,8 @@ const OTHERWISE: &str =
     "A script in this page shows the rest; fwdlab report --format json has all trials.";
 /// Largest number of ministat blocks on a page.
 const BLOCKS: usize = 12;
+/// More reasons why results are missing are folded.
+const REASONS: usize = 4;
 /// With more test cases, their results are folded.
 const UNFOLDED: usize = 12;
 
@@ -376,8 +378,14 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
             html::all(m, &charts::campaign_charts(info, summary));
             table(m, &of_cases(campaign::table(all), all));
         });
-        notes(m, &[], campaign::shortfalls(all));
+        missing(m, all);
     });
+    if let Some((title, joined)) = in_one_table(all, link::link_speed(info)) {
+        section(m, &title, |m| {
+            m.within("figure", &[], |m| table(m, &joined));
+        });
+        return;
+    }
     let many = all.len() > UNFOLDED;
     for case in all {
         let label = label(case, all);
@@ -397,6 +405,48 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
             false => shown(m),
         }
     }
+}
+
+/// Writes why results are missing: folded if that is long.
+fn missing(m: &mut Markup, all: &[TestCase]) {
+    let reasons: Vec<String> = campaign::shortfalls(all).collect();
+    match reasons.len() > REASONS {
+        true => folded(
+            m,
+            false,
+            |m| m.text("Why iterations have no result"),
+            |m| notes(m, &[], reasons),
+        ),
+        false => notes(m, &[], reasons),
+    }
+}
+
+/// Joins the results of all test cases, if each is one table of the same procedure without charts.
+/// Returns the title and the table.
+fn in_one_table(all: &[TestCase], link: Option<LinkSpeed>) -> Option<(String, Table)> {
+    let mut joined: Option<(String, Table)> = None;
+    for case in all.iter().filter(|case| !case.outcomes.is_empty()) {
+        let groups = procedures::groups(&case.outcomes);
+        let [group] = &groups[..] else { return None };
+        let mut tables = procedures::tables::tables(group, &case.outcomes, MORE_ROWS);
+        if tables.len() != 1 || !outcome_charts(&group.outcomes, link).is_empty() {
+            return None;
+        }
+        let own = tables.pop()?.table;
+        let case_column = [Column::left("test case", &["test_case"])].into_iter();
+        let columns = case_column.chain(own.columns).collect();
+        let (title, sum) = joined.get_or_insert_with(|| (group.title.clone(), Table::new(vec![])));
+        if sum.columns.is_empty() {
+            sum.columns = columns;
+        } else if *title != group.title || sum.columns != columns {
+            return None;
+        }
+        for row in own.rows {
+            let name = Cell::new(label(case, all), &case.test_case);
+            sum.push(row.mark, [name].into_iter().chain(row.cells).collect());
+        }
+    }
+    joined.filter(|(_, sum)| sum.rows.len() > 1)
 }
 
 /// Marks the rows of a table whose first cells are names of test cases as link targets.
@@ -497,7 +547,7 @@ fn results(m: &mut Markup, run: &Run<'_>, is_alone: bool) {
                 }
                 table(m, &tables::cases(summary).of_cases(|place, _| Some(place)));
             });
-            notes(m, &[], campaign::shortfalls(&summary.test_cases));
+            missing(m, &summary.test_cases);
             notes(m, SMALL, words::signs_words(summary).map(str::to_owned));
             notes(m, SMALL, words::imix_words(summary));
         });

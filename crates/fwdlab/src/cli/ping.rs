@@ -429,7 +429,7 @@ fn floor(probe: &Probe, is_memif: bool, signals: &Signals) -> anyhow::Result<Pro
         let (tx, rx) = memif_pair()?;
         return probe.run(tx, rx, [2, 0, 0, 0, 0, 2], signals);
     }
-    let cable = BackToBack::new()?;
+    let cable = BackToBack::new(1)?;
     let (tx, rx) = cable.ports()?;
     let destination = rx.facts.mac.unwrap_or([2, 0, 0, 0, 0, 2]);
     probe.run(tx, rx, destination, signals)

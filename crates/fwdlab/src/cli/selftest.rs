@@ -183,7 +183,7 @@ impl SelfTest {
             )
             .into()),
             [] => {
-                let cable = BackToBack::new()?;
+                let cable = BackToBack::new(self.senders)?;
                 let (tx, rx) = cable.ports()?;
                 Ok(pair((tx.into(), rx.into()), Some(cable)))
             }

@@ -419,6 +419,9 @@ fn the_tester_measures_itself() {
     }
     assert_eq!((limits.len(), list(&document["pacing"]).len()), (3, 3));
     assert!(!list(&document["floors"]).is_empty());
+    // the pair has a queue for each sender
+    let words = "selftest --trial 100ms --size 64 --loads 1kpps --engine af-xdp --senders 3";
+    assert_eq!(list(&lab.json(words)["limits"]).len(), 1);
     // on given ports; nothing is left on them
     let wire = Wire::new();
     let words = "selftest pa pb --trial 100ms --size 64 --loads 1kpps --engine af-xdp";

@@ -684,7 +684,7 @@ mod slow {
         // this machine: a network that only this thread is in
         let text = rack.near().replace(&format!("netns:{tester}"), "local");
         let bed = parsed(&text.replace(&format!("netns:{dut}"), "local"));
-        crate::ports::private::namespace_with_pair().unwrap();
+        crate::ports::private::namespace_with_pair(1).unwrap();
         let on = "echo 0 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
         Local.query("sh", &["-c", on]).unwrap();
         let links = "link add ta type veth peer name da\nlink add tb type veth peer name db\n";
