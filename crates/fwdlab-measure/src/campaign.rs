@@ -295,12 +295,7 @@ fn pool<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
 
 /// Combines differences, and describes them.
 fn pool_pairs<'a>(outcome: &mut Outcome, all: impl Iterator<Item = &'a Outcome>) {
-    let found: Vec<&Paired> = all
-        .filter_map(|other| match &other.found {
-            Found::Paired(found) => Some(found),
-            _ => None,
-        })
-        .collect();
+    let found: Vec<&Paired> = all.filter_map(|other| other.found.get()).collect();
     if let Some(pooled) = paired::pool(&found) {
         outcome.trials = found.len() as u32;
         outcome.verdict = "measured".into();

@@ -337,10 +337,7 @@ fn outcome(trial: &TrialRecord) -> Outcome {
 pub(crate) fn combine(iterations: &[Iteration]) -> Option<Outcome> {
     let mut outcomes = iterations.iter().flat_map(|one| &one.outcomes);
     let valid: Vec<&Maxfwd> = (outcomes.clone())
-        .filter_map(|outcome| match &outcome.found {
-            Found::Maxfwd(found) => Some(&**found),
-            _ => None,
-        })
+        .filter_map(|outcome| outcome.found.get())
         .collect();
     let first = outcomes.next().filter(|_| !valid.is_empty())?;
     let with_rate: Vec<&Maxfwd> = (valid.iter().copied())

@@ -93,13 +93,8 @@ pub fn cause_of_variation(case: &TestCase) -> Option<String> {
         return None;
     }
     let rate_of = |one: &Iteration| {
-        let found = one
-            .outcomes
-            .iter()
-            .find_map(|outcome| match &outcome.found {
-                Found::Maxfwd(found) => Some(&**found),
-                _ => None,
-            })?;
+        let mut outcomes = one.outcomes.iter();
+        let found: &Maxfwd = outcomes.find_map(|outcome| outcome.found.get())?;
         Some((one.iteration, found.forwarding_rate_pps?, found.clone()))
     };
     let mut all: Vec<(u32, f64, Maxfwd)> = case.iterations.iter().filter_map(rate_of).collect();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::campaign::Case;
 use crate::comparison::Comparison;
 use crate::efficiency::Work;
-use crate::outcome::{Better, FORWARDING_RATE, Found, Maxfwd, Outcome, Paired, Unit};
+use crate::outcome::{Better, FORWARDING_RATE, Maxfwd, Outcome, Paired, Unit};
 use crate::telemetry::{Finding, Telemetry};
 
 /// A test case with all its iterations.
@@ -221,22 +221,12 @@ impl TestCase {
 
     /// Returns the results of quiet windows, if the procedure has windows.
     pub fn windows(&self) -> Option<&Maxfwd> {
-        self.outcomes
-            .iter()
-            .find_map(|outcome| match &outcome.found {
-                Found::Maxfwd(found) => Some(&**found),
-                _ => None,
-            })
+        self.outcomes.iter().find_map(|outcome| outcome.found.get())
     }
 
     /// Returns the results of slices, if the procedure has slices.
     pub fn slices(&self) -> Option<&Paired> {
-        self.outcomes
-            .iter()
-            .find_map(|outcome| match &outcome.found {
-                Found::Paired(found) => Some(found),
-                _ => None,
-            })
+        self.outcomes.iter().find_map(|outcome| outcome.found.get())
     }
 
     /// Iterates over the differences from the reference DUT measured by slices, one per swept

@@ -148,10 +148,7 @@ impl StoredRun {
     /// windows.
     fn add_windows(&self, case: &TestCase, name: &str, labels: Labels, all: &mut Collection) {
         let labels = with(labels, "procedure", MAXFWD.into());
-        let windows = |outcome: &Outcome| match &outcome.found {
-            Found::Maxfwd(found) => Some((**found).clone()),
-            _ => None,
-        };
+        let windows = |outcome: &Outcome| outcome.found.get().cloned();
         let outcomes = case.iterations.iter().flat_map(|one| &one.outcomes);
         let each: Vec<Maxfwd> = outcomes.filter_map(windows).collect();
         if each.is_empty() && case.windows().is_none() {
@@ -418,12 +415,7 @@ impl Collection {
 
 /// Returns the kernel of an image.
 fn exact_of(case: &TestCase) -> Option<&Exact> {
-    case.outcomes
-        .iter()
-        .find_map(|outcome| match &outcome.found {
-            Found::Exact(found) => Some(&**found),
-            _ => None,
-        })
+    case.outcomes.iter().find_map(|outcome| outcome.found.get())
 }
 
 fn with(mut labels: Labels, key: &str, value: String) -> Labels {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fwdlab_engine::af_xdp::{BusyPoll, Options, ZeroCopy};
 use fwdlab_engine::traffic::player::Player;
@@ -737,10 +737,8 @@ fn a_port_that_vanishes_or_goes_down_ends_the_trial_with_an_error() {
             sender.start(schedule(Some(10_000.0), None)).unwrap();
             wait_until(|| sender.counts().unwrap().sent[0] > 100);
             bed.in_tester(command).unwrap();
-            let begin = Instant::now();
             wait_until(|| sender.is_done());
             let case = format!("{name}, {command}");
-            assert!(begin.elapsed() < Duration::from_secs(2), "{case}");
             let error = sender.stop().unwrap_err().to_string();
             assert!(
                 error.contains("tx0") && error.contains(says),

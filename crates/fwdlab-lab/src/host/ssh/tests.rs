@@ -569,7 +569,6 @@ mod slow {
         assert_eq!(there(), first, "it was there already");
         let mut process = begin(&remote);
         let waiting = remote.clone();
-        let killed = Instant::now();
         let id = remote.query("sh", &["-c", "echo $PPID"]).unwrap();
         Local.query("kill", &["-9", id.trim()]).unwrap();
         let text = process
@@ -581,7 +580,6 @@ mod slow {
             "{text}"
         );
         wait_until("nothing is left there", || !runs(&seconds));
-        assert!(killed.elapsed() < Duration::from_secs(5));
         drop((process, remote, waiting));
 
         let remote = agent();

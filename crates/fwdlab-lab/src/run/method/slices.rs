@@ -12,7 +12,7 @@ use fwdlab_measure::paired::{Budget, CONTROLS, control, iteration, pool};
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::{self, Case, PLAIN};
 use fwdlab_model::event::{Compared, EventKind};
-use fwdlab_model::outcome::{Found, Paired};
+use fwdlab_model::outcome::Paired;
 use fwdlab_model::result::Noise;
 use fwdlab_model::test_case::{Failure, TestCase};
 
@@ -225,10 +225,7 @@ fn progress(running: &Running<'_>, row: &Row<'_>, work: &Work, left: Duration) -
     let first = row.cases().next().and_then(|case| {
         let iterations = running.made[case].iter();
         let found = iterations.flat_map(|one| &one.outcomes);
-        let found = found.filter_map(|outcome| match &outcome.found {
-            Found::Paired(found) => Some(found),
-            _ => None,
-        });
+        let found = found.filter_map(|outcome| outcome.found.get());
         let found: Vec<&Paired> = found.collect();
         pool(&found)?.points.into_iter().next()
     });

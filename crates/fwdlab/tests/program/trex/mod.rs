@@ -7,7 +7,6 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use fwdlab_packet::pcap;
 use rustix::process::Signal;
@@ -108,7 +107,7 @@ fn unauthorised_clients_are_rejected() {
     let (server, ports) = serve(&lab, &options);
     for port in &ports {
         let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-        let patience = Some(Duration::from_secs(20));
+        let patience = Some(PATIENCE);
         stream.set_read_timeout(patience).unwrap();
         assert!(stream.read_exact(&mut [0; 10]).is_err());
     }
