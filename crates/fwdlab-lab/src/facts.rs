@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::facts::{Card, Facts};
 
-use crate::host::Host;
+use crate::host::{Host, quoted};
 use crate::placement::Placement;
 
 /// Reads the facts of a host. Those about the test bed are added when it exists.
@@ -81,12 +81,20 @@ pub(crate) fn cards(host: &dyn Host, role: &str, ports: &[&str]) -> Vec<Card> {
     ports.iter().map(|port| card(host, role, port)).collect()
 }
 
+/// Returns a word of `sh` that is the folder of a port's PCI device. On virtio, it is one level
+/// above the port's own device.
+pub(crate) fn pci_device(port: &str) -> String {
+    let device = quoted(&format!("/sys/class/net/{port}/device")).into_owned();
+    format!("\"$(d={device}; [ -e \"$d/config\" ] || d=\"$d/..\"; echo \"$d\")\"")
+}
+
 fn card(host: &dyn Host, role: &str, port: &str) -> Card {
     let folder = format!("/sys/class/net/{port}");
     let number = |file: &str| text(host, &format!("{folder}/{file}"))?.parse().ok();
-    // on virtio, the PCI device is one level above
-    let device = ["device", "device/.."].map(|at| text(host, &format!("{folder}/{at}/uevent")));
-    let device = device.map(Option::unwrap_or_default).join("\n");
+    let pci = host.query("sh", &["-c", &format!("echo {}", pci_device(port))]);
+    let pci = pci.unwrap_or_default();
+    let of_pci = |file: &str| text(host, &format!("{}/{file}", pci.trim()));
+    let device = of_pci("uevent").unwrap_or_default();
     let of_device = |name: &str| field(&device, name, '=');
     let driver = host.query("ethtool", &["-i", port]).unwrap_or_default();
     let of_driver = |name: &str| field(&driver, name, ':').filter(|value| value != "N/A");
@@ -118,7 +126,7 @@ fn card(host: &dyn Host, role: &str, port: &str) -> Card {
         rx_queues,
         tx_queues,
         // -1 on a machine with one node
-        numa_node: number("device/numa_node"),
+        numa_node: of_pci("numa_node").and_then(|node| node.parse().ok()),
     }
 }
 
@@ -214,18 +222,45 @@ mod tests {
         assert!(lost.mitigations.is_empty());
     }
 
+    #[test]
+    fn the_pci_device_of_virtio_is_above_its_own() {
+        let net = tempfile::tempdir().unwrap();
+        let net = net.path().canonicalize().unwrap();
+        for (port, device, pci) in [
+            ("eth0", "bridge/nic", "bridge/nic"),
+            ("eth1", "bridge/virtio-pci/virtio3", "bridge/virtio-pci"),
+        ] {
+            std::fs::create_dir_all(net.join(device)).unwrap();
+            std::fs::create_dir(net.join(port)).unwrap();
+            std::os::unix::fs::symlink(net.join(device), net.join(port).join("device")).unwrap();
+            for pci in ["bridge", pci] {
+                std::fs::write(net.join(pci).join("config"), "").unwrap();
+            }
+            let script = format!("cd -P {} && pwd", pci_device(port));
+            let script = script.replace("/sys/class/net", net.to_str().unwrap());
+            let output = std::process::Command::new("sh")
+                .args(["-c", &script])
+                .output();
+            let folder = String::from_utf8(output.unwrap().stdout).unwrap();
+            assert_eq!(folder.trim(), net.join(pci).to_str().unwrap(), "{port}");
+        }
+    }
+
     /// A card of Intel's, one on virtio, whose driver knows little, and a port without a card.
     #[test]
     fn cards_are_described_as_far_as_they_are_known() {
-        let router = Scripted::new(|command, _| {
+        let pci = |port| format!("sh -c {}", quoted(&format!("echo {}", pci_device(port))));
+        let router = Scripted::new(move |command, _| {
             match command {
             "read /sys/class/net/eth1/device/uevent" => {
                 "DRIVER=i40e\nPCI_ID=8086:1572\nPCI_SLOT_NAME=0000:01:00.0\n".into()
             }
+            _ if command == pci("eth1") => "/sys/class/net/eth1/device\n".into(),
+            _ if command == pci("eth2") => "/sys/class/net/eth2/device/..\n".into(),
             "read /sys/class/net/eth2/device/uevent" => "DRIVER=virtio_net\n".into(),
             "read /sys/class/net/eth2/device/../uevent" => "PCI_ID=1AF4:1000\n".into(),
             "read /sys/class/net/eth1/device/numa_node" => "1\n".into(),
-            "read /sys/class/net/eth2/device/numa_node" => "-1\n".into(),
+            "read /sys/class/net/eth2/device/../numa_node" => "0\n".into(),
             "read /sys/class/net/eth1/speed" => "10000\n".into(),
             "read /sys/class/net/eth2/speed" => "-1\n".into(),
             "ls /sys/class/net/eth1/queues" => "rx-0\nrx-1\ntx-0\ntx-1\ntx-2\n".into(),
@@ -266,6 +301,7 @@ mod tests {
                 pci_id: own("1af4:1000"),
                 driver: own("virtio_net"),
                 driver_version: own("1.0.0"),
+                numa_node: Some(0),
                 ..Card::default()
             }
         );

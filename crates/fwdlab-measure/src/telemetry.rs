@@ -180,6 +180,7 @@ fn ports(before: &Reading, after: &Reading, names: &[String]) -> BTreeMap<String
             tx_bytes: now.tx_bytes.saturating_sub(was.tx_bytes),
             drops: risen(&was.drops, &now.drops),
             pauses: risen(&was.pauses, &now.pauses),
+            interrupts: Vec::new(),
             // the other properties are constant
             ..was.clone()
         };
@@ -233,8 +234,14 @@ fn drops(before: &Reading, after: &Reading, names: &[String]) -> BTreeMap<String
 }
 
 fn interrupts(before: &Reading, after: &Reading, ports: &[String]) -> Vec<InterruptShare> {
-    // on hosts with a thousand interrupts, keep those of the ports, by the names that drivers use
-    let is_own = |one: &&Interrupt| ports.iter().any(|port| is_of(&one.name, port));
+    // on hosts with a thousand interrupts, keep those of the ports: by number, or by the names that
+    // drivers use
+    let is_own = |one: &&Interrupt| {
+        ports.iter().any(|port| {
+            let known = before.ports.get(port).map(|port| &port.interrupts);
+            known.is_some_and(|all| all.contains(&one.number)) || is_of(&one.name, port)
+        })
+    };
     let of = |now: &Interrupt| {
         let was = before
             .interrupts
@@ -264,8 +271,8 @@ fn interrupts(before: &Reading, after: &Reading, ports: &[String]) -> Vec<Interr
         .collect()
 }
 
-/// Returns true if an interrupt with this name belongs to a port: `eth0-TxRx-3` does; for
-/// `mlx5_comp3@pci:...` only the kernel knows the port.
+/// Returns true if an interrupt with this name belongs to a port: `eth0-TxRx-3` does; names such as
+/// `mlx5_comp3@pci:...` do not contain the port.
 fn is_of(name: &str, port: &str) -> bool {
     let words = name.split(|c: char| c == '-' || c == ':' || c == '@' || c.is_whitespace());
     words.into_iter().any(|word| word == port)
@@ -674,6 +681,37 @@ mod tests {
         );
         assert_eq!(sum.gap_s, Some(1.5));
         assert_eq!(combine([]), None);
+    }
+
+    /// virtio and mlx5 name their interrupts after the device.
+    #[test]
+    fn interrupts_of_a_port_are_known_by_number() {
+        let reading = |cpu: &str| Reading {
+            ports: [(
+                "eth0".to_owned(),
+                PortCount {
+                    interrupts: vec![41],
+                    ..PortCount::default()
+                },
+            )]
+            .into(),
+            interrupts: [(41, "virtio3-input.0"), (42, "virtio4-input.0")]
+                .map(|(number, name)| Interrupt {
+                    number,
+                    name: name.into(),
+                    effective: Some(cpu.into()),
+                    ..Interrupt::default()
+                })
+                .into(),
+            ..Reading::default()
+        };
+        let (before, after) = (reading("0"), reading("3"));
+        let found = interrupts(&before, &after, &["eth0".to_owned()]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(
+            (&*found[0].name, &found[0].moved),
+            ("virtio3-input.0", &Some(["0".into(), "3".into()]))
+        );
     }
 
     #[test]

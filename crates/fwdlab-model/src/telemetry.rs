@@ -169,6 +169,9 @@ pub struct PortCount {
     /// NUMA node; absent when it belongs to none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
+    /// Numbers of its interrupts, as far as its PCI device lists them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<u32>,
     /// Its driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,

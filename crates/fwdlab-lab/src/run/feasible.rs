@@ -62,6 +62,11 @@ pub(super) fn check(plan: &Plan) -> Result<(), LabError> {
         {
             return wrong(&["procedure", "sweep"], reason);
         }
+        let perf = (campaign.telemetry.as_ref()).and_then(|telemetry| telemetry.perf.as_ref());
+        if perf.is_some() && system_name(system) == "FreeBSD" {
+            let reason = "flame graphs need Linux's perf, and its DUT is FreeBSD: omit perf";
+            return wrong(&["telemetry", "perf"], reason.into());
+        }
         if let Err(reason) = can_procedure(plan, case, system, is_embedded)? {
             return wrong(&["procedure"], reason);
         }

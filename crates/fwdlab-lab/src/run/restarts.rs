@@ -21,7 +21,7 @@ use crate::site::Site;
 #[derive(Debug, Default)]
 pub(super) struct Restarts {
     /// Groups whose DUT was restarted, with the reason for those that lost it.
-    groups: BTreeMap<String, Option<String>>,
+    groups: BTreeMap<String, Option<LabError>>,
 }
 
 impl Restarts {
@@ -37,21 +37,45 @@ impl Restarts {
         let Some(reboot) = reboot else {
             return Ok(());
         };
-        let lost = |reason: &str| Err(LabError::Preflight(reason.to_owned()));
         if order == Order::Grouped {
             match self.groups.get(test_case) {
                 Some(None) => return Ok(()),
-                Some(Some(reason)) => return lost(reason),
+                Some(Some(error)) => return Err(again(error)),
                 None => {}
             }
         }
         let result = restart(reboot, site, test_case, control, run);
-        if let Err(error @ (LabError::Interrupted | LabError::Store(_))) = result {
-            return Err(error);
+        if let Err(LabError::Interrupted | LabError::Store(_)) = result {
+            return result;
         }
-        let reason = result.err().map(|error| error.to_string());
-        self.groups.insert(test_case.to_owned(), reason.clone());
-        reason.map_or(Ok(()), |reason| lost(&reason))
+        let lost = result.as_ref().err().map(again);
+        self.groups.insert(test_case.to_owned(), lost);
+        result
+    }
+}
+
+/// Returns the error of a restart for another test bed of its group.
+fn again(error: &LabError) -> LabError {
+    match error {
+        LabError::NotUp { image, reason } => LabError::NotUp {
+            image: image.clone(),
+            reason: reason.clone(),
+        },
+        other => LabError::Preflight(other.to_string()),
+    }
+}
+
+/// Returns true if no restart was begun, so that nothing is known of the next boot.
+fn is_refused(error: &LabError) -> bool {
+    match error {
+        LabError::Preflight(_) => true,
+        LabError::Host(error) => {
+            matches!(
+                error.failure,
+                Failure::Exit { .. } | Failure::Missing { .. }
+            )
+        }
+        _ => false,
     }
 }
 
@@ -64,7 +88,7 @@ fn restart(
     run: &mut Run<'_>,
 ) -> Result<(), LabError> {
     let tries = reboot.retries + 1;
-    let mut last = String::new();
+    let mut last = LabError::Interrupted;
     for number in 1..=tries {
         let started = Instant::now();
         let limit = Limit {
@@ -87,11 +111,17 @@ fn restart(
         run.warn(format!(
             "{test_case}: restart of the DUT, try {number} of {tries}: {error}"
         ))?;
-        last = error.to_string();
+        last = error;
     }
-    Err(LabError::Preflight(format!(
-        "the DUT did not come back from its restart in {tries} tries: {last}"
-    )))
+    Err(match is_refused(&last) {
+        true => LabError::Preflight(format!(
+            "the DUT could not be restarted in {tries} tries: {last}"
+        )),
+        false => LabError::NotUp {
+            image: "the DUT".into(),
+            reason: format!("it did not come back from its restart in {tries} tries: {last}"),
+        },
+    })
 }
 
 /// Describes how often the DUT is restarted, and how long its return may take.

@@ -30,6 +30,7 @@ use fwdlab_model::telemetry::{Reading, Record, Telemetry, When};
 
 use self::drops::Ruleset;
 use self::sampler::Sampler;
+use crate::facts::pci_device;
 use crate::host::{Command, Failure, Host, HostError, Limit, quoted};
 
 /// Time limit of a reading, which takes 30 ms, or seconds on a remote host or one that swaps.
@@ -156,9 +157,12 @@ fn script(ports: &[String], requested: &Wanted, is_first: bool) -> String {
         ]);
     }
     for port in ports.iter().filter(|_| has(Subject::Ethtool) && is_first) {
-        let device =
-            |file: &str| quoted(&format!("/sys/class/net/{port}/device/{file}")).into_owned();
-        read(&[&device("numa_node"), &device("uevent")]);
+        let pci = pci_device(port);
+        read(&[
+            &format!("{pci}/numa_node"),
+            &format!("{pci}/msi_irqs/*"),
+            &quoted(&format!("/sys/class/net/{port}/device/uevent")),
+        ]);
     }
     part("files", &format!("grep -sH '' {}", files.join(" ")));
     if has(Subject::Sizes) {
@@ -500,7 +504,8 @@ mod tests {
         /proc/irq/24/smp_affinity_list:0\n/proc/net/netstat:IpExt: InNoRoutes\n/proc/net/netstat:IpExt: 3\n\
         /proc/sys/net/netfilter/nf_conntrack_count:1\n/proc/sys/net/netfilter/nf_conntrack_max:9\n\
         /proc/meminfo:MemTotal: 100 kB\n/proc/meminfo:MemAvailable: 50 kB\n/sys/class/net/eth0/device/uevent:DRIVER=igb\n\
-        /sys/class/net/eth0/device/uevent:PCI_SLOT_NAME=0000:01:00.0\n/sys/class/net/eth0/device/numa_node:1\n@@ sensors\n\
+        /sys/class/net/eth0/device/uevent:PCI_SLOT_NAME=0000:01:00.0\n/sys/class/net/eth0/device/../numa_node:1\n\
+        /sys/class/net/eth0/device/../msi_irqs/24:msix\n@@ sensors\n\
         @@ links\n[{\"ifname\":\"eth0\",\"stats64\":{\"rx\":{\"packets\":5,\"bytes\":300,\"dropped\":1},\
         \"tx\":{\"packets\":4,\"bytes\":240}}}]\n@@ nft\n@@ statistics eth0\nNIC statistics:\n rx_queue_0_packets: 5\n \
         rx_no_buffer_count: 2\n@@ port eth0\nqueues:1\nlarge-receive-offload: off [fixed]\n@@ end\n";
@@ -531,7 +536,13 @@ mod tests {
             (port.driver.as_deref(), port.rx_queues, port.lro),
             (Some("igb"), Some(1), Some(false))
         );
-        assert_eq!(port.node, Some(1));
+        assert_eq!((port.node, &port.interrupts[..]), (Some(1), &[24][..]));
+        let pci = pci_device("eth0");
+        let text = script(&ports(), &requested, true);
+        assert!(
+            text.contains(&format!("{pci}/numa_node {pci}/msi_irqs/* ")),
+            "{text}"
+        );
         assert_eq!(reading.drops["IpExt InNoRoutes"], 3);
         assert_eq!(reading.sizes["conntrack entries"].limit, Some(9));
         assert_eq!(

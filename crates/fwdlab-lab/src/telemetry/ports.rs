@@ -147,7 +147,8 @@ pub(super) fn links(text: &str) -> Result<BTreeMap<String, PortCount>, String> {
 }
 
 /// Adds other properties of a port: `/sys/class/net/eth0/device/numa_node:1`,
-/// `/sys/class/net/eth0/device/uevent:DRIVER=ice`, `queues:8`, `large-receive-offload: on`.
+/// `/sys/class/net/eth0/device/msi_irqs/41:msix`, `/sys/class/net/eth0/device/uevent:DRIVER=ice`,
+/// `queues:8`, `large-receive-offload: on`.
 pub(super) fn describe(count: &mut PortCount, text: &str) {
     for line in text.lines() {
         let Some((action, value)) = line.rsplit_once(':') else {
@@ -163,6 +164,9 @@ pub(super) fn describe(count: &mut PortCount, text: &str) {
             "queues" => count.rx_queues = value.parse().ok(),
             "large-receive-offload" => {
                 count.lro = value.split_whitespace().next().map(|state| state == "on");
+            }
+            number if action.contains("/msi_irqs/") => {
+                count.interrupts.extend(number.parse::<u32>())
             }
             _ => {}
         }

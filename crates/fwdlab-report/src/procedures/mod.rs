@@ -401,8 +401,9 @@ pub(crate) fn explain(trials: &[TrialRecord]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::outcome::{Found, Mrr};
+    use fwdlab_model::outcome::{Found, Mrr, Spread};
     use fwdlab_model::units::FrameSize;
+    use fwdlab_model::variant::{Direction, DirectionCounts};
 
     use super::*;
 
@@ -471,6 +472,77 @@ mod tests {
             many.contains("999 ns*") && !many.contains("990 ns*"),
             "{many}"
         );
+    }
+
+    /// The direction that lost less does not forward as little as the other one.
+    #[test]
+    fn the_sum_of_both_directions_has_the_counts_of_each() {
+        let counts = |direction, frames_received| DirectionCounts {
+            direction,
+            frames_intended: 2_000_000,
+            frames_sent: 2_000_000,
+            frames_received,
+            samples: Vec::new(),
+        };
+        let table = |found| {
+            let variant = Variant {
+                both_directions: true,
+                ..Variant::default()
+            };
+            let outcomes = [Outcome {
+                variant,
+                found,
+                answered: true,
+                ..outcome(64, "", &[], "w")
+            }];
+            let all = groups(&outcomes);
+            all.iter()
+                .map(|g| crate::text::section(&section(g, &outcomes, Format::Terminal)))
+                .collect::<String>()
+        };
+        let trial = |directions| {
+            Found::Trial(SingleTrial {
+                intended_load_pps: 1e6,
+                offered_load_pps: 1e6,
+                forwarding_rate_pps: 250_000.0,
+                frame_loss_ratio: 0.75,
+                directions,
+                duration_s: 2.0,
+                delays: None,
+                samples: Vec::new(),
+            })
+        };
+        let both = table(trial(vec![
+            counts(Direction::Forward, 1_600_000),
+            counts(Direction::Reverse, 500_000),
+        ]));
+        assert!(
+            both.contains("both ways") && both.contains("1.050 Mpps"),
+            "{both}"
+        );
+        // only the worse direction is known: no sum
+        let mrr = Found::Mrr(Mrr {
+            load_pps: 1e6,
+            receive_rate_pps: Some(Spread {
+                mean: 250_000.0,
+                median: 250_000.0,
+                p1: 250_000.0,
+                p99: 250_000.0,
+                min: 250_000.0,
+                max: 250_000.0,
+                stdev: None,
+                repetitions: 1,
+            }),
+            trials_pps: vec![250_000.0],
+            tester_bound: false,
+        });
+        for found in [trial(Vec::new()), mrr] {
+            let text = table(found);
+            assert!(
+                text.contains("250.0 kpps") && !text.contains("both ways"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! The results come from [`shown`](super::shown()); this module adds frame sizes and verdicts, and
 //! tables over time. Every figure has its unit. Start with [`tables`].
 
-use fwdlab_model::outcome::{Churn, CriticalLoad, Equilibrium, Estimate, Outcome};
+use fwdlab_model::outcome::{Churn, CriticalLoad, Equilibrium, Estimate, Found, Outcome};
 use fwdlab_model::procedure::{Delays, Interval};
 
 use super::shown::{
@@ -130,11 +130,23 @@ fn percent_of_unmodified(outcome: &Outcome, all: &[Outcome]) -> Option<f64> {
     Some(100.0 * rate(outcome)? / rate(other)?)
 }
 
-/// Returns the sum of both directions of a bidirectional outcome; the figures are per direction.
+/// Returns the sum of both directions of a bidirectional outcome, if it is known; the figures are
+/// per direction.
 fn both_directions(outcome: &Outcome) -> Option<f64> {
-    let both = outcome.variant.both_directions && outcome.answered;
-    let rate = outcome.found.rate_pps().filter(|_| both);
-    rate.map(|pps| 2.0 * pps)
+    if !outcome.variant.both_directions || !outcome.answered {
+        return None;
+    }
+    match &outcome.found {
+        Found::Trial(found) => {
+            let received = found.directions.iter().map(|one| one.frames_received);
+            (found.directions.len() == 2)
+                .then(|| received.sum::<u64>() as f64 / found.duration_s.max(1e-9))
+        }
+        // received frames of the direction that lost more: the other one may have forwarded more
+        Found::Mrr(_) | Found::ForwardingRate(_) | Found::Maxfwd(_) => None,
+        // a load, which is the same in both directions
+        found => found.rate_pps().map(|pps| 2.0 * pps),
+    }
 }
 
 /// A percentile: its name, its field, its share of the frames, and its value in the delays of a

@@ -217,6 +217,21 @@ fn beds_are_found_by_name_and_errors_in_them_are_reported() {
     ]);
 }
 
+#[test]
+fn a_flame_graph_of_freebsd_is_refused_before_anything_runs() {
+    let lab = Lab::new();
+    lab.write(
+        "beds/b.toml",
+        "bed = 'b'\n[generator]\nports = { a = 'a', b = 'b' }\n[dut]\nkind = 'freebsd'\nhost = 'ssh://router'\nports = { a = 'a', b = 'b' }\n",
+    );
+    let text =
+        "campaign = 'c'\nbed = 'b'\n[telemetry]\nperf = { for = '1s' }\n[procedure]\nid = 'mrr'\n";
+    lab.write("c.toml", text);
+    lab.run("plan c.toml")
+        .code(2)
+        .says(&["c.toml:4:", "flame graphs need Linux's perf"]);
+}
+
 /// Several hosts each.
 mod slow {
     use super::*;

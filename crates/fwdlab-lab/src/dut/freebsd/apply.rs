@@ -29,9 +29,6 @@ use crate::host::{Command, Files, Limit, quoted};
 /// Default time limit of users' commands on a DUT.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Time limit for writing an image.
-const UPGRADE: Duration = Duration::from_secs(30 * 60);
-
 /// The disk of a nanobsd image is read-only except during these commands.
 const WRITABLE: WriteCommands = WriteCommands {
     before: "mount -uw /\ntrap 'mount -ur /' EXIT\n",
@@ -367,54 +364,6 @@ impl FreeBsd {
             );
         }
         Ok(kept)
-    }
-
-    /// Replaces the image of a nanobsd system, restarts it, and checks that this version runs then.
-    /// The previous image stays on the other partition of the disk; the upgrade is not undone.
-    ///
-    /// # Errors
-    /// The system is not a nanobsd, does not accept the image, does not come back, or comes back
-    /// with another version.
-    pub fn upgrade(&self, image: &Path, version: &str, control: &Control) -> Result<(), LabError> {
-        if self.making != FreebsdKind::Bsdrp {
-            return refuse(
-                self,
-                "replace its image",
-                "it is not a NanoBSD system; install the image by hand",
-            );
-        }
-        let limit = Limit {
-            time: UPGRADE,
-            is_stopped: &|| control.is_stopped(),
-        };
-        let there = self.host.put(image)?;
-        let unpack = match image.extension().is_some_and(|end| end == "xz") {
-            true => "xzcat",
-            false => "cat",
-        };
-        // the exit status of a pipe is that of its last command; a failure of the first must not go
-        // unnoticed
-        let there = quoted(&there).into_owned();
-        let test = match unpack {
-            "xzcat" => format!("xz -t {there}\n"),
-            _ => String::new(),
-        };
-        let script = format!("set -e\n{test}{unpack} {there} | upgrade\n");
-        self.host.run(&self.script("upgrade", &script), limit)?;
-        reboot_and_wait(self.host.as_ref(), limit)?;
-        let output = self.host.query("cat", &["/etc/version"])?;
-        match output.split_whitespace().any(|word| word.contains(version)) {
-            true => self.prepare().map(drop),
-            false => Err(self.otherwise(format!(
-                "after the upgrade it should run {version}, and /etc/version says {}",
-                output
-                    .trim()
-                    .chars()
-                    .take(80)
-                    .collect::<String>()
-                    .escape_debug()
-            ))),
-        }
     }
 }
 

@@ -71,7 +71,7 @@ pub enum FreebsdKind {
     #[default]
     Plain,
     /// BSDRP, a nanobsd: its disk is read-only, changes that must survive a restart are saved
-    /// (`config save`), and images are upgraded as a whole.
+    /// (`config save`).
     Bsdrp,
 }
 

@@ -29,7 +29,6 @@ struct Machine {
     files: BTreeMap<String, String>,
     boot: u32,
     saved: u32,
-    version: String,
     /// The local directory of files that were uploaded.
     put: Option<PathBuf>,
     /// Ignores every sysctl.
@@ -57,7 +56,6 @@ impl Machine {
         Machine {
             settings: settings.map(|(a, b)| (a.to_owned(), b.to_owned())).into(),
             boot: 1,
-            version: "1.96".into(),
             ports: ["igb1", "igb2"].map(str::to_owned).into(),
             daemon: Some(("bird", true)),
             ..Machine::default()
@@ -244,7 +242,6 @@ impl Machine {
                 self.lines.remove(&format!("folder {folder}"));
             }
             ["config", "save"] => self.saved += 1,
-            ["cat", "/etc/version"] => return format!("{}\n", self.version),
             _ => {}
         }
         String::new()
@@ -283,10 +280,6 @@ impl Machine {
                 self.settings
                     .insert("hw.pci.do_power_nodriver".into(), "3".into());
                 self.lines.clear();
-                return String::new();
-            }
-            "upgrade" => {
-                self.version = "1.97".into();
                 return String::new();
             }
             _ => {}
@@ -863,10 +856,6 @@ fn unsupported_requests_are_refused() {
             "etc/nftables.conf is for Linux, but this DUT runs FreeBSD",
         ),
         (generated(&dut, "nft-rules,n=1"), "nft-rules is for Linux"),
-        (
-            dut.upgrade(Path::new("/x.img"), "1.97", &control),
-            "it is not a NanoBSD system",
-        ),
     ] {
         let error = error.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
@@ -877,7 +866,7 @@ fn unsupported_requests_are_refused() {
 /// A nanobsd is writable only while files are written, saved before it restarts, and saved again
 /// when everything is restored.
 #[test]
-fn a_nanobsd_is_saved_restarted_and_upgraded() {
+fn a_nanobsd_is_saved_and_restarted() {
     let mut machine = Machine::new();
     machine.files.insert("/etc/rc.conf".into(), "before".into());
     let (dut, machine, host, _) = freebsd(FreebsdKind::Bsdrp, machine, |host| host);
@@ -902,28 +891,6 @@ fn a_nanobsd_is_saved_restarted_and_upgraded() {
             now.files.len()
         ),
         (2, "before", 1)
-    );
-
-    let image = set(&[("BSDRP-1.97-upgrade-amd64.img.xz", "")]);
-    let image = image.path().join("BSDRP-1.97-upgrade-amd64.img.xz");
-    dut.upgrade(&image, "1.97", &Control::default()).unwrap();
-    let upgrade = host
-        .commands()
-        .into_iter()
-        .find(|command| command.starts_with("upgrade\n"))
-        .unwrap();
-    assert!(
-        upgrade.contains("xz -t") && upgrade.contains("xzcat") && upgrade.contains("| upgrade"),
-        "{upgrade}"
-    );
-    assert_eq!(machine.lock().unwrap().boot, 3);
-    let error = dut
-        .upgrade(&image, "1.98", &Control::default())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("it should run 1.98, and /etc/version says 1.97"),
-        "{error}"
     );
 }
 

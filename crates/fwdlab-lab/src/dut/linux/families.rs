@@ -16,6 +16,7 @@ use super::{Linux, bgp, cards, conntrack, gateway, paths};
 use crate::dut::set::settings;
 use crate::dut::sweep::unused_v4;
 use crate::error::LabError;
+use crate::facts::pci_device;
 use crate::host::not_understood;
 use crate::host::{Command, Failure, Files, Host, Limit, quoted};
 
@@ -266,12 +267,11 @@ impl Linux {
     /// Assigns the interrupts of a port to these CPUs in turn.
     fn irq_affinity(&self, cpus: &[usize]) -> Result<(), LabError> {
         for port in &self.sides.ports {
-            let list = format!("ls /sys/class/net/{port}/device/msi_irqs 2>/dev/null || :");
+            let list = format!("ls {}/msi_irqs 2>/dev/null || :", pci_device(port));
             let output = self.host.query("sh", &["-c", &list])?;
             let numbers: Result<Vec<u64>, _> = output.split_whitespace().map(str::parse).collect();
             let Ok(mut numbers) = numbers else {
-                let action = format!("ls /sys/class/net/{port}/device/msi_irqs");
-                return Err(not_understood(self.host.as_ref(), &action, &output));
+                return Err(not_understood(self.host.as_ref(), &list, &output));
             };
             numbers.sort_unstable();
             if numbers.is_empty() {
@@ -653,6 +653,12 @@ mod tests {
             .iter()
             .filter(|command| command.contains("ethtool -K"))
             .collect();
+        let interrupts = format!("ls {}/msi_irqs", pci_device("ens1"));
+        assert!(
+            requested
+                .iter()
+                .any(|command| command.contains(&interrupts))
+        );
         // the setting that was not kept, and its undo command
         let input = dut.sides.port(End::Input);
         assert_eq!(

@@ -6,7 +6,7 @@
 use fwdlab_measure::campaign::Turn;
 use fwdlab_model::campaign::{On, When};
 use fwdlab_model::event::Request;
-use fwdlab_model::test_case::{Enough, Iteration};
+use fwdlab_model::test_case::{Enough, Iteration, NoResult};
 
 use super::super::campaign::Running;
 use super::super::conduct as conductor;
@@ -233,10 +233,13 @@ fn a_restart_without_return_costs_its_group_and_not_the_campaign() {
     assert_eq!(failures.len(), 3, "{failures:?}");
     for (_, reason) in &failures {
         assert!(
-            reason.starts_with("the DUT did not come back from its restart in 2 tries"),
+            reason.contains("did not come back from its restart in 2 tries"),
             "{reason}"
         );
     }
+    // the first iteration and those that only inherit the loss
+    let kinds: Vec<NoResult> = plain.iterations.iter().map(|one| one.no_result).collect();
+    assert_eq!(kinds, [NoResult::DidNotBoot; 3]);
     assert!(plain.figures.is_empty() && nat.failures().next().is_none());
     assert_eq!(nat.figures[0].values.len(), 3);
     let warnings = made.warnings();
