@@ -10,8 +10,7 @@ use crate::error::LabError;
 use crate::host::{Host, Local};
 
 /// Moves the calling thread into a new network namespace with a veth pair `a` and `b`, each with
-/// this number of queues, and returns the file of that namespace, which exists as long as the thread
-/// does.
+/// this number of queues. Returns the file of that namespace, which exists as long as the thread.
 ///
 /// # Errors
 /// Fails without permission, or if the kernel has no veth.

@@ -204,8 +204,8 @@ impl Watch {
         }
     }
 
-    /// Returns what else used the CPUs since then, in words for the advice of a run. These processes
-    /// are the DUT.
+    /// Returns what else used the CPUs since then, in words for the advice of a run: not these
+    /// processes, which are the DUT.
     pub fn other_work(&self, of_dut: &BTreeSet<u32>) -> OtherWork {
         let account = self.account(of_dut);
         let processes = account.description().map(|users| {
