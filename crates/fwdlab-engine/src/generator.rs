@@ -22,7 +22,7 @@ use crate::sys::monotonic_ns;
 use crate::traffic::Frames;
 
 /// A sending engine, by the name that appears in every result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// XDP live frames: a BPF program sends from inside the kernel's test run.
     XdpLive,
@@ -245,7 +245,7 @@ impl Capabilities {
 }
 
 /// The schedule of a trial.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     /// The intended load over time.
     pub load: LoadPlan,

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fwdlab_model::procedure::Stretch;
+use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
 use crate::pacer::{Curve, FRACTION, MOST_PPS, Plan};
 
 /// The intended load over time, in frames per second.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum LoadPlan {
     /// As fast as the engine can.
     FlatOut,

@@ -132,15 +132,14 @@ fn solicitation(ours: [u8; 6], source: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
 
 /// Returns the MAC address in an answer for this target; `None` for all other frames.
 fn answer(frame: &[u8], target: IpAddr) -> Option<[u8; 6]> {
-    let ethernet = ethernet::Frame::new(frame).ok()?;
+    let (ethernet, payload) = ethernet::Repr::parse(frame).ok()?;
     match target {
-        IpAddr::V4(target) if ethernet.ethertype() == arp::ETHERTYPE => {
-            let (reply, _) = arp::Repr::parse(ethernet.payload()).ok()?;
+        IpAddr::V4(target) if ethernet.ethertype == arp::ETHERTYPE => {
+            let (reply, _) = arp::Repr::parse(payload).ok()?;
             (reply.operation == arp::REPLY && reply.sender_ip == target)
                 .then_some(reply.sender_mac.0)
         }
-        IpAddr::V6(target) if ethernet.ethertype() == ipv6::ETHERTYPE => {
-            let payload = ethernet.payload();
+        IpAddr::V6(target) if ethernet.ethertype == ipv6::ETHERTYPE => {
             let message = payload.get(ipv6::HEADER_LEN..)?;
             let is_answer = payload.get(6) == Some(&icmpv6::PROTOCOL)
                 && payload.get(7) == Some(&255)
@@ -153,7 +152,7 @@ fn answer(frame: &[u8], target: IpAddr) -> Option<[u8; 6]> {
             // frame's source is its address
             match message.get(24..32) {
                 Some([2, 1, mac @ ..]) => mac.try_into().ok(),
-                _ => Some(ethernet.source().0),
+                _ => Some(ethernet.source.0),
             }
         }
         _ => None,
@@ -164,14 +163,14 @@ fn answer(frame: &[u8], target: IpAddr) -> Option<[u8; 6]> {
 /// `None` for all other frames, for announcements, and for a host that probes whether an address is
 /// free (RFC 5227, RFC 4862).
 pub fn reply(frame: &[u8], ours: [u8; 6], is_ours: impl Fn(IpAddr) -> bool) -> Option<Vec<u8>> {
-    let requested = ethernet::Frame::new(frame).ok()?;
+    let (requested, payload) = ethernet::Repr::parse(frame).ok()?;
     let header = |destination, ethertype| ethernet::Repr {
         destination,
         source: MacAddr(ours),
         ethertype,
     };
-    if requested.ethertype() == arp::ETHERTYPE {
-        let (request, _) = arp::Repr::parse(requested.payload()).ok()?;
+    if requested.ethertype == arp::ETHERTYPE {
+        let (request, _) = arp::Repr::parse(payload).ok()?;
         let checks = request.sender_ip.is_unspecified() || request.sender_ip == request.target_ip;
         if request.operation != arp::REQUEST || checks || !is_ours(request.target_ip.into()) {
             return None;
@@ -188,10 +187,10 @@ pub fn reply(frame: &[u8], ours: [u8; 6], is_ours: impl Fn(IpAddr) -> bool) -> O
         .emit(&mut frame[ethernet::HEADER_LEN..]);
         return Some(frame);
     }
-    if requested.ethertype() != ipv6::ETHERTYPE {
+    if requested.ethertype != ipv6::ETHERTYPE {
         return None;
     }
-    let (ip, message) = ipv6::Repr::parse(requested.payload()).ok()?;
+    let (ip, message) = ipv6::Repr::parse(payload).ok()?;
     let message = message.get(..ip.payload_len.into())?;
     let solicitation = ndp::Repr::parse(message).ok()?;
     let is_one = ip.next_header == icmpv6::PROTOCOL && ip.hop_limit == 255;
@@ -209,7 +208,7 @@ pub fn reply(frame: &[u8], ours: [u8; 6], is_ours: impl Fn(IpAddr) -> bool) -> O
         link_address: Some(MacAddr(ours)),
     };
     let mut frame = vec![0; ethernet::HEADER_LEN + ipv6::HEADER_LEN + answer.header_len()];
-    let asker = solicitation.link_address.unwrap_or(requested.source());
+    let asker = solicitation.link_address.unwrap_or(requested.source);
     header(asker, ipv6::ETHERTYPE).emit(&mut frame);
     let ip = ipv6::Repr {
         source: solicitation.target,

@@ -146,7 +146,7 @@ pub fn cheapest_receivers<T>(
 }
 
 /// The requirements for the engines.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// Use this sender and no other; `None` chooses the fastest that works.
     pub mode: Option<Mode>,

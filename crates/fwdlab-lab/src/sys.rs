@@ -228,6 +228,11 @@ pub(crate) fn unshare_user_mount_and_network() -> std::io::Result<()> {
     }
 }
 
+/// Returns bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

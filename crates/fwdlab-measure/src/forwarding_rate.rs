@@ -10,8 +10,8 @@ use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
 use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
-use fwdlab_stats::Sample;
 
+use crate::maxfwd::median;
 use crate::procedure::{Procedure, Progress, check_duration, check_load, sent_pps, spread, time};
 use crate::validity::{OVERLOAD_SHARE, SATURATION, is_lower_bound};
 
@@ -119,11 +119,6 @@ impl ForwardingRate {
 /// previous one.
 fn forwarded_pps(sample: &Interval) -> f64 {
     sample.forwarding_rate_pps().min(sample.offered_load_pps())
-}
-
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let sample = Sample::new(values.collect::<Vec<_>>()).ok();
-    sample.map(|sample| sample.median())
 }
 
 impl Procedure for ForwardingRate {

@@ -179,10 +179,10 @@ fn forwarded(windows: &[&Window]) -> Option<f64> {
     Some(rate.min(offered))
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    Sample::new(values.collect::<Vec<_>>())
-        .ok()
-        .map(|s| s.median())
+/// Returns the median; `None` without values.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let sample = Sample::new(values.collect::<Vec<_>>()).ok();
+    sample.map(|sample| sample.median())
 }
 
 /// Returns true if a trial of this length has enough quiet windows: more than a median needs, about

@@ -29,10 +29,6 @@ proptest! {
 
     #[test]
     fn views_of_arbitrary_bytes(mut bytes in bytes()) {
-        if let Ok(frame) = ethernet::Frame::new(&bytes) {
-            let _ = (frame.source(), frame.destination(), frame.ethertype());
-            prop_assert_eq!(frame.payload().len() + ethernet::HEADER_LEN, bytes.len());
-        }
         if let Ok(packet) = ipv4::Packet::new(&mut bytes) {
             prop_assert_eq!(
                 packet.payload().len() + packet.header_len(),

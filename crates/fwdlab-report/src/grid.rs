@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use fwdlab_model::campaign::{Case, Kind, PLAIN};
+use fwdlab_model::campaign::{Case, Kind, PLAIN, distinct};
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::import::ImportedCase;
 use fwdlab_model::outcome::{Better, FORWARDING_RATE, Unit};
@@ -351,16 +351,6 @@ pub(crate) fn families(runs: &[Run<'_>]) -> Option<(String, Unit, Vec<Bar>)> {
     };
     let bars = entries.iter().filter_map(bar).collect();
     Some((figure, unit, bars))
-}
-
-fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for name in names {
-        if !all.contains(name) {
-            all.push(name.clone());
-        }
-    }
-    all
 }
 
 /// Returns the figure that most test cases have; forwarding rates take precedence.

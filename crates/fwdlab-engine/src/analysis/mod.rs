@@ -121,7 +121,7 @@ impl Lengths {
 }
 
 /// The results of an analysis.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Analysis {
     /// Of each stream of the plan, in its order.
     pub streams: Vec<StreamAnalysis>,

@@ -7,7 +7,7 @@ mod features;
 mod peer;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send,
@@ -25,6 +25,9 @@ const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
+const RTM_GETNSID: u16 = 90;
+const NETNSA_NSID: u16 = 1;
+const NETNSA_FD: u16 = 3;
 /// The family that resolves the numbers of all others.
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
@@ -34,6 +37,23 @@ const NETDEV_CMD_NAPI_GET: u8 = 11;
 const NETDEV_A_NAPI_IFINDEX: u16 = 1;
 const NETDEV_A_NAPI_ID: u16 = 2;
 const NETDEV_A_NAPI_PID: u16 = 4;
+
+/// Returns the number by which the calling thread's network namespace knows another one, an open
+/// file; -1 if it has none.
+///
+/// # Errors
+/// If the file is not a network namespace.
+pub fn namespace_number(namespace: BorrowedFd<'_>) -> io::Result<i32> {
+    let socket = route_socket()?;
+    let file = namespace.as_raw_fd().to_ne_bytes();
+    // `struct rtgenmsg` is as long as `struct genlmsghdr`, and its first byte may be 0, too
+    send_request(
+        &socket,
+        &request(RTM_GETNSID, NLM_F_REQUEST, 0, NETNSA_FD, &file),
+    )?;
+    let number = number(&receive_reply(&socket)?, NETNSA_NSID);
+    number.map(u32::cast_signed).ok_or_else(no_answer)
+}
 
 /// Returns the kernel's threads that serve an interface of the calling thread's namespace
 /// (`threaded` NAPI), oldest first; empty if there are none. Searching by name is not enough:

@@ -15,10 +15,12 @@ pub(crate) mod sys;
 
 pub use self::offers::{Offers, choose};
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use fwdlab_model::latency::{TimestampKind, TimestampOrigin};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use self::control::Stamp;
 use self::sys::{Failure, TxStamps};
@@ -74,13 +76,33 @@ impl fmt::Display for Clock {
     }
 }
 
+/// A name in the code. A program that receives one stores it once, for ever.
+pub type StaticName = &'static str;
+
+/// Returns a name with static lifetime. There are only a few, and each is stored once.
+pub fn static_name(name: &str) -> StaticName {
+    static NAMES: Mutex<BTreeSet<StaticName>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let new: StaticName = Box::leak(name.to_owned().into_boxed_str());
+    names.insert(new);
+    new
+}
+
+fn read_static_name<'a, D: Deserializer<'a>>(from: D) -> Result<StaticName, D::Error> {
+    Ok(static_name(&String::deserialize(from)?))
+}
+
 /// The origin of a timestamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// The source.
     pub kind: Kind,
     /// The position on the frame's path.
-    pub place: &'static str,
+    #[serde(deserialize_with = "read_static_name")]
+    pub place: StaticName,
     /// The clock.
     pub clock: Clock,
 }
@@ -176,7 +198,7 @@ impl fmt::Display for Origin {
 }
 
 /// The origins of the two times of a latency.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origins {
     /// The earlier one.
     pub departures: Origin,

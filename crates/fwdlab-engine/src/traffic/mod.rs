@@ -174,7 +174,7 @@ pub enum Emission {
 }
 
 /// The frames of one trial.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Frames {
     /// Frames of one size that differ only in their flow.
     Test(TestFrames),
@@ -183,7 +183,7 @@ pub enum Frames {
 }
 
 /// Traffic with a trial's nonce.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TrafficFrames {
     /// The traffic.
     pub traffic: Arc<Traffic>,

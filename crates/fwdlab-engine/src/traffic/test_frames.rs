@@ -26,7 +26,11 @@ pub struct TestFrames {
 
 impl TestFrames {
     /// Returns the frames of a stream: flows of the default shape, starting at these addresses.
-    pub(crate) fn for_stream(
+    ///
+    /// # Errors
+    /// [`EngineError::Frames`] if the frames are too small for the stream, or the flows do not fit
+    /// the addresses.
+    pub fn for_stream(
         stream: &Stream,
         addresses: &Addresses,
         reversed: bool,
@@ -60,7 +64,7 @@ impl TestFrames {
 }
 
 /// Addresses of test frames, the same on all paths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addresses {
     /// The tester's sending ports.
     pub source_mac: [u8; 6],

@@ -4,12 +4,11 @@
 //! [`wire::part`](crate::host::wire::part) defines the questions and answers;
 //! [`crate::tester::distributed`] asks and combines the parts. Start with [`Parts`].
 
-use fwdlab_engine::{Counting, Mode, PortSpec, Receiver, Sender, mtu, open_receiver, open_sender};
+use fwdlab_engine::{Counting, PortSpec, Receiver, Sender, mtu, open_receiver, open_sender};
 
 use super::serve::{port, refused};
 use crate::host::Failure;
 use crate::host::wire::part::{Answer, Question, unpacked};
-use crate::host::wire::rig::mode;
 
 /// The open parts.
 #[derive(Default)]
@@ -39,11 +38,10 @@ impl Parts {
             }
             Question::OpenSender {
                 port: (place, interface),
-                mode: name,
+                mode,
                 cpus,
             } => {
                 self.sender = None;
-                let mode: Mode = mode(&name).map_err(Failure::Refused)?;
                 let spec = port(place, interface);
                 let path = fwdlab_engine::PathSpec {
                     tx: spec.clone(),
@@ -79,7 +77,7 @@ impl Parts {
             }
             Question::Analysis { receiver } => {
                 let found = self.receiver(receiver)?.analysis().map_err(refused)?;
-                return Ok((Answer::Analysis(found.map(Into::into)), None));
+                return Ok((Answer::Analysis(found), None));
             }
             _ => {}
         }
@@ -94,7 +92,7 @@ impl Parts {
                 (Answer::Done, None)
             }
             Question::Start(schedule) => {
-                sender.start(schedule.into()).map_err(refused)?;
+                sender.start(schedule).map_err(refused)?;
                 (Answer::Done, Some(true))
             }
             Question::Renew => (Answer::Paused(sender.renew().map_err(refused)?), None),

@@ -35,8 +35,7 @@ pub(super) fn answer(
         // an open rig keeps the ports busy
         *open = None;
         let paths: Vec<PathSpec> = paths.into_iter().map(path).collect();
-        let choice = choice.try_into().map_err(Failure::Refused)?;
-        let (rig, chosen) = local::open(&paths, &addresses.into(), &choice).map_err(refused)?;
+        let (rig, chosen) = local::open(&paths, &addresses, &choice).map_err(refused)?;
         let (sender, receiver) = rig.names();
         *open = Some(Open { rig, known: None });
         return Ok(Answer::Opened {
@@ -81,17 +80,14 @@ pub(super) fn answer(
             let armed = rig.arm(Frames::Traffic(traffic), analysis);
             armed.map(|()| Answer::Armed { nonce: rig.nonce() })
         }
-        Question::Start(schedule) => rig.start(schedule.into()).map(done),
+        Question::Start(schedule) => rig.start(schedule).map(done),
         Question::Select { path } => rig.select(path).map(done),
         Question::Renew => rig.renew().map(Answer::Paused),
         Question::IsDone => Ok(Answer::IsDone(rig.is_done())),
         Question::Read => rig.read().map(Answer::Reading),
         Question::Stop => rig.stop().map(Answer::Reading),
         Question::ReceiveCounts { path } => rig.receive_counts(path).map(Answer::ReceiveCounts),
-        Question::Analysis { path } => {
-            let found = rig.analysis(path);
-            found.map(|found| Answer::Analysis(found.map(Into::into)))
-        }
+        Question::Analysis { path } => rig.analysis(path).map(Answer::Analysis),
         Question::Lateness => rig.lateness().map(Answer::Lateness),
     };
     answer.map_err(refused)

@@ -165,8 +165,7 @@ impl Agent {
                     let load = Command::new("modprobe", &["-q", "pktgen"]);
                     let _ = Local.run(&load, Limit::OURS);
                 }
-                let mut bursts =
-                    Exact::open(&paths, &addresses.into(), generator).map_err(refused)?;
+                let mut bursts = Exact::open(&paths, &addresses, generator).map_err(refused)?;
                 bursts.arm(&stream).map_err(refused)?;
                 if let Some((process, idle)) = poller {
                     bursts.hold(process, idle).map_err(refused)?;

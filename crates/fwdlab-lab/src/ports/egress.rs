@@ -8,14 +8,11 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use fwdlab_engine::PortSpec;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
-};
+use fwdlab_engine::netdev::namespace_number;
 use serde_json::Value;
 
 use super::interface_facts::{self, Facts, list, word};
@@ -186,7 +183,7 @@ impl Walk {
             Ok(known.chain(namespaces()).find(|path| {
                 let is_new = identity(path).is_some_and(|id| observed.insert(id));
                 let file = is_new.then(|| File::open(path).ok()).flatten();
-                file.is_some_and(|file| matches!(number_of(&file), Ok(n) if n == id))
+                file.is_some_and(|file| matches!(namespace_number(file.as_fd()), Ok(n) if n == id))
             }))
         })
     }
@@ -240,49 +237,11 @@ fn next_hop(links: &Value, name: &str) -> NextHop {
     }
 }
 
-/// `RTM_GETNSID`, and its answer; `NETNSA_NSID`, `NETNSA_FD`.
-const RTM_GETNSID: u16 = 90;
-const RTM_NEWNSID: u16 = 88;
-const NSID: u16 = 1;
-const FD: u16 = 3;
-/// Lengths of `struct nlmsghdr` and of the padded `struct rtgenmsg`.
-const HEADER: usize = 16 + 4;
-
-/// Returns the number by which the calling thread's namespace knows another one; -1 if it has none.
-fn number_of(namespace: &File) -> io::Result<i32> {
-    let socket = socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        None, // NETLINK_ROUTE is protocol 0
-    )?;
-    let mut request = [0; HEADER + 8];
-    request[0..4].copy_from_slice(&((HEADER + 8) as u32).to_ne_bytes());
-    request[4..6].copy_from_slice(&RTM_GETNSID.to_ne_bytes());
-    request[6..8].copy_from_slice(&1_u16.to_ne_bytes()); // NLM_F_REQUEST
-    request[HEADER..HEADER + 2].copy_from_slice(&8_u16.to_ne_bytes());
-    request[HEADER + 2..HEADER + 4].copy_from_slice(&FD.to_ne_bytes());
-    request[HEADER + 4..].copy_from_slice(&namespace.as_fd().as_raw_fd().to_ne_bytes());
-    rustix::io::retry_on_intr(|| send(&socket, &request, SendFlags::empty()))?;
-    let mut answer = [0; 256];
-    let (bytes, _) =
-        rustix::io::retry_on_intr(|| recv(&socket, &mut answer[..], RecvFlags::empty()))?;
-    number_in(&answer[..bytes])
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no number of a namespace"))
-}
-
-fn number_in(answer: &[u8]) -> Option<i32> {
-    let half = |at: usize| Some(u16::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
-    if half(4)? != RTM_NEWNSID || half(HEADER + 2)? != NSID {
-        return None;
-    }
-    Some(i32::from_ne_bytes(
-        *answer.get(HEADER + 4..)?.first_chunk()?,
-    ))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+
     use super::*;
     use crate::host::netns::namespace_mount;
 
@@ -347,7 +306,7 @@ mod tests {
         };
         let mut printed = [0; 6];
         let output = process.stdout.as_mut().unwrap();
-        if io::Read::read_exact(output, &mut printed).is_err() {
+        if output.read_exact(&mut printed).is_err() {
             let _ = process.wait();
             return println!("SKIPPED: {test}: needs root");
         }
@@ -370,9 +329,8 @@ mod tests {
         // a namespace gets a number for itself only on request; a file that is not a namespace
         // never has one
         let own = File::open("/proc/thread-self/ns/net").unwrap();
-        assert!(number_of(&own).is_ok());
-        assert!(number_of(&File::open("/dev/null").unwrap()).is_err());
-        assert_eq!(number_in(&[0; 28]), None);
-        assert_eq!(number_in(&[]), None);
+        assert!(namespace_number(own.as_fd()).is_ok());
+        let other = File::open("/dev/null").unwrap();
+        assert!(namespace_number(other.as_fd()).is_err());
     }
 }

@@ -20,6 +20,7 @@ use crate::error::LabError;
 use crate::host::netns::within;
 use crate::host::{Process, ProcessEvent};
 use crate::snmp::{get_up_time, parse};
+use crate::sys::hex;
 
 /// The UDP port of agents.
 const PORT: u16 = 161;
@@ -331,10 +332,6 @@ impl Started {
             }
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns a warning for readers of the results about queries without a correct answer.

@@ -48,7 +48,7 @@ impl Bursts {
         };
         let question = Question::OpenBursts {
             paths: vec![path("tx0", "rx0"), path(PAST[0], PAST[1])],
-            addresses: (*addresses).into(),
+            addresses: *addresses,
             stream: stream.clone(),
             generator,
             poller,

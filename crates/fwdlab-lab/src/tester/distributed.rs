@@ -21,9 +21,9 @@ use super::local::{Chosen, words};
 use crate::error::LabError;
 use crate::host::wire::connection::unexpected_answer;
 use crate::host::wire::part::{Answer, Question, packed};
-use crate::host::wire::rig::static_name;
 use crate::host::wire::{self, clock};
 use crate::host::{Host, HostError, Limit, Remote};
+use fwdlab_engine::stamps::static_name;
 
 /// A receiver that is silent for this long while frames flow is considered lost, which ends the
 /// traffic.
@@ -316,7 +316,7 @@ impl RemoteSender {
         let action = "open a sender";
         let question = Question::OpenSender {
             port: (None, port.to_owned()),
-            mode: mode.name().into(),
+            mode,
             cpus: cpus.to_vec(),
         };
         match far.query(action, &question, &[], Limit::OURS)? {
@@ -352,7 +352,7 @@ impl Sender for RemoteSender {
     }
 
     fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
-        let question = Question::Start(schedule.into());
+        let question = Question::Start(schedule);
         self.part.done("start to send", &question, &[])
     }
 
@@ -460,7 +460,7 @@ impl Receiver for RemoteReceiver {
         let action = "read what a receiver found out";
         let question = Question::Analysis { receiver: FIRST };
         match self.part.query(action, &question, &[], Limit::OURS)? {
-            Answer::Analysis(found) => Ok(found.map(Into::into)),
+            Answer::Analysis(found) => Ok(found),
             other => self.part.unexpected_answer(action, other),
         }
     }

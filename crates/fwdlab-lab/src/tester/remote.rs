@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan};
+use fwdlab_engine::stamps::static_name;
 use fwdlab_engine::tester::Proof;
 use fwdlab_engine::{Addresses, Choice, Histogram, Reading, ReceiveCounts, Schedule, Traffic};
 use fwdlab_model::trial::Stream;
@@ -16,7 +17,7 @@ use super::local::Chosen;
 use super::{Frames, Rig};
 use crate::error::LabError;
 use crate::host::wire::connection::unexpected_answer;
-use crate::host::wire::rig::{Answer, Question, packed, static_name};
+use crate::host::wire::rig::{Answer, Question, packed};
 use crate::host::wire::{self, Path};
 use crate::host::{Host, HostError, Limit, Remote};
 
@@ -34,8 +35,8 @@ pub fn open(
 ) -> Result<(Box<dyn Rig>, Chosen), LabError> {
     let question = Question::Open {
         paths: paths.to_vec(),
-        addresses: (*addresses).into(),
-        choice: choice.into(),
+        addresses: *addresses,
+        choice: choice.clone(),
     };
     let mut rig = RemoteRig {
         host: host.clone(),
@@ -167,7 +168,7 @@ impl Rig for RemoteRig {
     }
 
     fn start(&mut self, schedule: Schedule) -> Result<(), LabError> {
-        self.done("start to send", Question::Start(schedule.into()))
+        self.done("start to send", Question::Start(schedule))
     }
 
     fn select(&mut self, path: usize) -> Result<(), LabError> {
@@ -209,7 +210,7 @@ impl Rig for RemoteRig {
     fn analysis(&mut self, path: usize) -> Result<Option<Analysis>, LabError> {
         let action = "read what a receiver found out";
         match self.query(action, Question::Analysis { path })? {
-            Answer::Analysis(found) => Ok(found.map(Into::into)),
+            Answer::Analysis(found) => Ok(found),
             other => self.unexpected_answer(action, other),
         }
     }

@@ -966,7 +966,7 @@ pub(crate) fn is_name(text: &str) -> bool {
 }
 
 /// Returns different values in the order of their first occurrence.
-fn distinct<'a, T: PartialEq + Clone + 'a>(values: impl Iterator<Item = &'a T>) -> Vec<T> {
+pub fn distinct<'a, T: PartialEq + Clone + 'a>(values: impl Iterator<Item = &'a T>) -> Vec<T> {
     let mut all: Vec<T> = Vec::new();
     for value in values {
         if !all.contains(value) {

@@ -22,12 +22,6 @@ pub const REPLY: u16 = 2;
 /// Ethernet (1), IPv4 (0x0800), and their address lengths 6 and 4.
 const KIND: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
-/// View of an ARP message.
-#[derive(Debug, Clone, Copy)]
-pub struct Packet<T> {
-    buffer: T,
-}
-
 mod field {
     use std::ops::Range;
 
@@ -38,96 +32,6 @@ mod field {
     pub const TARGET_IP: Range<usize> = 24..28;
     /// Types and lengths of the addresses.
     pub const KIND: Range<usize> = 0..6;
-}
-
-impl<T: AsRef<[u8]>> Packet<T> {
-    /// Wraps bytes that start with an ARP message.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`]; [`Error::Unsupported`] if it is not about IPv4 over Ethernet.
-    pub fn new(buffer: T) -> Result<Self, Error> {
-        if buffer.as_ref().len() < HEADER_LEN {
-            return Err(Error::Truncated);
-        }
-        if buffer.as_ref()[field::KIND] != KIND {
-            return Err(Error::Unsupported);
-        }
-        Ok(Packet { buffer })
-    }
-
-    /// Operation: [`REQUEST`], [`REPLY`], or another.
-    #[inline]
-    pub fn operation(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::OPERATION))
-    }
-
-    /// MAC address of the sender.
-    #[inline]
-    pub fn sender_mac(&self) -> MacAddr {
-        MacAddr(get(self.buffer.as_ref(), field::SENDER_MAC))
-    }
-
-    /// IPv4 address of the sender.
-    #[inline]
-    pub fn sender_ip(&self) -> Ipv4Addr {
-        Ipv4Addr::from(get::<4>(self.buffer.as_ref(), field::SENDER_IP))
-    }
-
-    /// MAC address of the target; zero in a request.
-    #[inline]
-    pub fn target_mac(&self) -> MacAddr {
-        MacAddr(get(self.buffer.as_ref(), field::TARGET_MAC))
-    }
-
-    /// IPv4 address of the target.
-    #[inline]
-    pub fn target_ip(&self) -> Ipv4Addr {
-        Ipv4Addr::from(get::<4>(self.buffer.as_ref(), field::TARGET_IP))
-    }
-}
-
-impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes that the caller is about to fill; getters may panic until then.
-    #[inline]
-    pub(crate) fn new_unchecked(buffer: T) -> Self {
-        Packet { buffer }
-    }
-
-    /// Sets the operation.
-    #[inline]
-    pub fn set_operation(&mut self, value: u16) {
-        self.buffer.as_mut()[field::OPERATION].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the MAC address of the sender.
-    #[inline]
-    pub fn set_sender_mac(&mut self, value: MacAddr) {
-        self.buffer.as_mut()[field::SENDER_MAC].copy_from_slice(&value.0);
-    }
-
-    /// Sets the IPv4 address of the sender.
-    #[inline]
-    pub fn set_sender_ip(&mut self, value: Ipv4Addr) {
-        self.buffer.as_mut()[field::SENDER_IP].copy_from_slice(&value.octets());
-    }
-
-    /// Sets the MAC address of the target.
-    #[inline]
-    pub fn set_target_mac(&mut self, value: MacAddr) {
-        self.buffer.as_mut()[field::TARGET_MAC].copy_from_slice(&value.0);
-    }
-
-    /// Sets the IPv4 address of the target.
-    #[inline]
-    pub fn set_target_ip(&mut self, value: Ipv4Addr) {
-        self.buffer.as_mut()[field::TARGET_IP].copy_from_slice(&value.octets());
-    }
-
-    /// Sets the types and lengths of the addresses: IPv4 over Ethernet.
-    #[inline]
-    pub fn set_kind(&mut self) {
-        self.buffer.as_mut()[field::KIND].copy_from_slice(&KIND);
-    }
 }
 
 /// An ARP message as values.
@@ -149,28 +53,32 @@ impl Repr {
     /// Reads a message; returns it with the rest, which is padding.
     ///
     /// # Errors
-    /// As [`Packet::new`].
+    /// [`Error::Truncated`]; [`Error::Unsupported`] if it is not about IPv4 over Ethernet.
     pub fn parse(bytes: &[u8]) -> Result<(Repr, &[u8]), Error> {
-        let packet = Packet::new(bytes)?;
+        if bytes.len() < HEADER_LEN {
+            return Err(Error::Truncated);
+        }
+        if bytes[field::KIND] != KIND {
+            return Err(Error::Unsupported);
+        }
         let repr = Repr {
-            operation: packet.operation(),
-            sender_mac: packet.sender_mac(),
-            sender_ip: packet.sender_ip(),
-            target_mac: packet.target_mac(),
-            target_ip: packet.target_ip(),
+            operation: u16::from_be_bytes(get(bytes, field::OPERATION)),
+            sender_mac: MacAddr(get(bytes, field::SENDER_MAC)),
+            sender_ip: Ipv4Addr::from(get::<4>(bytes, field::SENDER_IP)),
+            target_mac: MacAddr(get(bytes, field::TARGET_MAC)),
+            target_ip: Ipv4Addr::from(get::<4>(bytes, field::TARGET_IP)),
         };
         Ok((repr, &bytes[HEADER_LEN..]))
     }
 
     /// Writes the message to the first [`HEADER_LEN`] bytes.
     pub fn emit(&self, bytes: &mut [u8]) {
-        let mut packet = Packet::new_unchecked(bytes);
-        packet.set_kind();
-        packet.set_operation(self.operation);
-        packet.set_sender_mac(self.sender_mac);
-        packet.set_sender_ip(self.sender_ip);
-        packet.set_target_mac(self.target_mac);
-        packet.set_target_ip(self.target_ip);
+        bytes[field::KIND].copy_from_slice(&KIND);
+        bytes[field::OPERATION].copy_from_slice(&self.operation.to_be_bytes());
+        bytes[field::SENDER_MAC].copy_from_slice(&self.sender_mac.0);
+        bytes[field::SENDER_IP].copy_from_slice(&self.sender_ip.octets());
+        bytes[field::TARGET_MAC].copy_from_slice(&self.target_mac.0);
+        bytes[field::TARGET_IP].copy_from_slice(&self.target_ip.octets());
     }
 }
 

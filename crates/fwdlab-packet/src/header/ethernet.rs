@@ -12,81 +12,12 @@ pub const HEADER_LEN: usize = field::ETHERTYPE.end;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MacAddr(pub [u8; 6]);
 
-/// View of an Ethernet frame.
-#[derive(Debug, Clone, Copy)]
-pub struct Frame<T> {
-    buffer: T,
-}
-
 mod field {
     use std::ops::Range;
 
     pub const DESTINATION: Range<usize> = 0..6;
     pub const SOURCE: Range<usize> = 6..12;
     pub const ETHERTYPE: Range<usize> = 12..14;
-}
-
-impl<T: AsRef<[u8]>> Frame<T> {
-    /// Wraps bytes that start with an Ethernet header.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`]
-    pub fn new(buffer: T) -> Result<Self, Error> {
-        if buffer.as_ref().len() < HEADER_LEN {
-            return Err(Error::Truncated);
-        }
-        Ok(Frame { buffer })
-    }
-
-    /// Destination address.
-    #[inline]
-    pub fn destination(&self) -> MacAddr {
-        MacAddr(get(self.buffer.as_ref(), field::DESTINATION))
-    }
-
-    /// Source address.
-    #[inline]
-    pub fn source(&self) -> MacAddr {
-        MacAddr(get(self.buffer.as_ref(), field::SOURCE))
-    }
-
-    /// EtherType; below 0x0600 it is an 802.3 length.
-    #[inline]
-    pub fn ethertype(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::ETHERTYPE))
-    }
-
-    /// Everything after the header, padding included.
-    #[inline]
-    pub fn payload(&self) -> &[u8] {
-        &self.buffer.as_ref()[HEADER_LEN..]
-    }
-}
-
-impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
-    /// Wraps bytes that the caller is about to fill; getters may panic until then.
-    #[inline]
-    pub(crate) fn new_unchecked(buffer: T) -> Self {
-        Frame { buffer }
-    }
-
-    /// Sets the destination address.
-    #[inline]
-    pub fn set_destination(&mut self, value: MacAddr) {
-        self.buffer.as_mut()[field::DESTINATION].copy_from_slice(&value.0);
-    }
-
-    /// Sets the source address.
-    #[inline]
-    pub fn set_source(&mut self, value: MacAddr) {
-        self.buffer.as_mut()[field::SOURCE].copy_from_slice(&value.0);
-    }
-
-    /// Sets the EtherType.
-    #[inline]
-    pub fn set_ethertype(&mut self, value: u16) {
-        self.buffer.as_mut()[field::ETHERTYPE].copy_from_slice(&value.to_be_bytes());
-    }
 }
 
 /// An Ethernet header as values.
@@ -96,7 +27,8 @@ pub struct Repr {
     pub destination: MacAddr,
     /// Source address.
     pub source: MacAddr,
-    /// EtherType, for example [`ipv4::ETHERTYPE`](super::ipv4::ETHERTYPE).
+    /// EtherType, for example [`ipv4::ETHERTYPE`](super::ipv4::ETHERTYPE); below 0x0600 it is an
+    /// 802.3 length.
     pub ethertype: u16,
 }
 
@@ -106,21 +38,22 @@ impl Repr {
     /// # Errors
     /// [`Error::Truncated`]
     pub fn parse(bytes: &[u8]) -> Result<(Repr, &[u8]), Error> {
-        let frame = Frame::new(bytes)?;
+        if bytes.len() < HEADER_LEN {
+            return Err(Error::Truncated);
+        }
         let repr = Repr {
-            destination: frame.destination(),
-            source: frame.source(),
-            ethertype: frame.ethertype(),
+            destination: MacAddr(get(bytes, field::DESTINATION)),
+            source: MacAddr(get(bytes, field::SOURCE)),
+            ethertype: u16::from_be_bytes(get(bytes, field::ETHERTYPE)),
         };
         Ok((repr, &bytes[HEADER_LEN..]))
     }
 
     /// Writes the header to the first [`HEADER_LEN`] bytes.
     pub fn emit(&self, bytes: &mut [u8]) {
-        let mut frame = Frame::new_unchecked(bytes);
-        frame.set_destination(self.destination);
-        frame.set_source(self.source);
-        frame.set_ethertype(self.ethertype);
+        bytes[field::DESTINATION].copy_from_slice(&self.destination.0);
+        bytes[field::SOURCE].copy_from_slice(&self.source.0);
+        bytes[field::ETHERTYPE].copy_from_slice(&self.ethertype.to_be_bytes());
     }
 }
 
@@ -162,7 +95,6 @@ mod tests {
     #[test]
     fn parse_and_emit() {
         assert_eq!(Repr::parse(&BYTES), Ok((repr(), &BYTES[14..])));
-        assert_eq!(Frame::new(&BYTES).unwrap().payload(), &BYTES[14..]);
         let mut bytes = [0; HEADER_LEN];
         repr().emit(&mut bytes);
         assert_eq!(bytes, BYTES[..HEADER_LEN]);

@@ -7,9 +7,9 @@
 //! Every file has the same four parts in the same order, after the protocol's number and header
 //! length:
 //!
-//! 1. a **view** (`Packet<T>`, `Frame<T>`, `Tag<T>`) over bytes, with a getter and a setter per
-//!    field;
-//! 2. a private `mod field` with the byte ranges;
+//! 1. a **view** (`Packet<T>`) over bytes, with a getter and a setter per field, if headers of the
+//!    protocol are read or changed in place;
+//! 2. a private `mod field` with the byte ranges, if there are many;
 //! 3. a plain **`Repr`** with `parse` (bytes to values, and the payload that follows) and `emit`;
 //! 4. `Display` for the `Repr`, one line.
 //!

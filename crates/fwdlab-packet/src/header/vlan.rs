@@ -3,7 +3,7 @@
 //! A tag begins after the tag protocol identifier, which is the EtherType of the previous header.
 //! Two consecutive tags are QinQ (IEEE 802.1ad). Start with [`Repr`].
 
-use super::{Error, get};
+use super::Error;
 use std::fmt;
 
 /// EtherType that announces a customer tag (C-TAG).
@@ -16,94 +16,11 @@ pub const ETHERTYPE_SERVICE: u16 = 0x88a8;
 pub const ETHERTYPE_OLD: u16 = 0x9100;
 
 /// Length of a tag without its tag protocol identifier, in bytes.
-pub const HEADER_LEN: usize = field::ETHERTYPE.end;
+pub const HEADER_LEN: usize = 4;
 
 /// Returns true if this EtherType announces a tag.
 pub fn is_tag(ethertype: u16) -> bool {
     matches!(ethertype, ETHERTYPE | ETHERTYPE_SERVICE | ETHERTYPE_OLD)
-}
-
-/// View of a tag and what follows it.
-#[derive(Debug, Clone, Copy)]
-pub struct Tag<T> {
-    buffer: T,
-}
-
-mod field {
-    use std::ops::Range;
-
-    pub const CONTROL: Range<usize> = 0..2;
-    pub const ETHERTYPE: Range<usize> = 2..4;
-}
-
-impl<T: AsRef<[u8]>> Tag<T> {
-    /// Wraps bytes that start with a tag, behind its tag protocol identifier.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`]
-    pub fn new(buffer: T) -> Result<Self, Error> {
-        if buffer.as_ref().len() < HEADER_LEN {
-            return Err(Error::Truncated);
-        }
-        Ok(Tag { buffer })
-    }
-
-    /// Tag control information: priority (3 bits), drop eligible (1 bit), VLAN identifier (12
-    /// bits).
-    #[inline]
-    pub fn control(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::CONTROL))
-    }
-
-    /// EtherType of what follows.
-    #[inline]
-    pub fn ethertype(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::ETHERTYPE))
-    }
-
-    /// Priority code point, 0 to 7.
-    #[inline]
-    pub fn priority(&self) -> u8 {
-        (self.control() >> 13) as u8
-    }
-
-    /// Drop eligible indicator.
-    #[inline]
-    pub fn drop_eligible(&self) -> bool {
-        self.control() & 0x1000 != 0
-    }
-
-    /// VLAN identifier, 12 bits.
-    #[inline]
-    pub fn id(&self) -> u16 {
-        self.control() & 0xfff
-    }
-
-    /// Everything after the header, padding included.
-    #[inline]
-    pub fn payload(&self) -> &[u8] {
-        &self.buffer.as_ref()[HEADER_LEN..]
-    }
-}
-
-impl<T: AsRef<[u8]> + AsMut<[u8]>> Tag<T> {
-    /// Wraps bytes that the caller is about to fill; getters may panic until then.
-    #[inline]
-    pub(crate) fn new_unchecked(buffer: T) -> Self {
-        Tag { buffer }
-    }
-
-    /// Sets the tag control information.
-    #[inline]
-    pub fn set_control(&mut self, value: u16) {
-        self.buffer.as_mut()[field::CONTROL].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the EtherType of what follows.
-    #[inline]
-    pub fn set_ethertype(&mut self, value: u16) {
-        self.buffer.as_mut()[field::ETHERTYPE].copy_from_slice(&value.to_be_bytes());
-    }
 }
 
 /// A tag as values.
@@ -125,24 +42,24 @@ impl Repr {
     /// # Errors
     /// [`Error::Truncated`]
     pub fn parse(bytes: &[u8]) -> Result<(Repr, &[u8]), Error> {
-        let tag = Tag::new(bytes)?;
+        let (&[a, b, c, d], rest) = bytes.split_first_chunk().ok_or(Error::Truncated)?;
+        let control = u16::from_be_bytes([a, b]);
         let repr = Repr {
-            priority: tag.priority(),
-            drop_eligible: tag.drop_eligible(),
-            id: tag.id(),
-            ethertype: tag.ethertype(),
+            priority: (control >> 13) as u8,
+            drop_eligible: control & 0x1000 != 0,
+            id: control & 0xfff,
+            ethertype: u16::from_be_bytes([c, d]),
         };
-        Ok((repr, &bytes[HEADER_LEN..]))
+        Ok((repr, rest))
     }
 
     /// Writes the tag to the first [`HEADER_LEN`] bytes: the low 3 bits of the priority and the low
     /// 12 bits of the identifier.
     pub fn emit(&self, bytes: &mut [u8]) {
-        let mut tag = Tag::new_unchecked(bytes);
-        tag.set_control(
-            u16::from(self.priority) << 13 | u16::from(self.drop_eligible) << 12 | self.id & 0xfff,
-        );
-        tag.set_ethertype(self.ethertype);
+        let control =
+            u16::from(self.priority) << 13 | u16::from(self.drop_eligible) << 12 | self.id & 0xfff;
+        bytes[0..2].copy_from_slice(&control.to_be_bytes());
+        bytes[2..4].copy_from_slice(&self.ethertype.to_be_bytes());
     }
 }
 

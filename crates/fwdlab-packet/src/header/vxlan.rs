@@ -3,91 +3,17 @@
 //! Only the flags that RFC 7348 defines; extensions (group policy, GPE) are an error. Start with
 //! [`Repr`].
 
-use super::{Error, get};
+use super::Error;
 use std::fmt;
 
 /// The UDP destination port that announces VXLAN.
 pub const PORT: u16 = 4789;
 
 /// Length of the header, in bytes.
-pub const HEADER_LEN: usize = field::NETWORK.end;
+pub const HEADER_LEN: usize = 8;
 
-/// The I flag: the network identifier is valid. All other bits of that word are reserved.
-const FLAGS: u32 = 0x0800_0000;
-
-/// View of a VXLAN header and the inner frame.
-#[derive(Debug, Clone, Copy)]
-pub struct Packet<T> {
-    buffer: T,
-}
-
-mod field {
-    use std::ops::Range;
-
-    pub const FLAGS: Range<usize> = 0..4;
-    pub const NETWORK: Range<usize> = 4..8;
-}
-
-impl<T: AsRef<[u8]>> Packet<T> {
-    /// Wraps bytes that start with a VXLAN header.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`]; [`Error::Unsupported`] if a reserved bit is set or the I flag is not.
-    pub fn new(buffer: T) -> Result<Self, Error> {
-        if buffer.as_ref().len() < HEADER_LEN {
-            return Err(Error::Truncated);
-        }
-        let packet = Packet { buffer };
-        if packet.flags() != FLAGS || packet.network() & 0xff != 0 {
-            return Err(Error::Unsupported);
-        }
-        Ok(packet)
-    }
-
-    /// Flags and reserved bits.
-    #[inline]
-    pub fn flags(&self) -> u32 {
-        u32::from_be_bytes(get(self.buffer.as_ref(), field::FLAGS))
-    }
-
-    /// Network identifier (VNI, 24 bits) and 8 reserved bits.
-    #[inline]
-    pub fn network(&self) -> u32 {
-        u32::from_be_bytes(get(self.buffer.as_ref(), field::NETWORK))
-    }
-
-    /// VXLAN network identifier, 24 bits.
-    #[inline]
-    pub fn vni(&self) -> u32 {
-        self.network() >> 8
-    }
-
-    /// The inner Ethernet frame, without FCS.
-    #[inline]
-    pub fn payload(&self) -> &[u8] {
-        &self.buffer.as_ref()[HEADER_LEN..]
-    }
-}
-
-impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes that the caller is about to fill; getters may panic until then.
-    #[inline]
-    pub(crate) fn new_unchecked(buffer: T) -> Self {
-        Packet { buffer }
-    }
-
-    /// Sets flags and reserved bits.
-    #[inline]
-    pub fn set_flags(&mut self, value: u32) {
-        self.buffer.as_mut()[field::FLAGS].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets network identifier and reserved bits.
-    #[inline]
-    pub fn set_network(&mut self, value: u32) {
-        self.buffer.as_mut()[field::NETWORK].copy_from_slice(&value.to_be_bytes());
-    }
-}
+/// The I flag: the network identifier is valid. All other bits before it are reserved.
+const FLAGS: u8 = 8;
 
 /// A VXLAN header as values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -100,18 +26,23 @@ impl Repr {
     /// Reads a header; returns it with the inner Ethernet frame.
     ///
     /// # Errors
-    /// As [`Packet::new`].
+    /// [`Error::Truncated`]; [`Error::Unsupported`] if a reserved bit is set or the I flag is not.
     pub fn parse(bytes: &[u8]) -> Result<(Repr, &[u8]), Error> {
-        let vni = Packet::new(bytes)?.vni();
-        Ok((Repr { vni }, &bytes[HEADER_LEN..]))
+        let (header, inner) = bytes
+            .split_first_chunk::<HEADER_LEN>()
+            .ok_or(Error::Truncated)?;
+        let &[FLAGS, 0, 0, 0, a, b, c, 0] = header else {
+            return Err(Error::Unsupported);
+        };
+        let vni = u32::from_be_bytes([0, a, b, c]);
+        Ok((Repr { vni }, inner))
     }
 
     /// Writes the header to the first [`HEADER_LEN`] bytes. Writes only the low 24 bits of the
     /// network identifier.
     pub fn emit(&self, bytes: &mut [u8]) {
-        let mut packet = Packet::new_unchecked(bytes);
-        packet.set_flags(FLAGS);
-        packet.set_network(self.vni << 8);
+        let [_, a, b, c] = self.vni.to_be_bytes();
+        bytes[..HEADER_LEN].copy_from_slice(&[FLAGS, 0, 0, 0, a, b, c, 0]);
     }
 }
 

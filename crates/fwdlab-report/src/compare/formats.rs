@@ -73,6 +73,63 @@ pub(crate) fn table(outcome: &Outcome) -> Table {
     table
 }
 
+/// A line of the CSV.
+struct Entry<'a> {
+    outcome: &'a Outcome,
+    cell: &'a super::Cell,
+    compared: Option<&'a super::Compared>,
+}
+
+impl Entry<'_> {
+    fn of(&self, get: fn(&super::Compared) -> Option<f64>) -> String {
+        optional(self.compared.and_then(get))
+    }
+}
+
+fn optional(value: Option<impl ToString>) -> String {
+    value.map_or(String::new(), |value| value.to_string())
+}
+
+/// The name of a field, and its text in a line.
+type Field = (&'static str, fn(&Entry<'_>) -> String);
+
+/// The fields after test case and labels.
+#[rustfmt::skip]
+const FIELDS: [Field; 25] = [
+    ("metric", |e| e.outcome.metric.clone()),
+    ("unit", |e| e.outcome.unit.clone()),
+    ("by", |e| e.outcome.by.clone()),
+    ("baseline", |e| e.outcome.baseline.clone()),
+    ("column", |e| e.cell.column.clone()),
+    ("n", |e| e.cell.n.to_string()),
+    ("median", |e| e.cell.median.to_string()),
+    ("min", |e| e.cell.min.to_string()),
+    ("max", |e| e.cell.max.to_string()),
+    ("mean", |e| e.cell.mean.to_string()),
+    ("stdev", |e| optional(e.cell.stdev)),
+    ("interval_half_width_percent", |e| optional(e.cell.interval_half_width_percent)),
+    ("left_out", |e| e.cell.left_out.to_string()),
+    ("pairs", |e| optional(e.compared.and_then(|c| Some(c.pairs.as_ref()?.n)))),
+    ("test", |e| optional(e.compared.map(|c| c.test))),
+    ("difference", |e| e.of(|c| c.difference)),
+    ("difference_percent", |e| e.of(|c| c.difference_percent)),
+    ("interval_low_percent", |e| e.of(|c| c.interval_percent.map(|[low, _]| low))),
+    ("interval_high_percent", |e| e.of(|c| c.interval_percent.map(|[_, high]| high))),
+    ("detectable_percent", |e| e.of(|c| c.detectable_percent)),
+    ("p_value", |e| e.of(|c| c.p_value)),
+    ("p_value_adjusted", |e| e.of(|c| c.p_value_adjusted)),
+    ("verdict", |e| {
+        let verdict = e.compared.and_then(|c| serde_json::to_value(c.verdict).ok());
+        optional(verdict.as_ref().and_then(|v| v.as_str()))
+    }),
+    ("equivalence", |e| optional(e.compared.and_then(|c| Some(c.equivalence.as_ref()?.verdict)))),
+    ("warnings", |e| {
+        let compared = e.compared.into_iter().flat_map(|c| &c.warnings);
+        let all: Vec<&str> = e.cell.warnings.iter().chain(compared).map(String::as_str).collect();
+        all.join("; ")
+    }),
+];
+
 /// Renders one line per test case and column, including the baseline, with its comparison (RFC
 /// 4180).
 pub fn csv(outcome: &Outcome) -> String {
@@ -83,33 +140,7 @@ pub fn csv(outcome: &Outcome) -> String {
         .collect();
     let mut head = vec!["test_case"];
     head.extend(&keys);
-    head.extend([
-        "metric",
-        "unit",
-        "by",
-        "baseline",
-        "column",
-        "n",
-        "median",
-        "min",
-        "max",
-        "mean",
-        "stdev",
-        "interval_half_width_percent",
-        "left_out",
-        "pairs",
-        "test",
-        "difference",
-        "difference_percent",
-        "interval_low_percent",
-        "interval_high_percent",
-        "detectable_percent",
-        "p_value",
-        "p_value_adjusted",
-        "verdict",
-        "equivalence",
-        "warnings",
-    ]);
+    head.extend(FIELDS.map(|(name, _)| name));
     let mut text = csv_line(head.into_iter());
     for row in &outcome.rows {
         for index in 0..row.cells.len() {
@@ -128,56 +159,19 @@ fn fields(
     index: usize,
     keys: &BTreeSet<&str>,
 ) -> Option<Vec<String>> {
-    fn optional(value: Option<impl ToString>) -> String {
-        value.map_or(String::new(), |value| value.to_string())
-    }
     let cell = row.cells[index].as_ref()?;
     let compared = row
         .comparisons
         .iter()
         .find(|c| c.column == cell.column && index > 0);
-    let of = |get: &dyn Fn(&super::Compared) -> Option<f64>| optional(compared.and_then(get));
     let mut fields = vec![row.test_case.clone()];
     fields.extend(keys.iter().map(|key| optional(row.labels.get(*key))));
-    let verdict = compared.and_then(|c| serde_json::to_value(c.verdict).ok());
-    let verdict = verdict.as_ref().and_then(|v| v.as_str());
-    let warnings: Vec<&str> = cell
-        .warnings
-        .iter()
-        .chain(compared.into_iter().flat_map(|c| &c.warnings))
-        .map(String::as_str)
-        .collect();
-    fields.extend([
-        outcome.metric.clone(),
-        outcome.unit.clone(),
-        outcome.by.clone(),
-        outcome.baseline.clone(),
-        cell.column.clone(),
-        cell.n.to_string(),
-        cell.median.to_string(),
-        cell.min.to_string(),
-        cell.max.to_string(),
-        cell.mean.to_string(),
-        optional(cell.stdev),
-        optional(cell.interval_half_width_percent),
-        cell.left_out.to_string(),
-        optional(compared.and_then(|c| c.pairs.as_ref()).map(|pairs| pairs.n)),
-        optional(compared.map(|c| c.test)),
-        of(&|c| c.difference),
-        of(&|c| c.difference_percent),
-        of(&|c| c.interval_percent.map(|[low, _]| low)),
-        of(&|c| c.interval_percent.map(|[_, high]| high)),
-        of(&|c| c.detectable_percent),
-        of(&|c| c.p_value),
-        of(&|c| c.p_value_adjusted),
-        optional(verdict),
-        optional(
-            compared
-                .and_then(|c| c.equivalence.as_ref())
-                .map(|e| e.verdict),
-        ),
-        warnings.join("; "),
-    ]);
+    let entry = Entry {
+        outcome,
+        cell,
+        compared,
+    };
+    fields.extend(FIELDS.map(|(_, value)| value(&entry)));
     Some(fields)
 }
 

@@ -8,20 +8,19 @@ use clap::Args;
 use fwdlab_engine::analysis::{Analysis, AnalysisPlan, StreamAnalysis, StreamPlan};
 use fwdlab_engine::stamps::{Kind, MOST};
 use fwdlab_engine::{
-    Expected, Frames, LoadPlan, Mode, Schedule, SignaturePlace, StallPolicy, TestFrames,
+    Addresses, Expected, Frames, LoadPlan, Mode, Schedule, SignaturePlace, StallPolicy, TestFrames,
 };
 use fwdlab_lab::ports::{Port, Role, TrafficPort};
 use fwdlab_lab::session::stamping::{Stamping, StampingResult, analysis};
 use fwdlab_lab::session::{BackToBack, Receiving, Sending, Session, memif_pair, next_hop};
 use fwdlab_model::latency::{LatencySummary, StalledFrames};
-use fwdlab_model::trial;
+use fwdlab_model::profile::Mac;
+use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::units::{FrameSize, Load, parse_duration};
-use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 use fwdlab_report::number;
 use serde_json::json;
 
 use super::Global;
-use super::send::Mac;
 use super::session::options::{Answers, Ports, Timestamps};
 use super::session::{SECOND, Signals, stamping, streams, words};
 use crate::exit_code::{Code, Usage};
@@ -99,9 +98,7 @@ pub struct Ping {
 
 /// The frames of a probe: the same through the DUT and over the tester's own cable.
 pub(super) struct Probe {
-    pub version: IpVersion,
-    pub size: FrameSize,
-    pub flows: u32,
+    pub stream: Stream,
     pub load_pps: f64,
     pub frames: u64,
     pub at_most: Duration,
@@ -152,23 +149,10 @@ impl Probe {
     ) -> anyhow::Result<Probed> {
         let tx = tx.into();
         let source = tx.mac().unwrap_or([2, 0, 0, 0, 0, 1]);
-        let flows = match self.version {
-            IpVersion::V4 => FlowSet::default_v4(self.flows),
-            IpVersion::V6 => FlowSet::default_v6(self.flows),
-        }
-        .map_err(|e| Usage(format!("--flows: {e}")))?;
-        let template = FrameTemplate::new(&FrameSpec {
-            source: MacAddr(source),
-            destination: MacAddr(destination),
-            version: self.version,
-            frame_size: self.size.bytes(),
-        })
-        .map_err(|e| Usage(e.to_string()))?;
-        let frames = Frames::Test(TestFrames {
-            template,
-            flows,
-            nonce: self.nonce,
-        });
+        let addresses = Addresses::between(source, destination);
+        let frames = TestFrames::for_stream(&self.stream, &addresses, false, self.nonce)?;
+        let frames = Frames::Test(frames);
+        let size = self.stream.frame_size_bytes;
         let modes = match &self.mode {
             Some(mode) => std::slice::from_ref(mode),
             None if tx.interface().is_none() => Mode::of(tx.spec()),
@@ -183,7 +167,7 @@ impl Probe {
         };
         let expected = Expected {
             nonce: self.nonce,
-            buffer_bytes: Some(self.size.buffer_bytes()),
+            buffer_bytes: Some(size.buffer_bytes()),
             place: SignaturePlace::UdpPayload,
             analysis: Some(AnalysisPlan {
                 streams: vec![StreamPlan {
@@ -192,8 +176,7 @@ impl Probe {
                 }],
             }),
         };
-        let mut sending =
-            Sending::open(tx, modes, &self.cpus, frames, schedule, self.size.into(), 1)?;
+        let mut sending = Sending::open(tx, modes, &self.cpus, frames, schedule, size.into(), 1)?;
         sending.stamp(self.stamps)?;
         let mut receiving = Receiving::open(rx, None, expected)?;
         receiving.receiver.stamp(self.stamps)?;
@@ -225,16 +208,12 @@ impl Ping {
         self.where_
             .by_own_names([&mut self.port].into_iter().chain(&mut self.rx_port));
         let version = if self.ipv6 {
-            IpVersion::V6
+            IpVersion::Ipv6
         } else {
-            IpVersion::V4
+            IpVersion::Ipv4
         };
-        let trial_version = match version {
-            IpVersion::V4 => trial::IpVersion::Ipv4,
-            IpVersion::V6 => trial::IpVersion::Ipv6,
-        };
-        let size = self.size.unwrap_or(trial_version.smallest_frame());
-        trial::Stream::new(trial_version, size, self.flows)?;
+        let size = self.size.unwrap_or(version.smallest_frame());
+        let stream = Stream::new(version, size, self.flows)?;
         let load_pps = self.load.pps(size).ok_or_else(|| {
             Usage("--load: the load of a probe must be low; for example 1kpps".into())
         })?;
@@ -262,9 +241,7 @@ impl Ping {
         }
         let stamping = stamping::choose(self.timestamps, tx.spec(), rx.spec(), &self.engine)?;
         let probe = Probe {
-            version,
-            size,
-            flows: self.flows,
+            stream,
             load_pps,
             frames: self.count,
             at_most: self.duration.unwrap_or(needs),
@@ -313,8 +290,8 @@ impl Ping {
 
     fn next_hop(&self, port: &Port, version: IpVersion) -> anyhow::Result<[u8; 6]> {
         let (source, first): (IpAddr, IpAddr) = match version {
-            IpVersion::V4 => ("198.18.10.1".parse()?, "198.19.10.1".parse()?),
-            IpVersion::V6 => ("2001:2:0:10::1".parse()?, "2001:2:0:8010::1".parse()?),
+            IpVersion::Ipv4 => ("198.18.10.1".parse()?, "198.19.10.1".parse()?),
+            IpVersion::Ipv6 => ("2001:2:0:10::1".parse()?, "2001:2:0:8010::1".parse()?),
         };
         let ours = port.facts.mac.unwrap_or([2, 0, 0, 0, 0, 1]);
         let target = self.via.unwrap_or(first);
@@ -423,6 +400,7 @@ fn floor(probe: &Probe, is_memif: bool, signals: &Signals) -> anyhow::Result<Pro
         frames: (probe.load_pps * FLOOR.as_secs_f64()).max(100.0) as u64,
         at_most: FLOOR * 3,
         cpus: probe.cpus.clone(),
+        stream: probe.stream.clone(),
         ..*probe
     };
     if is_memif {

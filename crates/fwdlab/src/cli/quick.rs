@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use fwdlab_model::campaign::value::{Period, Rate};
 use fwdlab_model::campaign::{
-    Bed, Draft, Exact, Kind, Matrix, Maxfwd, OnFailure, Paired, Procedure, Several, Size,
+    Bed, Draft, Exact, Kind, Matrix, Maxfwd, OnFailure, Paired, Procedure, Several, Size, distinct,
 };
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
 use fwdlab_model::result::Summary;
@@ -238,8 +238,8 @@ impl Quick {
             (true, true) => vec![IpVersion::Ipv4, IpVersion::Ipv6],
         };
         Matrix {
-            size: Some(Several(once_each(sizes))),
-            flows: Some(Several(once_each(flows))),
+            size: Some(Several(distinct(sizes.iter()))),
+            flows: Some(Several(distinct(flows.iter()))),
             ip: Some(Several(versions)),
             image: (!self.vm.is_empty()).then(|| Several(self.vm.clone())),
             dut: (self.dut_kind != [Kind::Linux]).then(|| Several(self.dut_kind.clone())),
@@ -274,17 +274,6 @@ fn streams(matrix: &Matrix) -> usize {
     let sizes = matrix.size.as_ref().map_or(1, |sizes| sizes.0.len());
     let flows = matrix.flows.as_ref().map_or(1, |flows| flows.0.len());
     sizes * flows * matrix.ip.as_ref().map_or(1, |ip| ip.0.len())
-}
-
-/// Returns the values without duplicates.
-fn once_each<T: PartialEq>(values: Vec<T>) -> Vec<T> {
-    let mut all = Vec::new();
-    for value in values {
-        if !all.contains(&value) {
-            all.push(value);
-        }
-    }
-    all
 }
 
 /// Parses the kind of a DUT.

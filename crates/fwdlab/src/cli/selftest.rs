@@ -6,14 +6,13 @@ use std::time::Duration;
 use clap::Args;
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::{
-    Expected, Frames, Mode, PortSpec, Schedule, SignaturePlace, StallPolicy, TestFrames,
+    Addresses, Expected, Frames, Mode, PortSpec, Schedule, SignaturePlace, StallPolicy, TestFrames,
 };
 use fwdlab_lab::ports::{Role, TrafficPort};
 use fwdlab_lab::session::{BackToBack, Period, Receiving, Sending, Session, memif_pair};
 use fwdlab_model::latency::LatencySummary;
 use fwdlab_model::trial;
 use fwdlab_model::units::{FrameSize, Load, parse_duration};
-use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
 use fwdlab_report::number;
 use serde::Serialize;
 
@@ -283,24 +282,17 @@ impl SelfTest {
         signals: &Signals,
     ) -> anyhow::Result<(Period, String)> {
         // a size too small for IPv4 is a usage error
-        trial::Stream::new(trial::IpVersion::Ipv4, size, FLOWS)?;
+        let stream = trial::Stream::new(trial::IpVersion::Ipv4, size, FLOWS)?;
         let (tx, rx) = (
             TrafficPort::own_port(&ends.tx)?,
             TrafficPort::own_port(&ends.rx)?,
         );
-        let template = FrameTemplate::new(&FrameSpec {
-            source: MacAddr(tx.mac().unwrap_or([2, 0, 0, 0, 0, 1])),
-            destination: MacAddr(rx.mac().unwrap_or([2, 0, 0, 0, 0, 2])),
-            version: IpVersion::V4,
-            frame_size: size.bytes(),
-        })
-        .map_err(|e| Usage(e.to_string()))?;
+        let addresses = Addresses::between(
+            tx.mac().unwrap_or([2, 0, 0, 0, 0, 1]),
+            rx.mac().unwrap_or([2, 0, 0, 0, 0, 2]),
+        );
         let nonce = 1;
-        let frames = Frames::Test(TestFrames {
-            template,
-            flows: FlowSet::default_v4(FLOWS).map_err(|e| Usage(e.to_string()))?,
-            nonce,
-        });
+        let frames = Frames::Test(TestFrames::for_stream(&stream, &addresses, false, nonce)?);
         let schedule = Schedule {
             load: load_pps.into(),
             frames: None,
@@ -346,9 +338,7 @@ impl SelfTest {
         let destination = rx.mac().unwrap_or([2, 0, 0, 0, 0, 2]);
         let probe = Probe {
             stamps: Kind::User,
-            version: IpVersion::V4,
-            size,
-            flows: 1,
+            stream: trial::Stream::new(trial::IpVersion::Ipv4, size, 1)?,
             load_pps: PROBE_PPS,
             frames: (PROBE_PPS * self.trial.as_secs_f64()).max(1.0) as u64,
             at_most: self.trial * 2,

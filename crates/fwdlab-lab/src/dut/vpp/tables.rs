@@ -5,11 +5,12 @@
 //! after VPP's own tables were read. Start with [`Vpp::address`] and [`Vpp::set_acl`].
 
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use fwdlab_model::trial::IpVersion;
 
 use super::Vpp;
+use crate::dut::sweep::{unused_v4, unused_v6};
 use crate::dut::{Change, Route};
 use crate::error::LabError;
 use crate::host::Limit;
@@ -98,7 +99,7 @@ impl Vpp {
     /// Sets routes to consecutive networks that no frame takes.
     pub(super) fn set_routes(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
         let (network, length): (IpAddr, u8) = match version {
-            IpVersion::Ipv4 => (unused_v4(0).into(), 24),
+            IpVersion::Ipv4 => (unused_v4(0, 1).into(), 24),
             IpVersion::Ipv6 => (unused_v6(0).into(), 64),
         };
         let via = self.via(network, End::Output);
@@ -142,7 +143,7 @@ impl Vpp {
     pub(super) fn set_rules(&self, version: IpVersion, count: u64) -> Result<Change, LabError> {
         let mut rules: Vec<String> = (0..count)
             .map(|n| match version {
-                IpVersion::Ipv4 => format!("deny src {}/32", unused_v4(n)),
+                IpVersion::Ipv4 => format!("deny src {}/32", unused_v4(n, 1)),
                 IpVersion::Ipv6 => format!("deny src {}/128 dst ::/0", unused_v6(n.into())),
             })
             .collect();
@@ -274,16 +275,6 @@ fn filters(permitted: &[(String, String)], rules: u32) -> Vec<String> {
         .iter()
         .map(|(from, to)| format!("permit src {from} dst {to}"));
     before.chain(last).collect()
-}
-
-/// Returns addresses from 20.0.0.0 on, outside the benchmark's networks.
-fn unused_v4(n: u64) -> Ipv4Addr {
-    Ipv4Addr::from((20 << 24) + n as u32)
-}
-
-/// Returns addresses of 2001:db8::/32, which is reserved for documentation.
-fn unused_v6(n: u128) -> Ipv6Addr {
-    Ipv6Addr::from((0x2001_0db8_u128 << 96) + n)
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub(crate) enum Question {
     /// Open sender and receivers for bursts, which answer later questions about bursts.
     OpenBursts {
         paths: Vec<Path>,
-        addresses: AddressWords,
+        addresses: Addresses,
         stream: Stream,
         generator: Generator,
         /// The data plane on the first path, a process that polls, and how many of its first
@@ -87,37 +87,6 @@ pub struct Path {
     pub tx: (Place, String),
     /// Where they should arrive.
     pub rx: (Place, String),
-}
-
-/// [`Addresses`] in serialised form.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct AddressWords {
-    source_mac: [u8; 6],
-    destination_mac: [u8; 6],
-    ipv4: (std::net::Ipv4Addr, std::net::Ipv4Addr),
-    ipv6: (std::net::Ipv6Addr, std::net::Ipv6Addr),
-}
-
-impl From<Addresses> for AddressWords {
-    fn from(of: Addresses) -> AddressWords {
-        AddressWords {
-            source_mac: of.source_mac,
-            destination_mac: of.destination_mac,
-            ipv4: of.ipv4,
-            ipv6: of.ipv6,
-        }
-    }
-}
-
-impl From<AddressWords> for Addresses {
-    fn from(of: AddressWords) -> Addresses {
-        Addresses {
-            source_mac: of.source_mac,
-            destination_mac: of.destination_mac,
-            ipv4: of.ipv4,
-            ipv6: of.ipv6,
-        }
-    }
 }
 
 /// A network of a test bed: its address and prefix length.

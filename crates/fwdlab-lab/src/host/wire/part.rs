@@ -4,12 +4,10 @@
 //! The parts do not know each other: questions carry the trial and the expected frames. Start with
 //! [`Question`].
 
-use fwdlab_engine::{
-    Expected, Frames, Histogram, ReceiveCounts, SendCounts, TestFrames, Traffic, TrafficFrames,
-};
+use fwdlab_engine::analysis::Analysis;
+use fwdlab_engine::{Expected, Frames, Histogram, Mode, ReceiveCounts, Schedule, SendCounts};
 use serde::{Deserialize, Serialize};
 
-use super::rig::{AnalysisWords, ScheduleWords};
 use super::{Failure, Place};
 
 /// Maximum size of a trial's frames in serialised form: lists of a million values are far smaller.
@@ -22,7 +20,7 @@ pub(crate) enum Question {
     /// Open a sender of this engine on a port, and close any previous one.
     OpenSender {
         port: (Place, String),
-        mode: String,
+        mode: Mode,
         cpus: Vec<usize>,
     },
     /// Open receivers of this kind on ports, and close any previous ones.
@@ -32,7 +30,7 @@ pub(crate) enum Question {
     },
     /// Prepare the frames that follow.
     Arm,
-    Start(ScheduleWords),
+    Start(Schedule),
     Renew,
     IsDone,
     Sent,
@@ -67,16 +65,8 @@ pub(crate) enum Answer {
     /// With the time of this machine's clock.
     Sent(SendCounts, u64),
     Received(ReceiveCounts, u64),
-    Analysis(Option<AnalysisWords>),
+    Analysis(Option<Analysis>),
     Lateness(Option<Histogram>),
-}
-
-/// The frames of a trial in serialised form.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum FramesWords {
-    Test(TestFrames),
-    Traffic { traffic: Traffic, nonce: u16 },
 }
 
 /// Serialises frames.
@@ -84,14 +74,7 @@ enum FramesWords {
 /// # Errors
 /// A message if they are implausibly large.
 pub(crate) fn packed(frames: &Frames) -> Result<Vec<u8>, String> {
-    let words = match frames {
-        Frames::Test(frames) => FramesWords::Test(frames.clone()),
-        Frames::Traffic(frames) => FramesWords::Traffic {
-            traffic: frames.traffic.as_ref().clone(),
-            nonce: frames.nonce,
-        },
-    };
-    within_limit(serde_json::to_vec(&words).map_err(|e| e.to_string())?)
+    within_limit(serde_json::to_vec(frames).map_err(|e| e.to_string())?)
 }
 
 /// Returns these bytes if they are within the limit.
@@ -109,22 +92,15 @@ pub(crate) fn within_limit(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
 
 /// Parses serialised frames.
 pub(crate) fn unpacked(bytes: &[u8]) -> Result<Frames, Failure> {
-    let words = serde_json::from_slice(bytes);
-    let words = words.map_err(|e| Failure::Refused(format!("frames that are none: {e}")))?;
-    Ok(match words {
-        FramesWords::Test(frames) => Frames::Test(frames),
-        FramesWords::Traffic { traffic, nonce } => Frames::Traffic(TrafficFrames {
-            traffic: traffic.into(),
-            nonce,
-        }),
-    })
+    let frames = serde_json::from_slice(bytes);
+    frames.map_err(|e| Failure::Refused(format!("frames that are none: {e}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fwdlab_engine::Addresses;
     use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
+    use fwdlab_engine::{Addresses, TrafficFrames};
     use fwdlab_model::profile::Profile;
 
     const SEVERAL: &str = "[[stream]]\nname = 'one'\nlayers = ['ipv4', 'udp']\nflows = 100\n\

@@ -15,6 +15,7 @@ use super::cache::{Cache, Report, make_folder, write};
 use super::error::ImageError;
 use crate::host::{Command, Failure, Host, HostError, Limit, Local};
 use crate::programs::search_path;
+use crate::sys::hex;
 
 /// Package lists of our own that are younger than this are current: a name that is not in them does
 /// not exist.
@@ -392,10 +393,6 @@ pub(crate) fn sha256_of(path: &Path) -> Result<String, ImageError> {
             length => sum.update(&buffer[..length]),
         }
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::sys::hex;
 use crate::vm::image::cache::{Cache, Entry, Facts, Kind, Report};
 use crate::vm::image::error::ImageError;
-use crate::vm::image::packages::{self, hex, with_lists};
+use crate::vm::image::packages::{self, with_lists};
 
 /// The maximum number of packages and their size in bytes: more than any program of a router needs;
 /// refuses a package that depends on a desktop.

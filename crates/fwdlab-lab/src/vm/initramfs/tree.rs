@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::elf;
+use crate::sys::hex;
 use crate::vm::image::cache::{Cache, Entry};
 use crate::vm::image::error::ImageError;
-use crate::vm::image::packages::hex;
 
 /// Version of the archives that this file writes: increase it to rebuild all of them.
 const VERSION: u32 = 1;

@@ -55,7 +55,7 @@ pub struct Console {
     link: Option<LinkSpeed>,
     /// Destination MAC address, for each port [default: resolved from the first destination]
     #[arg(long, value_name = "MAC", value_delimiter = ',')]
-    dst_mac: Vec<super::send::Mac>,
+    dst_mac: Vec<fwdlab_model::profile::Mac>,
     /// Engine; auto takes the fastest that can send the frames on the port
     #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,

@@ -21,7 +21,7 @@ use fwdlab_lab::LabError;
 use fwdlab_lab::ports::{TrafficPort, destinations};
 use fwdlab_lab::session::{SAY_NEXT_HOP, next_hop};
 use fwdlab_model::link::{LinkSpeed, MeanSize};
-use fwdlab_model::profile::Profile;
+use fwdlab_model::profile::{Mac, Profile};
 use fwdlab_model::trial;
 use fwdlab_model::units::FrameSize;
 use fwdlab_packet::header::ethernet;
@@ -29,7 +29,7 @@ use fwdlab_packet::modifier::Instruction;
 use fwdlab_packet::pcap::NotSendable;
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Span, pcap};
 
-use super::{Mac, Send};
+use super::Send;
 use crate::cli::session::range::Range;
 use crate::exit_code::Usage;
 use crate::profiles::{self, Loaded};

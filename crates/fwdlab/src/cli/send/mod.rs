@@ -25,7 +25,7 @@ use fwdlab_lab::session::stamping::{Stamping, StampingResult};
 use fwdlab_lab::session::{FOR_EVER, Receiving, Sending, Sent, Session, Source};
 use fwdlab_model::link::{LinkLoad, LinkSpeed};
 use fwdlab_model::procedure::Stretch;
-use fwdlab_model::profile::Stream;
+use fwdlab_model::profile::{Mac, Stream};
 use fwdlab_model::units::{FrameSize, UnitError, parse_duration};
 
 pub(super) use self::frames::{FLOWS, LOOKED_AT, Planned, signature_place};
@@ -160,25 +160,6 @@ pub struct Send {
     to_any_address: bool,
     #[command(flatten)]
     where_: Ports,
-}
-
-/// A MAC address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mac(pub [u8; 6]);
-
-impl std::fmt::Display for Mac {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        fwdlab_model::profile::Mac(self.0).fmt(f)
-    }
-}
-
-impl std::str::FromStr for Mac {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Mac, String> {
-        text.parse::<fwdlab_model::profile::Mac>()
-            .map(|mac| Mac(mac.0))
-    }
 }
 
 fn speed(text: &str) -> Result<f64, UnitError> {
