@@ -151,10 +151,11 @@ impl Procedure for Machine {
         self.traffic_ns += answer.duration_ns;
         let goals = self.parameters.goals.iter();
         let allowed = goals.fold(0.0f64, |most, named| most.max(named.goal.loss_ratio));
-        let sent = answer.frames_sent as f64 / answer.frames_intended.max(1) as f64;
+        // what did not come back, so that the rate at this load is that of the DUT
+        let back = answer.frames_received as f64 / answer.frames_intended.max(1) as f64;
         // it must exceed every loss that the goals allow
         let fails = (1.01 * allowed + 1e-9).min(1.0);
-        self.search.record((1.0 - sent).max(fails), answer.took_ns);
+        self.search.record((1.0 - back).clamp(fails, 1.0), answer.took_ns);
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
