@@ -155,7 +155,8 @@ impl Procedure for Machine {
         let back = answer.frames_received as f64 / answer.frames_intended.max(1) as f64;
         // it must exceed every loss that the goals allow
         let fails = (1.01 * allowed + 1e-9).min(1.0);
-        self.search.record((1.0 - back).clamp(fails, 1.0), answer.took_ns);
+        self.search
+            .record((1.0 - back).clamp(fails, 1.0), answer.took_ns);
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
@@ -202,5 +203,42 @@ impl Procedure for Machine {
             trials: self.progress.trials,
             found: Found::Mlrsearch(found),
         }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sender that stalls a little says nothing of a DUT that loses most: the step has what came
+    /// back.
+    #[test]
+    fn a_load_that_was_not_reached_counts_with_what_came_back() {
+        let mut machine = Machine::new(Parameters {
+            frame_size: FrameSize::MIN,
+            goals: super::super::typed::parse("ndr").unwrap(),
+            min_load_pps: 1e4,
+            max_load_pps: 5e6,
+            max_load_source: String::new(),
+            warm_up_ns: 0,
+            time_limit_ns: u64::MAX,
+            early_end: false,
+            line: None,
+            simulated: false,
+        })
+        .unwrap();
+        let question = machine.next_trial().unwrap();
+        let answer = Answer {
+            frames_intended: 1000,
+            frames_sent: 980,
+            frames_received: 160,
+            ..Answer::default()
+        };
+        machine.load_not_reached(&question, &answer, "it stalled");
+        let step = &outcome::steps(&machine.search)[0];
+        assert!((step.loss_ratio - 0.84).abs() < 1e-9, "{step:?}");
+        // and the next load is near the rate of the DUT
+        let next = machine.next_trial().unwrap().peak_pps();
+        assert!(next < 0.2 * step.load_pps, "{next}");
     }
 }
