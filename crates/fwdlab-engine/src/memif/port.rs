@@ -95,7 +95,8 @@ pub(super) struct State {
 pub struct Status {
     /// The peer's name for itself, while it is connected.
     pub peer: Option<String>,
-    /// The peer's process, if the kernel knows it: of a server, the one that opened the socket.
+    /// The process of the newest peer, if the kernel knows it; of a server, the one that opened the
+    /// socket.
     pub process: Option<u32>,
     /// Connections so far.
     pub connections: u64,

@@ -63,7 +63,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), LabError> {
             return wrong(&["procedure", "sweep"], reason);
         }
         let perf = (campaign.telemetry.as_ref()).and_then(|telemetry| telemetry.perf.as_ref());
-        if perf.is_some() && system_name(system) == "FreeBSD" {
+        if perf.is_some() && matches!(system, System::Freebsd | System::Bsdrp) {
             let reason = "flame graphs need Linux's perf, and its DUT is FreeBSD: omit perf";
             return wrong(&["telemetry", "perf"], reason.into());
         }

@@ -137,8 +137,8 @@ impl Procedure for Machine {
         self.progress.failure = Some(reason.into());
     }
 
-    /// The search continues below, as if the frames that were not sent had been lost; the result is
-    /// marked as limited by the generator.
+    /// The search continues below, as if all frames that did not come back had been lost; the
+    /// result is marked as limited by the generator.
     fn load_not_reached(&mut self, _: &Question, answer: &Answer, reason: &str) {
         let Some(planned) = self.planned.take() else {
             return;

@@ -138,10 +138,13 @@ fn lost_outside(answer: &Answer, outage: Outage, end_ns: u64) -> i64 {
     let before = |s: &&Interval| s.at_ns + s.length_ns < outage.last_before_ns;
     let after = |s: &&Interval| s.at_ns > end_ns;
     let lost = |s: &Interval| s.frames_sent as i64 - s.frames_received as i64;
-    // frames on their way at the end of a sample are received in the next
-    let sum = |samples: &mut dyn Iterator<Item = &Interval>| samples.map(lost).sum::<i64>().max(0);
     let samples = || answer.samples.iter();
-    sum(&mut samples().filter(before)) + sum(&mut samples().filter(after))
+    // frames on their way at the end of a sample are received in the next
+    let sums: [i64; 2] = [
+        samples().filter(before).map(lost).sum(),
+        samples().filter(after).map(lost).sum(),
+    ];
+    sums.iter().map(|sum| sum.max(&0)).sum()
 }
 
 /// Checks that a reset took a time within these bounds, by lost frames and by timestamps, within
