@@ -182,6 +182,7 @@ impl JoinedSender {
             all.ring_full += counts.ring_full;
             all.wakeups += counts.wakeups;
             all.waited_ns += counts.waited_ns;
+            all.senders.extend(counts.senders);
             if let Some(bytes) = counts.bytes {
                 *all.bytes.get_or_insert(0) += bytes;
             }
@@ -445,6 +446,7 @@ mod tests {
         let choice = Choice {
             mode: Some(Mode::Memory),
             cpus: Vec::new(),
+            senders: 1,
             prove: None,
             way_back: None,
             traffic: Vec::new(),

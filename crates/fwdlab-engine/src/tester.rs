@@ -20,6 +20,7 @@ use crate::pacer::StallPolicy;
 use crate::port::{PathSpec, PortSpec};
 use crate::signature::SignaturePlace;
 use crate::sys::monotonic_ns;
+use crate::traffic::expect::Expectation;
 use crate::traffic::unforwarded::UnforwardedFrames;
 use crate::traffic::{Addresses, Frames, TestFrames, Traffic, TrafficFrames};
 use crate::{af_packet, af_xdp, memif, memory, mtu, xdp_count, xdp_live};
@@ -58,6 +59,8 @@ pub struct Tester {
     beside: UnforwardedFrames,
     /// Why receivers can only count, if they can.
     only_counts: Option<String>,
+    /// The streams to analyse, each of which several senders may share.
+    shared: Expectation,
 }
 
 /// Opens the parts of a tester, local or remote.
@@ -95,11 +98,12 @@ pub trait Opener {
 struct LocalParts<'a> {
     paths: &'a [PathSpec],
     cpus: &'a [usize],
+    senders: u32,
 }
 
 impl Opener for LocalParts<'_> {
     fn sender(&mut self, mode: Mode) -> Result<Box<dyn Sender>, EngineError> {
-        open_sender(mode, self.paths, self.cpus, 1)
+        open_sender(mode, self.paths, self.cpus, self.senders)
     }
 
     fn receivers(
@@ -150,8 +154,10 @@ pub fn cheapest_receivers<T>(
 pub struct Choice {
     /// Use this sender and no other; `None` chooses the fastest that works.
     pub mode: Option<Mode>,
-    /// CPUs of the sender's thread; empty: any.
+    /// CPUs of the sender's threads; empty: any.
     pub cpus: Vec<usize>,
+    /// Number of threads that send into each port, each through its own queue.
+    pub senders: u32,
     /// Prove every path with this stream, which the DUT is known to forward; `None` skips the
     /// proof.
     pub prove: Option<Stream>,
@@ -181,6 +187,8 @@ pub struct Reading {
     pub beside: Vec<u64>,
     /// Frames that were due and not sent.
     pub not_sent: u64,
+    /// Of these, the frames of each of several senders of a port.
+    pub not_sent_by_sender: Vec<u64>,
     /// How often frames were due and the ring was full.
     pub ring_full: u64,
     /// System calls that woke the kernel to send.
@@ -222,6 +230,7 @@ impl Tester {
         let mut here = LocalParts {
             paths,
             cpus: &choice.cpus,
+            senders: choice.senders,
         };
         Tester::open_by(&mut here, paths, addresses, choice)
     }
@@ -260,6 +269,7 @@ impl Tester {
                         beside: UnforwardedFrames::default(),
                         ports: opener.ports(),
                         only_counts: opener.only_counts(),
+                        shared: Expectation::default(),
                     };
                     let proven = tester.prove_all(choice.prove.as_ref());
                     match proven.and_then(|()| tester.try_all(&choice.traffic)) {
@@ -465,8 +475,14 @@ impl Tester {
             return Err(EngineError::OnlyCounts(reason.clone()));
         }
         self.sender.arm(frames)?;
+        let mut expected = expected.clone();
+        if let Some(plan) = &mut expected.analysis {
+            let senders = self.sender.capabilities().senders;
+            self.shared = Expectation::from_plan(plan, frames).from_senders(frames, senders.into());
+            *plan = self.shared.plan();
+        }
         for receiver in &mut self.receivers {
-            receiver.expect(expected)?;
+            receiver.expect(&expected)?;
         }
         self.nonce = expected.nonce;
         Ok(())
@@ -478,7 +494,8 @@ impl Tester {
     /// If there is no such path, or the counters cannot be read.
     pub fn analysis(&mut self, path: usize) -> Result<Option<Analysis>, EngineError> {
         self.check(path)?;
-        self.receivers[path].analysis()
+        let analysis = self.receivers[path].analysis()?;
+        Ok(analysis.map(|analysis| self.shared.together(analysis)))
     }
 
     /// Returns how late the frames of this trial left ([`Sender::lateness`]).
@@ -580,6 +597,7 @@ impl Tester {
             wakeups,
             streams,
             waited_ns,
+            senders,
             ..
         }: SendCounts,
         at_ns: u64,
@@ -602,6 +620,7 @@ impl Tester {
             sent,
             beside,
             not_sent,
+            not_sent_by_sender: senders.iter().map(|own| own.not_sent).collect(),
             ring_full,
             wakeups,
             sender_waited_ns: waited_ns,

@@ -94,6 +94,7 @@ fn a_tester_proves_and_measures_a_path() {
     let choice = Choice {
         mode: None,
         cpus: vec![],
+        senders: 1,
         prove: Some(stream(10)),
         way_back: None,
         traffic: vec![],

@@ -53,6 +53,7 @@ fn tester(bed: &Bed, mode: Option<Mode>) -> Option<Tester> {
             traffic: Vec::new(),
             mode,
             cpus: vec![],
+            senders: 1,
             prove,
         },
     )
@@ -67,6 +68,7 @@ fn overloading(bed: &Bed, mode: Mode) -> Option<Tester> {
             traffic: Vec::new(),
             mode: Some(mode),
             cpus: vec![SENDER_CPU],
+            senders: 1,
             prove: None,
         },
     )
@@ -627,6 +629,7 @@ fn live_frames_are_rejected_where_the_peer_runs_no_napi() {
         traffic: Vec::new(),
         mode: None,
         cpus: vec![],
+        senders: 1,
         prove: Some(stream(IpVersion::Ipv4, 0)),
     };
     let Some((tester, rejected)) = allowed(Tester::open(&bed.paths(), &ADDRESSES, &choice)) else {

@@ -10,10 +10,12 @@ use rustix::thread::sched_getaffinity;
 use crate::error::LabError;
 
 /// CPUs of generator and DUT, and what could not be arranged.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// CPUs of the sender.
+    /// CPUs of the senders.
     pub generator_cpus: Vec<usize>,
+    /// Number of threads that send into each port, each through its own queue.
+    pub senders: u32,
     /// CPUs of the DUT; the NAPI thread runs on the first one, and packet steering spreads flows
     /// over all of them.
     pub dut_cpus: Vec<usize>,
@@ -21,22 +23,38 @@ pub struct Placement {
     pub notes: BTreeMap<String, String>,
 }
 
+impl Default for Placement {
+    /// One sender, on any CPU.
+    fn default() -> Placement {
+        Placement {
+            generator_cpus: Vec::new(),
+            senders: 1,
+            dut_cpus: Vec::new(),
+            notes: BTreeMap::new(),
+        }
+    }
+}
+
 impl Placement {
-    /// Chooses CPUs: the DUT gets the last one (or the requested ones), the generator the first of
-    /// the others.
+    /// Chooses CPUs: the DUT gets the last one (or the requested ones), each sender one of the
+    /// others, the first ones.
     ///
     /// # Errors
     /// Fails if a requested CPU does not exist, or if we may not use it.
-    pub fn choose(dut_cpus: &[usize]) -> Result<Placement, LabError> {
+    pub fn choose(dut_cpus: &[usize], senders: u32) -> Result<Placement, LabError> {
         let ours = sched_getaffinity(None)
             .map_err(|e| LabError::system("find out which CPUs are available", e))?;
         let available: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
             .filter(|&cpu| ours.is_set(cpu))
             .collect();
-        Placement::among(&available, dut_cpus)
+        Placement::among(&available, dut_cpus, senders)
     }
 
-    fn among(available: &[usize], requested: &[usize]) -> Result<Placement, LabError> {
+    fn among(
+        available: &[usize],
+        requested: &[usize],
+        senders: u32,
+    ) -> Result<Placement, LabError> {
         if let Some(missing) = requested.iter().find(|cpu| !available.contains(cpu)) {
             return Err(LabError::Preflight(format!(
                 "CPU {missing} is not available; available are: {}",
@@ -49,22 +67,31 @@ impl Placement {
             ([], []) => vec![0],
             (requested, _) => requested.to_vec(),
         };
-        let free = available
-            .iter()
-            .copied()
-            .find(|cpu| !dut_cpus.contains(cpu));
-        let generator = free.or(available.first().copied()).unwrap_or(0);
-        if free.is_some() {
-            notes.insert("generator".into(), format!("alone on CPU {generator}"));
-        } else {
-            notes.insert(
-                "generator".into(),
+        let free = available.iter().copied();
+        let free = free.filter(|cpu| !dut_cpus.contains(cpu));
+        let mut generator_cpus: Vec<usize> = free.take(senders as usize).collect();
+        let arranged = match (generator_cpus.len(), senders) {
+            (0, _) => {
+                let generator = available.first().copied().unwrap_or(0);
+                generator_cpus.push(generator);
                 format!(
                     "shares CPU {generator} with the DUT: the DUT cannot be overloaded, and figures only compare settings on \
                      this machine"
-                ),
-            );
-        }
+                )
+            }
+            (1, 1) => format!("alone on {}", words(&generator_cpus)),
+            (cpus, senders) if cpus == senders as usize => {
+                format!(
+                    "{senders} senders, each alone on one of CPUs {}",
+                    list(&generator_cpus)
+                )
+            }
+            (cpus, senders) => format!(
+                "{senders} senders share {}: together they send no more than {cpus} would",
+                words(&generator_cpus)
+            ),
+        };
+        notes.insert("generator".into(), arranged);
         if dut_cpus.len() > 1 {
             notes.insert(
                 "packet steering".into(),
@@ -75,7 +102,8 @@ impl Placement {
             );
         }
         Ok(Placement {
-            generator_cpus: vec![generator],
+            generator_cpus,
+            senders,
             dut_cpus,
             notes,
         })
@@ -103,6 +131,14 @@ impl Placement {
     }
 }
 
+/// Names CPUs: `CPU 3`, `CPUs 1,3`.
+pub(crate) fn words(cpus: &[usize]) -> String {
+    match cpus {
+        [cpu] => format!("CPU {cpu}"),
+        cpus => format!("CPUs {}", list(cpus)),
+    }
+}
+
 fn list(cpus: &[usize]) -> String {
     cpus.iter()
         .map(ToString::to_string)
@@ -116,22 +152,26 @@ mod tests {
 
     #[test]
     fn generator_and_dut_are_kept_apart_where_possible() {
-        let two = Placement::among(&[0, 1], &[]).unwrap();
+        let two = Placement::among(&[0, 1], &[], 1).unwrap();
         assert_eq!(
             (&two.generator_cpus[..], &two.dut_cpus[..]),
             (&[0][..], &[1][..])
         );
         assert!(two.is_separate());
-        let one = Placement::among(&[3], &[]).unwrap();
+        let one = Placement::among(&[3], &[], 1).unwrap();
         assert_eq!(
             (&one.generator_cpus[..], &one.dut_cpus[..]),
             (&[3][..], &[3][..])
         );
         assert!(!one.is_separate() && one.notes["generator"].contains("shares CPU 3"));
-        let many = Placement::among(&[0, 1, 2, 3], &[0, 2]).unwrap();
-        assert_eq!(many.generator_cpus, [1]);
+        let many = |senders| Placement::among(&[0, 1, 2, 3], &[0, 2], senders).unwrap();
+        assert_eq!(many(1).generator_cpus, [1]);
+        assert_eq!(many(2).generator_cpus, [1, 3]);
+        assert!(many(2).notes["generator"].contains("each alone on one of CPUs 1,3"));
+        assert_eq!(many(4).generator_cpus, [1, 3]);
+        assert!(many(4).notes["generator"].contains("4 senders share CPUs 1,3: "));
         assert!(
-            Placement::among(&[0, 1], &[7])
+            Placement::among(&[0, 1], &[7], 1)
                 .unwrap_err()
                 .to_string()
                 .contains("CPU 7")

@@ -194,6 +194,7 @@ impl Guest {
         let choice = Choice {
             mode: Some(Mode::AfPacket),
             cpus: Vec::new(),
+            senders: 1,
             prove: None,
             way_back: None,
             traffic: Vec::new(),

@@ -104,8 +104,22 @@ pub fn load_shortfall(question: &Question, answer: &Answer) -> Option<String> {
     let is_short = (answer.frames_sent as f64) < share * answer.frames_intended as f64;
     (question.needs_load && is_short && !is_settled(question, answer)).then(|| {
         format!(
-            "the generator did not reach the load: it sent {} of {} frames",
-            answer.frames_sent, answer.frames_intended
+            "the generator did not reach the load: it sent {} of {} frames{}",
+            answer.frames_sent,
+            answer.frames_intended,
+            starved(&answer.frames_not_sent_by_sender).unwrap_or_default()
+        )
+    })
+}
+
+/// Names the sender that left out most of the frames, if the others left out less than a quarter.
+fn starved(not_sent: &[u64]) -> Option<String> {
+    let (number, most) = (1..).zip(not_sent).max_by_key(|(_, frames)| **frames)?;
+    let all: u64 = not_sent.iter().sum();
+    (4 * most > 3 * all).then(|| {
+        format!(
+            "; {most} of the {all} that are missing are those of sender {number} of {}",
+            not_sent.len()
         )
     })
 }
@@ -170,6 +184,20 @@ mod tests {
         };
         assert_eq!(load_shortfall(&question, &short(995_000)), None);
         assert!(load_shortfall(&question, &short(994_999)).is_some());
+        let by_senders = |not_sent: [u64; 4]| {
+            let answer = Answer {
+                frames_not_sent_by_sender: not_sent.to_vec(),
+                ..short(900_000)
+            };
+            load_shortfall(&question, &answer).unwrap()
+        };
+        assert_eq!(
+            by_senders([1_000, 2_000, 95_000, 2_000]),
+            "the generator did not reach the load: it sent 900000 of 1000000 frames; 95000 of the 100000 that are missing are those of \
+             sender 3 of 4"
+        );
+        // the machine was busy, not one of them
+        assert!(by_senders([75_000, 25_000, 0, 0]).ends_with("of 1000000 frames"));
         // if the sender stalled, the DUT may have stalled, too; if it lost far more, the loss is
         // its own
         let lossy = |lost: u64| Answer {

@@ -557,6 +557,9 @@ pub struct Answer {
     pub frames_intended: u64,
     /// Frames sent.
     pub frames_sent: u64,
+    /// Of the frames that were due and not sent, those of each of several senders of a port.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames_not_sent_by_sender: Vec<u64>,
     /// Frames received: first copies of this trial's own frames.
     pub frames_received: u64,
     /// Routing updates that the DUT processed during the trial.

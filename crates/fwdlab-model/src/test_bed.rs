@@ -101,6 +101,19 @@ pub struct TesterPort<'a> {
     pub port: &'a str,
 }
 
+/// Maximum number of threads that send into a port: stream ids have 4 bits for them.
+pub const MOST_SENDERS: u32 = 16;
+
+/// Returns why a port cannot have this number of senders, if it cannot.
+pub fn check_senders(senders: u32) -> Result<(), String> {
+    match senders {
+        1..=MOST_SENDERS => Ok(()),
+        _ => Err(format!(
+            "{senders} senders on a port; 1 to {MOST_SENDERS} are possible"
+        )),
+    }
+}
+
 /// The sender, and the receiver if there is no separate one
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -119,6 +132,9 @@ pub struct Generator {
     /// CPUs that the engine may use; by default any
     #[serde(default)]
     pub cpus: Vec<usize>,
+    /// Threads that send into each port, each through its own queue; by default one
+    #[schemars(range(min = 1, max = MOST_SENDERS))]
+    pub senders: Option<u32>,
 }
 
 /// What the ports of the tester are
@@ -723,6 +739,9 @@ impl TestBed {
         if let Some(reference) = &self.reference {
             self.check_reference(reference)?;
         }
+        if let Some(Err(reason)) = self.generator.senders.map(check_senders) {
+            return wrong(&["generator", "senders"], &reason);
+        }
         if self.generator.engine == Engine::Sim {
             let reason = "a simulated DUT needs no test bed; omit engine, or omit the test bed";
             return wrong(&["generator", "engine"], reason);
@@ -1003,6 +1022,10 @@ impl TestBed {
             let reason = "memif ports have an engine of their own; omit this";
             return wrong(&["generator", "engine"], reason.into());
         }
+        if self.generator.senders.is_some_and(|senders| senders > 1) {
+            let reason = "one thread sends into all queues of a memif port; omit this";
+            return wrong(&["generator", "senders"], reason.into());
+        }
         let others = [
             ("receiver", self.receiver.is_some()),
             ("generator-2", self.second.is_some()),
@@ -1227,6 +1250,11 @@ net = '10.1.0.0/24'
                 "'netns:gen'",
                 "'local'\nengine = 'sim'",
                 "r1.toml:4:10: a simulated DUT needs no test bed",
+            ),
+            (
+                "'netns:gen'",
+                "'netns:gen'\nsenders = 17",
+                "r1.toml:4:11: 17 senders on a port; 1 to 16 are possible",
             ),
         ] {
             assert!(WHOLE.contains(from), "{from}");

@@ -143,6 +143,30 @@ impl Expectation {
         expectation
     }
 
+    /// Returns what to expect of the streams of a plan, which carry these frames.
+    pub fn from_plan(plan: &AnalysisPlan, frames: &Frames) -> Expectation {
+        let index = |id: u16| match frames {
+            Frames::Test(_) => Some(0),
+            Frames::Traffic(frames) => frames.traffic.streams.iter().position(|s| s.id == id),
+        };
+        let of_stream = |stream: &StreamPlan| StreamExpected {
+            id: stream.id,
+            name: String::new(),
+            // frames with an id that no stream has are nobody's to share
+            index: index(stream.id).unwrap_or(usize::MAX),
+            lengths: stream.lengths,
+            flows: match stream.flows {
+                0 => Err(Uncounted::Unasked),
+                flows => Ok(Flows::numbered(flows)),
+            },
+            senders: 1,
+        };
+        Expectation {
+            streams: plan.streams.iter().map(of_stream).collect(),
+            unsigned: Vec::new(),
+        }
+    }
+
     /// Returns what to expect of the same frames from several senders of one port.
     #[must_use]
     pub fn from_senders(mut self, frames: &Frames, senders: u32) -> Expectation {

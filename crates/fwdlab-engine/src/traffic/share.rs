@@ -25,6 +25,7 @@
 //! and others not, because their number sent must tell how many of each; and patterns of more than
 //! [`LONGEST_PATTERN`] frames.
 
+use fwdlab_model::test_bed::check_senders;
 use serde::{Deserialize, Serialize};
 
 use fwdlab_packet::modifier::Instruction;
@@ -32,9 +33,6 @@ use fwdlab_packet::modifier::Instruction;
 use super::player::{Player, gcd};
 use super::{Emission, Frames, Kind, Stream, Traffic, TrafficFrames};
 use crate::error::EngineError;
-
-/// Maximum number of senders on a port: stream ids have 4 bits for them.
-pub const MOST_SENDERS: u32 = 16;
 
 /// The lowest bit of the sender in a stream id.
 const ID_SHIFT: u32 = 12;
@@ -79,17 +77,12 @@ impl Share {
     /// # Errors
     /// If there are too many.
     pub fn all(senders: u32) -> Result<Vec<Share>, EngineError> {
-        match senders {
-            1..=MOST_SENDERS => Ok((0..senders)
-                .map(|sender| Share {
-                    sender,
-                    of: senders,
-                })
-                .collect()),
-            _ => Err(EngineError::Frames(format!(
-                "{senders} senders on a port; 1 to {MOST_SENDERS} are possible"
-            ))),
-        }
+        check_senders(senders).map_err(EngineError::Frames)?;
+        let shares = (0..senders).map(|sender| Share {
+            sender,
+            of: senders,
+        });
+        Ok(shares.collect())
     }
 
     /// Returns the number of the first frame of a split stream that this sender sends.

@@ -7,14 +7,17 @@ use std::thread;
 use std::time::Duration;
 
 use fwdlab_engine::af_xdp::{BusyPoll, Options, ZeroCopy};
+use fwdlab_engine::analysis::{AnalysisPlan, StreamPlan};
 use fwdlab_engine::traffic::player::Player;
 use fwdlab_engine::traffic::share::{Part, Share};
 use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
 use fwdlab_engine::xdp_count::XdpPass;
 use fwdlab_engine::{
-    Copies, EngineError, Frames, Mode, PathSpec, PortSpec, Schedule, SendCounts, Sender,
-    SignaturePlace, StallPolicy, Timestamps, TrafficFrames, af_packet, af_xdp,
+    Choice, Copies, EngineError, Frames, Mode, PathSpec, PortSpec, Schedule, SendCounts, Sender,
+    SignaturePlace, StallPolicy, Tester, Timestamps, TrafficFrames, af_packet, af_xdp,
 };
+use fwdlab_model::trial::{IpVersion, Stream as TestStream};
+use fwdlab_model::units::FrameSize;
 use fwdlab_packet::modifier::{
     Dimension, Endian, Instruction, Machine, Program, Source, Transport, Values, Variable, Width,
 };
@@ -291,8 +294,8 @@ fn wide_pair(bed: &Bed, receive_queues: u32) -> Option<(PathSpec, PortSpec)> {
     let netns = peer.netns.as_ref().unwrap().file_name().unwrap();
     let made = bed.in_tester(&format!(
         "ip link delete wide0 2>/dev/null; \
-         ip link add wide0 address 02:00:00:00:03:01 numtxqueues 4 numrxqueues 4 type veth \
-         peer name wide1 netns {} numtxqueues 4 numrxqueues {receive_queues} && ip link set wide0 up",
+         ip link add wide0 address 02:00:00:00:03:01 numtxqueues 8 numrxqueues 8 type veth \
+         peer name wide1 netns {} numtxqueues 8 numrxqueues {receive_queues} && ip link set wide0 up",
         netns.display()
     ));
     let made = made.and_then(|_| bed.in_dut(0, "ip link set wide1 up"));
@@ -338,11 +341,11 @@ fn several(path: &PathSpec, count: u32) -> Vec<(&'static str, Box<dyn Sender>)> 
 fn several_senders_put_the_profile_on_the_wire() {
     const FRAMES: u64 = 2000;
     let Some(bed) = bed(1) else { return };
-    let Some((path, _)) = wide_pair(&bed, 4) else {
+    let Some((path, _)) = wide_pair(&bed, 8) else {
         return;
     };
     let frames = bursty();
-    for count in 1..=4 {
+    for count in [1, 2, 3, 4, 8] {
         for (name, mut sender) in several(&path, count) {
             let capture = Capture::open(&bed);
             if !capture.has_room {
@@ -408,14 +411,14 @@ fn several_senders_put_the_profile_on_the_wire() {
 fn frames_of_several_senders_are_in_the_ports_counters() {
     const FRAMES: u64 = 60_000;
     let Some(bed) = bed(1) else { return };
-    let Some((path, peer)) = wide_pair(&bed, 4) else {
+    let Some((path, peer)) = wide_pair(&bed, 8) else {
         return;
     };
     // makes it run NAPI, whose queue overflows
     let Some(_pass) = allowed(XdpPass::open(&peer)) else {
         return;
     };
-    for count in 1..=4 {
+    for count in [1, 2, 3, 4, 8] {
         for (name, mut sender) in several(&path, count) {
             for frames in [bursty(), steady()] {
                 let (before, received_before) = counted_at_wide_pair(&bed);
@@ -438,6 +441,72 @@ fn frames_of_several_senders_are_in_the_ports_counters() {
     }
 }
 
+/// A trial with several senders: sent and received once, and the analysis is that of one sender.
+#[test]
+fn a_tester_analyses_the_frames_of_several_senders() {
+    const FLOWS: u32 = 96;
+    const FRAMES: u64 = 40 * FLOWS as u64;
+    let Some(bed) = bed(1) else { return };
+    let Some((path, peer)) = wide_pair(&bed, 8) else {
+        return;
+    };
+    let paths = [PathSpec { rx: peer, ..path }];
+    let flows = TestStream::new(IpVersion::Ipv4, FrameSize::MIN, FLOWS).unwrap();
+    let plan = AnalysisPlan {
+        streams: vec![StreamPlan {
+            flows: FLOWS,
+            ..StreamPlan::default()
+        }],
+    };
+    for senders in [1, 2, 3, 4, 8] {
+        for mode in [Mode::AfXdp, Mode::AfPacket] {
+            let choice = Choice {
+                mode: Some(mode),
+                cpus: Vec::new(),
+                senders,
+                prove: None,
+                way_back: None,
+                traffic: Vec::new(),
+            };
+            let opened = Tester::open(&paths, &ADDRESSES, &choice);
+            let Some((mut tester, _)) = allowed(opened) else {
+                continue;
+            };
+            tester.arm_with(&flows, Some(plan.clone())).unwrap();
+            let schedule = Schedule {
+                stall_policy: StallPolicy::CatchUp { most_pps: None },
+                ..schedule(Some(10_000.0), Some(FRAMES))
+            };
+            tester.start(schedule).unwrap();
+            wait_until(|| tester.is_done());
+            let reading = tester.stop().unwrap();
+            if reading.not_sent > 0 {
+                skip(format!(
+                    "{}: {senders} senders stalled for a second",
+                    mode.name()
+                ));
+                continue;
+            }
+            let case = format!("{}, {senders} senders: {reading:?}", mode.name());
+            assert_eq!(
+                (&reading.sent[..], &reading.received[..]),
+                (&[FRAMES][..], &[FRAMES][..]),
+                "{case}"
+            );
+            let of_each = if senders > 1 { senders as usize } else { 0 };
+            assert_eq!(reading.not_sent_by_sender, vec![0; of_each], "{case}");
+            let analysis = tester.analysis(0).unwrap().unwrap();
+            let [stream] = &analysis.streams[..] else {
+                panic!("{case}: {analysis:?}");
+            };
+            let wrong = stream.duplicates + stream.reordered + stream.corrupt + stream.wrong_length;
+            assert_eq!((stream.received, wrong), (FRAMES, 0), "{case}");
+            assert_eq!(stream.latency.len(), FRAMES, "{case}");
+            assert_eq!(stream.flows, vec![40; FLOWS as usize], "{case}");
+        }
+    }
+}
+
 #[test]
 fn a_port_with_too_few_queues_is_refused() {
     let Some(bed) = bed(1) else { return };
@@ -448,8 +517,8 @@ fn a_port_with_too_few_queues_is_refused() {
     if allowed(open(1)).is_none() {
         return;
     }
-    let error = open(5).err().unwrap().to_string();
-    assert!(error.contains("which has 4 queues to send into"), "{error}");
+    let error = open(9).err().unwrap().to_string();
+    assert!(error.contains("which has 8 queues to send into"), "{error}");
     let error = open(4).err().unwrap().to_string();
     assert!(
         error.contains("its veth peer has 3 receive queues"),
@@ -565,7 +634,7 @@ fn a_load_changes_without_a_gap() {
         vec![0],
         Timing::new(1.0, Emission::Continuous),
     )]);
-    let test = super::frames(&stream(fwdlab_model::trial::IpVersion::Ipv4, 0), NONCE);
+    let test = super::frames(&stream(IpVersion::Ipv4, 0), NONCE);
     for (name, mut sender) in senders(&bed.paths()) {
         for frames in [Frames::Traffic(one.clone()), Frames::Test(test.clone())] {
             let capture = Capture::open(&bed);

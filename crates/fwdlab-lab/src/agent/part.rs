@@ -40,6 +40,7 @@ impl Parts {
                 port: (place, interface),
                 mode,
                 cpus,
+                senders,
             } => {
                 self.sender = None;
                 let spec = port(place, interface);
@@ -47,11 +48,14 @@ impl Parts {
                     tx: spec.clone(),
                     rx: spec.clone(),
                 };
-                let sender = open_sender(mode, &[path], &cpus, 1).map_err(refused)?;
+                let sender = open_sender(mode, &[path], &cpus, senders).map_err(refused)?;
                 let capabilities = sender.capabilities();
                 let words = format!("{} ({})", capabilities.reached(), capabilities.summary);
                 self.sender = Some((spec, sender));
-                return Ok((Answer::Opened(words), Some(false)));
+                return Ok((
+                    Answer::OpenedSender(words, capabilities.senders),
+                    Some(false),
+                ));
             }
             Question::OpenReceivers { ports, counting } => {
                 self.receivers.clear();

@@ -27,7 +27,7 @@ use crate::host::netns::within;
 use crate::host::registry::Registry;
 use crate::host::{Command, Failure, Host, Limit, Local, Netns, netns};
 use crate::networks::{Management, mac};
-use crate::placement::Placement;
+use crate::placement::{self, Placement};
 
 /// The ports of every DUT, input and output.
 pub(crate) const DUT_PORTS: [&str; 2] = ["eth0", "eth1"];
@@ -119,7 +119,7 @@ impl Bed {
             ports: TesterPorts::default(),
             _claims: Vec::new(),
         };
-        bed.make_links(duts)?;
+        bed.make_links(duts, placement.senders)?;
         bed.silence_generator()?;
         if let Some(vpp) = vpp {
             bed.add_vpp(vpp, placement)?;
@@ -129,7 +129,7 @@ impl Bed {
         for dut in 0..duts {
             let before = threads_by_name();
             bed.open_ports(dut, placement)?;
-            bed.built.threads[dut] = bed.input_threads(dut, &before);
+            bed.built.threads[dut] = bed.input_threads(dut, placement.senders, &before);
             let set = bed.linux(dut, false).prepare()?;
             if dut == 0 {
                 let named = set
@@ -179,7 +179,7 @@ impl Bed {
         };
         let before = threads_by_name();
         self.open_ports(0, &first)?;
-        self.built.threads[0] = self.input_threads(0, &before);
+        self.built.threads[0] = self.input_threads(0, placement.senders, &before);
         let instance = Instance::start(&namespace, self.id(), dut, &cpus, &self.changes)?;
         let undo = self.changes.clone();
         let vpp = Vpp::on_kernel_ports(instance, DUT_PORTS, self.networks, undo)?;
@@ -259,7 +259,8 @@ impl Bed {
         Ok(())
     }
 
-    fn make_links(&self, duts: usize) -> Result<(), LabError> {
+    /// Each sender has a queue of its own.
+    fn make_links(&self, duts: usize, queues: u32) -> Result<(), LabError> {
         let mut batch = String::new();
         for namespace in self.namespaces() {
             batch += &format!("netns add {namespace}\n");
@@ -269,6 +270,7 @@ impl Bed {
         let generator = self.generator();
         let Networks { input, output, .. } = &self.networks;
         let [eth0, eth1] = DUT_PORTS;
+        let queues = format!("numtxqueues {queues} numrxqueues {queues}");
         for k in 0..duts {
             let dut = self.namespace_of(k);
             for (ours, side, theirs) in [
@@ -276,7 +278,7 @@ impl Bed {
                 (format!("rx{k}"), output, eth1),
             ] {
                 batch += &format!(
-                    "link add {ours} address {} netns {generator} type veth peer name {theirs} address {} netns {dut}\n",
+                    "link add {ours} address {} {queues} netns {generator} type veth peer name {theirs} address {} {queues} netns {dut}\n",
                     mac(side.tester_mac),
                     mac(side.dut_mac)
                 );
@@ -328,7 +330,8 @@ impl Bed {
             );
             if placement.dut_cpus.len() > 1 {
                 script += &format!(
-                    "echo {} > /sys/class/net/{input}/queues/rx-0/rps_cpus || echo 'receive packet steering: not possible' >&2\n",
+                    "for queue in /sys/class/net/{input}/queues/rx-*; do echo {} > $queue/rps_cpus || \
+                     echo 'receive packet steering: not possible' >&2; done\n",
                     placement.rps_mask()
                 );
             }
@@ -344,25 +347,26 @@ impl Bed {
         Ok(())
     }
 
-    /// Returns the NAPI thread of each input of a DUT, the first direction first, as the kernel
-    /// reports them for these interfaces. If it does not (before Linux 6.8), returns the threads
-    /// that did not exist `before`, if their number is right: others may have interfaces of the
-    /// same name.
-    fn input_threads(&self, dut: usize, before: &[u32]) -> Vec<Option<u32>> {
-        let inputs = self.inputs();
+    /// Returns the NAPI thread of each queue of each input of a DUT, the first direction first, as
+    /// the kernel reports them for these interfaces. If it does not (before Linux 6.8), returns the
+    /// threads that did not exist `before`, if their number is right: others may have interfaces of
+    /// the same name.
+    fn input_threads(&self, dut: usize, queues: u32, before: &[u32]) -> Vec<Option<u32>> {
+        let (inputs, queues) = (self.inputs(), queues as usize);
         let reported = within(self.namespace_of(dut), || {
-            let of = |input: &&str| {
+            let mut all = Vec::new();
+            for input in inputs {
                 let threads = fwdlab_engine::netdev::napi_threads(input)?;
-                Ok(threads.first().copied())
-            };
-            inputs.iter().map(of).collect()
+                all.extend((0..queues).map(|queue| threads.get(queue).copied()));
+            }
+            Ok(all)
         });
         reported.unwrap_or_else(|_: LabError| {
             let mut new = threads_by_name();
             new.retain(|t| !before.contains(t));
-            match new.len() == inputs.len() {
+            match new.len() == inputs.len() * queues {
                 true => new.into_iter().map(Some).collect(),
-                false => vec![None; inputs.len()],
+                false => vec![None; inputs.len() * queues],
             }
         })
     }
@@ -391,18 +395,24 @@ impl Bed {
         Ok(())
     }
 
-    /// Pins the DUT's NAPI threads to their CPU, with priority over everything else there.
+    /// Pins the DUT's NAPI threads to its CPUs, queue after queue, with priority over everything
+    /// else there.
     fn pin_threads(&mut self, placement: &Placement) {
         self.notes.extend(placement.notes.clone());
-        let Some(&cpu) = placement.dut_cpus.first() else {
+        let queues = placement.senders as usize;
+        let cpus: Vec<usize> = placement.dut_cpus.iter().take(queues).copied().collect();
+        if cpus.is_empty() {
             return;
-        };
+        }
         let mut problems = Vec::new();
         let threads: Vec<Option<u32>> = self.built.threads.iter().flatten().copied().collect();
         if threads.contains(&None) {
             problems.push("the NAPI thread was not found".to_owned());
         }
-        for thread in threads.iter().flatten() {
+        let pinned = threads.iter().zip((0..queues).cycle());
+        for (thread, queue) in pinned.filter_map(|(thread, queue)| Some((thread.as_ref()?, queue)))
+        {
+            let cpu = cpus[queue % cpus.len()];
             let mut set = rustix::thread::CpuSet::new();
             set.set(cpu);
             let pid = rustix::process::Pid::from_raw(*thread as i32);
@@ -416,9 +426,10 @@ impl Bed {
             }
         }
         let words = if problems.is_empty() {
-            match self.both_ways {
-                true => format!("its two NAPI threads alone on CPU {cpu}, niceness -20"),
-                false => format!("its NAPI thread alone on CPU {cpu}, niceness -20"),
+            let on = placement::words(&cpus);
+            match threads.len() {
+                1 => format!("its NAPI thread alone on {on}, niceness -20"),
+                threads => format!("its {threads} NAPI threads alone on {on}, niceness -20"),
             }
         } else {
             problems.dedup();
@@ -497,7 +508,7 @@ mod tests {
         assert_ne!(threads[0], threads[1]);
         for (dut, thread) in threads.iter().enumerate() {
             // the threads of the other DUT are as new as its own
-            assert_eq!(bed.input_threads(dut, &[]), [Some(*thread)]);
+            assert_eq!(bed.input_threads(dut, 1, &[]), [Some(*thread)]);
             let name = fs::read_to_string(format!("/proc/{thread}/comm")).unwrap();
             assert!(name.starts_with("napi/eth0-"), "{name}");
         }

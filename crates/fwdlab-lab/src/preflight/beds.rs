@@ -243,6 +243,7 @@ fn bed_capacity(bed: &TestBed, program: &Path, control: &Control) -> Result<Stri
     let choice = Choice {
         mode: mode(bed.generator.engine),
         cpus: placement.generator_cpus.clone(),
+        senders: placement.senders,
         prove: Some(stream.clone()),
         way_back: None,
         traffic: Vec::new(),
@@ -709,6 +710,7 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
     let mut choice = Choice {
         mode: mode(file.generator.engine),
         cpus: placement.generator_cpus.clone(),
+        senders: placement.senders,
         prove: Some(stream(IpVersion::Ipv4)),
         way_back: None,
         traffic: Vec::new(),

@@ -20,7 +20,7 @@ pub(super) fn checks() -> Vec<Check> {
             ))
         })
         .collect();
-    let placement = Placement::choose(&[]).unwrap_or_default();
+    let placement = Placement::choose(&[], 1).unwrap_or_default();
     let dut_cpu = placement.dut_cpus.first().copied().unwrap_or(0);
     vec![
         count(cpus),

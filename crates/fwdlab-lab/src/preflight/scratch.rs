@@ -148,6 +148,7 @@ fn send(scratch: &Scratch) -> Result<(), fwdlab_engine::EngineError> {
         traffic: Vec::new(),
         mode: Some(Mode::XdpLive),
         cpus: Vec::new(),
+        senders: 1,
         prove: Some(Stream {
             frame_size_bytes: FrameSize::MIN,
             ip_version: IpVersion::Ipv4,

@@ -918,6 +918,7 @@ impl Device for Real<'_> {
         }
         let mut answer = combine_directions(answers, &counted.counters);
         let counters = Counters::total(&counted.counters);
+        answer.frames_not_sent_by_sender = counted.not_sent_by_sender;
         answer.objections = counted.objections;
         answer.route_updates = route_updates;
         answer.management = management;

@@ -14,6 +14,7 @@ use super::plan::Plan;
 use crate::dut::set::Step;
 use crate::dut::{Configuration, SweptParameter};
 use crate::error::LabError;
+use crate::placement::{self, Placement};
 
 /// Advice if only a test bed of hosts can do it.
 const BED: &str = "measure it on a test bed: bed = \"NAME\" in a copy";
@@ -31,6 +32,9 @@ pub(super) fn check(plan: &Plan) -> Result<(), LabError> {
     let site = plan.site();
     let is_embedded = site.file().is_none();
     let wrong = |at: &[&str], reason: String| Err(campaign.error(at, reason).into());
+    if let Err(reason) = have_cpus(&plan.host.placement, campaign.procedure.counting()) {
+        return wrong(&["bed", "senders"], reason);
+    }
     for need in &campaign.needs {
         if is_embedded && need.starts_with("a test bed ") {
             return wrong(
@@ -96,6 +100,22 @@ fn said(system: System) -> &'static str {
     match system {
         System::None => "a black box",
         other => system_name(other),
+    }
+}
+
+/// Checks that senders do not wait for each other while windows are judged by whether they wait.
+fn have_cpus(placement: &Placement, counting: Counting) -> Result<(), String> {
+    let (cpus, senders) = (placement.generator_cpus.len(), placement.senders);
+    match counting {
+        Counting::Windows | Counting::Slices if cpus > 0 && cpus < senders as usize => {
+            Err(format!(
+                "{senders} senders would share {}, which is all that {} of the DUT leaves to them on this machine, and would wait \
+                 for each other; say senders = {cpus}, or give the DUT fewer CPUs",
+                placement::words(&placement.generator_cpus),
+                placement::words(&placement.dut_cpus)
+            ))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -584,6 +584,7 @@ fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Box<dyn Rig>, Chos
         traffic,
         mode: parameters.engine,
         cpus: parameters.placement.generator_cpus.clone(),
+        senders: parameters.placement.senders,
         prove: match parameters.traffic.profile {
             // the stream that represents a profile may have no room for test frames
             Some(_) => Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).ok(),

@@ -680,6 +680,9 @@ impl Plan {
             None => {
                 set("generator_cpus", placement.generator_cpus.clone().into());
                 set("dut_cpus", placement.dut_cpus.clone().into());
+                if placement.senders > 1 {
+                    set("senders", placement.senders.into());
+                }
             }
         }
         values.extend(self.values.clone());

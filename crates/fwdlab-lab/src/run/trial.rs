@@ -106,6 +106,8 @@ pub(super) struct Bench<'a> {
 pub(super) struct Counted {
     /// Counters per path.
     pub counters: Vec<Counters>,
+    /// Of the frames that were due and not sent, those of each of several senders of a port.
+    pub not_sent_by_sender: Vec<u64>,
     /// Conditions that make the trial invalid.
     pub objections: Vec<String>,
     /// A port of the bed went down or disappeared: one of the objections.
@@ -128,6 +130,7 @@ impl Counted {
     pub fn link_down(paths: usize, reason: String) -> Counted {
         Counted {
             counters: vec![Counters::default(); paths],
+            not_sent_by_sender: Vec::new(),
             objections: vec![reason],
             is_broken: true,
             began: None,
@@ -593,6 +596,7 @@ impl Bench<'_> {
             result,
             Counted {
                 counters,
+                not_sent_by_sender: last.not_sent_by_sender,
                 objections,
                 is_broken,
                 began: Some(started),

@@ -125,7 +125,7 @@ pub fn placement(bed: &TestBed) -> Result<Placement, LabError> {
     let is_here = !matches!(bed.generator.host, Place::Ssh(_));
     if is_here && !cpus.is_empty() {
         // fails with a list of the CPUs that exist
-        Placement::choose(cpus)?;
+        Placement::choose(cpus, 1)?;
     }
     let words = match (is_here, cpus.is_empty()) {
         (_, true) => "any CPU: the test bed sets no `cpus`".to_owned(),
@@ -133,6 +133,7 @@ pub fn placement(bed: &TestBed) -> Result<Placement, LabError> {
     };
     Ok(Placement {
         generator_cpus: cpus.clone(),
+        senders: bed.generator.senders.unwrap_or(1),
         dut_cpus: Vec::new(),
         notes: BTreeMap::from([
             ("generator".to_owned(), words),

@@ -912,6 +912,7 @@ impl Rig for Arithmetic {
             not_sent: state.flow.as_ref().map_or(0, |flow| flow.due - flow.left),
             ring_full: 0,
             wakeups: 0,
+            not_sent_by_sender: Vec::new(),
             sender_waited_ns: 0,
             received: state.received.clone(),
         })

@@ -95,6 +95,7 @@ pub(crate) fn open(
     let mut apart = DistributedRig {
         paths: ways.to_vec(),
         cpus: choice.cpus.clone(),
+        senders: choice.senders,
         source: addresses.source_mac,
         only_counts: only_counts(ways)?,
     };
@@ -150,6 +151,8 @@ fn only_counts(ways: &[Way]) -> Result<Option<String>, LabError> {
 struct DistributedRig {
     paths: Vec<Way>,
     cpus: Vec<usize>,
+    /// Threads that send into each port.
+    senders: u32,
     /// Of the first port that sends.
     source: [u8; 6],
     only_counts: Option<String>,
@@ -172,9 +175,11 @@ impl Opener for DistributedRig {
                         tx: spec.clone(),
                         rx: spec.clone(),
                     };
-                    open_sender(mode, &[path], cpus, 1)?
+                    open_sender(mode, &[path], cpus, self.senders)?
                 }
-                Port::There(host, port) => Box::new(RemoteSender::open(host, port, mode, cpus)?),
+                Port::There(host, port) => {
+                    Box::new(RemoteSender::open(host, port, mode, cpus, self.senders)?)
+                }
             };
             Ok(Part {
                 sender,
@@ -308,6 +313,7 @@ impl RemoteSender {
         port: &str,
         mode: Mode,
         cpus: &[usize],
+        senders: u32,
     ) -> Result<RemoteSender, EngineError> {
         let far = RemotePart {
             host: host.clone(),
@@ -318,13 +324,16 @@ impl RemoteSender {
             port: (None, port.to_owned()),
             mode,
             cpus: cpus.to_vec(),
+            senders,
         };
         match far.query(action, &question, &[], Limit::OURS)? {
-            Answer::Opened(words) => Ok(RemoteSender {
+            Answer::OpenedSender(words, senders) => Ok(RemoteSender {
                 part: far,
                 capabilities: Capabilities {
                     // the description says how frames are copied there
                     copies: Copies::InKernel,
+                    senders,
+                    queues: senders,
                     ..Capabilities::new(mode, static_name(&words))
                 },
             }),

@@ -351,11 +351,16 @@ mod tests {
         if !crate::user_namespace::is_root() {
             return println!("SKIPPED: {test}: not root");
         }
-        let bed = Bed::up(1, &Placement::default(), false).unwrap();
+        let placement = Placement {
+            senders: 2,
+            ..Placement::default()
+        };
+        let bed = Bed::up(1, &placement, false).unwrap();
         let addresses = bed.networks().forward();
         let choice = Choice {
             mode: None,
             cpus: Vec::new(),
+            senders: 1,
             prove: Some(stream()),
             way_back: None,
             traffic: Vec::new(),
@@ -418,6 +423,15 @@ mod tests {
             .map(|e| e.to_string());
         assert!(text.is_none_or(|text| !text.contains("lost")));
         open(&host, &paths, &addresses, &choice, Limit::OURS).unwrap();
+        // two senders there are one for everybody here
+        let two = Choice {
+            mode: Some(Mode::AfPacket),
+            senders: 2,
+            ..choice
+        };
+        let (mut rig, chosen) = open(&host, &paths, &addresses, &two, Limit::OURS).unwrap();
+        assert!(chosen.words.starts_with("af-packet, 2 senders"), "{chosen:?}");
+        trials(rig.as_mut());
     }
 
     #[test]
@@ -455,6 +469,7 @@ mod tests {
             let choice = Choice {
                 mode: None,
                 cpus: Vec::new(),
+                senders: 1,
                 prove: None,
                 way_back: None,
                 traffic: Vec::new(),

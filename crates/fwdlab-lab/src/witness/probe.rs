@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn two_cpus_have_a_distance() {
         const TEST: &str = "two_cpus_have_a_distance";
-        let placement = Placement::choose(&[]).unwrap();
+        let placement = Placement::choose(&[], 1).unwrap();
         if !placement.is_separate() {
             return println!("SKIPPED: {TEST}: one CPU");
         }

@@ -47,6 +47,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::file::{self, FileError, Origin, Step};
 use crate::link::{LinkLoad, LinkSpeed};
+use crate::test_bed::{MOST_SENDERS, check_senders};
 use crate::trial::Stream;
 pub use crate::typed::Several;
 use crate::units::{FrameSize, Load};
@@ -223,6 +224,10 @@ pub struct Bed {
     pub dut: Option<String>,
     /// CPUs of the DUT; by default the last one
     pub dut_cpus: Vec<usize>,
+    /// Threads that send into each port, each through its own queue; by default those of the
+    /// test-bed file, or one
+    #[schemars(range(min = 1, max = MOST_SENDERS))]
+    pub senders: Option<u32>,
     /// Speed of the links, such as 1G: limits the load to the line rate, and loads in percent refer
     /// to it
     pub link: Option<LinkSpeed>,
@@ -791,6 +796,17 @@ impl Campaign {
                 &["bed", "max"],
                 "give a load such as \"1Mpps\", or omit max",
             );
+        }
+        if let Some(senders) = bed.senders {
+            if let Err(reason) = check_senders(senders) {
+                return wrong(&["bed", "senders"], &reason);
+            }
+            if self.is_simulated() {
+                return wrong(
+                    &["bed", "senders"],
+                    "a simulated DUT has no sender; omit this",
+                );
+            }
         }
         if let Some(file) = &bed.file {
             if file.trim().is_empty() {

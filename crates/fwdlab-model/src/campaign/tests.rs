@@ -174,6 +174,11 @@ fn errors_have_a_position() {
         ),
         (
             "dut-cpus = [1]",
+            "senders = 0",
+            "11:11: 0 senders on a port; 1 to 16 are possible",
+        ),
+        (
+            "dut-cpus = [1]",
             "dut = 'capacity=1e6'",
             "11:7: this describes a simulated DUT: add engine = \"sim\"",
         ),
@@ -909,6 +914,7 @@ fn the_campaign_of_a_command_is_a_file_that_says_the_same() {
     draft.bed = Bed {
         engine: Engine::AfXdp,
         dut_cpus: vec![1, 2],
+        senders: Some(2),
         link: Some("2.5G".parse().unwrap()),
         max: Some("50%".parse().unwrap()),
         unconfined: true,

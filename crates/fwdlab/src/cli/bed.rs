@@ -92,7 +92,7 @@ impl Bed {
         }
         match self {
             Bed::Up { duts, dut_cpus } => {
-                let placement = Placement::choose(&dut_cpus)?;
+                let placement = Placement::choose(&dut_cpus, 1)?;
                 let bed = bed::Bed::up(duts as usize, &placement, true)?;
                 let mut text = format!(
                     "bed {}\ngenerator {} (tx0, rx0, ...)\n",

@@ -127,7 +127,7 @@ impl Bisect {
         let bisection = Bisection {
             host: Host {
                 site: Site::default(),
-                placement: Placement::choose(&[])?,
+                placement: Placement::choose(&[], 1)?,
                 privileged: user_namespace::is_root(),
                 kind: bisect::KIND.into(),
                 seed: random_seed(),

@@ -733,7 +733,7 @@ pub(super) fn plan_of(
         return Err(Usage("the file has a seed: give only one of them".into()).into());
     }
     let is_exact = campaign.procedure.counting() == Counting::Instructions;
-    let (site, placement) = match &campaign.bed.file {
+    let (site, mut placement) = match &campaign.bed.file {
         Some(name) => match test_bed::find(folder, name)? {
             BedFile::Hosts(bed) => {
                 if campaign.bed.engine == Engine::Auto {
@@ -757,7 +757,7 @@ pub(super) fn plan_of(
             }
             BedFile::Image { image, .. } => {
                 campaign.boot(&image)?;
-                (Site::default(), Placement::choose(&[])?)
+                (Site::default(), Placement::choose(&[], 1)?)
             }
         },
         None if let Some(bed) = &dut
@@ -767,8 +767,15 @@ pub(super) fn plan_of(
             test_bed::host(bed)?
         }
         None if campaign.is_simulated() => (Site::default(), Placement::default()),
-        None => (Site::default(), Placement::choose(&campaign.bed.dut_cpus)?),
+        None => {
+            let senders = campaign.bed.senders.unwrap_or(1);
+            let placement = Placement::choose(&campaign.bed.dut_cpus, senders)?;
+            (Site::default(), placement)
+        }
     };
+    if let Some(senders) = campaign.bed.senders {
+        placement.senders = senders;
+    }
     let trex = campaign.trex.clone();
     let profile = |name: &str, both_ways: bool, speed: Option<LinkSpeed>| {
         let networks = &Networks::EMBEDDED;

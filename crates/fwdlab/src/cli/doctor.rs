@@ -213,7 +213,7 @@ fn existing_labs() -> Result<Vec<String>, String> {
 
 /// Measures noise on the CPU that a DUT would get.
 fn noise() -> anyhow::Result<Vec<Check>> {
-    let placement = Placement::choose(&[])?;
+    let placement = Placement::choose(&[], 1)?;
     Ok(Probes::on_dut_cpu(&placement, |probes| {
         preflight::noise(NOISE, || {
             std::thread::sleep(Duration::from_millis(4));

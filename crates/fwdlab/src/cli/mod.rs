@@ -70,7 +70,7 @@ use clap::builder::{
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use fwdlab_engine::Mode;
-use fwdlab_engine::traffic::share::MOST_SENDERS;
+use fwdlab_model::test_bed::MOST_SENDERS;
 use fwdlab_store::Roots;
 
 use crate::exit_code::Code;

@@ -42,6 +42,10 @@ pub struct Arrangement {
     /// Engine: auto takes the fastest that passes the path check; sim simulates DUT and tester
     #[arg(long, default_value = "auto", value_parser = Engine::ALL.map(Engine::name))]
     engine: String,
+    /// Threads that send into each port, each through its own queue: af-xdp or af-packet [default:
+    /// those of the test bed, or 1]
+    #[arg(long, value_name = "N", value_parser = super::senders())]
+    senders: Option<u32>,
     /// Properties of the simulated DUT: capacity=1e6,buffer=1000 (keys: fwdlab ndr --help)
     /// [default: capacity=1e6]
     #[arg(long, value_name = "KEY=VALUE,...")]
@@ -90,10 +94,14 @@ impl Arrangement {
         if self.dut.is_some() && !is_simulated {
             return Err(Usage("--dut describes a simulated DUT: add --engine sim".into()).into());
         }
-        let is_on_bed = self.set.is_some() || self.bed.is_some() || !self.dut_cpus.is_empty();
+        let is_on_bed = self.set.is_some()
+            || self.bed.is_some()
+            || !self.dut_cpus.is_empty()
+            || self.senders.is_some();
         if is_simulated && is_on_bed {
             return Err(Usage(
-                "--set, --bed and --dut-cpus are for a test bed, not for --engine sim".into(),
+                "--set, --bed, --dut-cpus and --senders are for a test bed, not for --engine sim"
+                    .into(),
             )
             .into());
         }
@@ -110,6 +118,7 @@ impl Arrangement {
                 engine,
                 dut: self.dut.clone(),
                 dut_cpus: self.dut_cpus.clone(),
+                senders: self.senders,
                 link: self.link,
                 max: max.filter(|Rate(max)| *max != LinkLoad::Load(Load::Max)),
                 unconfined: self.set_unconfined,

@@ -78,7 +78,7 @@ pub struct Quick {
     /// Count the instructions of a frame in a virtual machine that boots this image:
     /// debian:PACKAGE, such as debian:linux-image-cloud-amd64, or a bzImage; needs no privileges,
     /// and other work on this machine does not change the result; repeat to compare images
-    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["load", "trial", "link", "rebuilds", "duration", "engine", "dut_cpus", "set_unconfined"])]
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["load", "trial", "link", "rebuilds", "duration", "engine", "dut_cpus", "senders", "set_unconfined"])]
     vm: Vec<String>,
     /// With --vs, also count what each configuration costs in instructions, in a virtual machine
     /// that boots IMAGE [default: debian:linux-image-cloud-amd64]
@@ -102,6 +102,10 @@ pub struct Quick {
     /// Engine: auto takes the fastest that passes the path check
     #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
+    /// Threads that send into each port, each through its own queue: af-xdp or af-packet [default:
+    /// those of the test bed, or 1]
+    #[arg(long, value_name = "N", value_parser = super::senders())]
+    senders: Option<u32>,
     /// Use existing hosts: a test-bed file, or its name in a folder `beds`
     #[arg(long, value_name = "BED", conflicts_with_all = ["vs", "vm", "exact", "dut_cpus"])]
     bed: Option<String>,
@@ -178,6 +182,7 @@ impl Quick {
                 file: self.bed.clone(),
                 engine: engine(&self.engine),
                 dut_cpus: self.dut_cpus.clone(),
+                senders: self.senders,
                 link: self.link,
                 unconfined: self.set_unconfined,
                 ..Bed::default()

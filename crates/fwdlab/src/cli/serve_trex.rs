@@ -158,7 +158,7 @@ impl Trex {
     /// Returns where to build the test bed.
     fn site(&self) -> anyhow::Result<(Site, Placement)> {
         let Some(name) = &self.bed else {
-            return Ok((Site::default(), Placement::choose(&[])?));
+            return Ok((Site::default(), Placement::choose(&[], 1)?));
         };
         let BedFile::Hosts(bed) = test_bed::find(Path::new(""), name)? else {
             return Err(Usage(format!(

@@ -17,11 +17,13 @@ pub(crate) const MOST_BYTES: usize = 1 << 28;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Question {
-    /// Open a sender of this engine on a port, and close any previous one.
+    /// Open a sender of this engine on a port, with this number of threads, and close any previous
+    /// one.
     OpenSender {
         port: (Place, String),
         mode: Mode,
         cpus: Vec<usize>,
+        senders: u32,
     },
     /// Open receivers of this kind on ports, and close any previous ones.
     OpenReceivers {
@@ -60,6 +62,8 @@ pub(crate) enum Answer {
     Done,
     /// It is open, with its description.
     Opened(String),
+    /// A sender is open, with its description and number of threads.
+    OpenedSender(String, u16),
     IsDone(bool),
     Paused(std::time::Duration),
     /// With the time of this machine's clock.

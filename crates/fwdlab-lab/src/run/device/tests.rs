@@ -69,7 +69,7 @@ fn on_bed<T>(
         dut: fwdlab_model::campaign::Dut::default(),
         engine: None,
         site: Site::default(),
-        placement: Placement::choose(&[])?,
+        placement: Placement::choose(&[], 1)?,
         privileged: true,
         seed: 1,
         command_line: Vec::new(),

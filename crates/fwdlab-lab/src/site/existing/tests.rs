@@ -116,6 +116,7 @@ fn forwards(site: &Site, rack: &Rack) {
     let choice = Choice {
         mode: Some(fwdlab_engine::Mode::AfPacket),
         cpus: Vec::new(),
+        senders: 1,
         prove: None,
         way_back: None,
         traffic: Vec::new(),
@@ -456,6 +457,7 @@ fn by_packets() -> Choice {
     Choice {
         mode: Some(fwdlab_engine::Mode::AfPacket),
         cpus: Vec::new(),
+        senders: 1,
         prove: None,
         way_back: None,
         traffic: Vec::new(),
