@@ -51,6 +51,7 @@ struct control {
 	__u32 relief;           /* missed frames are made up: gaps are this many 65536ths shorter; 0 = they are dropped */
 	__u64 end_position;     /* a load over time: frames from this position on are planned for the end or later */
 	__u64 pieces;           /* its number of pieces; read when the schedule begins */
+	__u64 phase;            /* when the first frame is planned, 1/65536 ns after the start; read then, too */
 };
 
 /*
@@ -422,7 +423,7 @@ static __always_inline __u64 look(const volatile struct control *c, struct progr
 		if (p->lag)
 			forgive(p, (p->lag + p->gap - 1) / p->gap);
 		p->start_ns = start;
-		p->next = gap ? 0 : NEVER;
+		p->next = gap ? c->phase : NEVER;
 		p->lag = 0;
 		p->until = 0;
 		p->gap = gap;

@@ -26,6 +26,7 @@ struct stream {
 	__u32 udp_sum;          /* UDP sum without addresses, ports, sequence and time, folded to 16 bits */
 	__u16 row_ip_sum;       /* the same with the source address of the row */
 	__u16 row_udp_sum;      /* and its ports */
+	__u64 stream_id;        /* in the upper 16 bits: before the sequence number in signatures */
 };
 
 struct {
@@ -114,8 +115,8 @@ static __always_inline int transmit(struct xdp_md *ctx, const int ip4, const int
 	}
 	*(__u32 *)(data + destination) = bpf_htonl(to);
 	*(__u16 *)(data + udp + 6) = check ? bpf_htons(check) : 0xffff;
-	/* magic 2 is in the head; stream 2, which is 0, and sequence 6; time 8 */
-	*(__u64 *)(data + signature + 2) = bpf_cpu_to_be64(sequence);
+	/* magic 2 is in the head; stream 2, whose sum is in udp_sum, and sequence 6; time 8 */
+	*(__u64 *)(data + signature + 2) = bpf_cpu_to_be64(s->stream_id | sequence);
 	*(__u64 *)(data + signature + 10) = bpf_cpu_to_be64(stamp);
 	return leave(c, p, 0, ONE_GAP, over_time);
 }

@@ -90,6 +90,16 @@ pub(crate) fn waited_ns(thread: u32) -> u64 {
     waited.unwrap_or(0)
 }
 
+/// Returns the CPUs that this thread may use; empty if the kernel does not say.
+pub(crate) fn available_cpus() -> Vec<usize> {
+    let may = rustix::thread::sched_getaffinity(None);
+    let all = 0..rustix::thread::CpuSet::MAX_CPU;
+    may.map_or_else(
+        |_| Vec::new(),
+        |may| all.filter(|&cpu| may.is_set(cpu)).collect(),
+    )
+}
+
 /// CLOCK_MONOTONIC in nanoseconds: the clock of `bpf_ktime_get_ns`.
 pub fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

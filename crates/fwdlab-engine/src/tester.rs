@@ -659,13 +659,15 @@ pub fn open_sender(
         (Mode::AfXdp, _) => Box::new(af_xdp::senders(paths, cpus, senders)?),
         (Mode::AfPacket, _) => Box::new(af_packet::senders(paths, cpus, senders)?),
         (Mode::Memory, _) => Box::new(memory::senders(paths.len(), cpus, senders)?),
-        (_, 2..) => {
+        (Mode::XdpLive, _) => xdp_live::senders(paths, cpus, senders)?,
+        (Mode::Memif, 2..) => {
             return Err(EngineError::Unsupported {
                 engine: mode.name(),
-                action: format!("send with {senders} threads; use one, or af-xdp or af-packet"),
+                action: format!(
+                    "send with {senders} threads: one thread sends into all its queues"
+                ),
             });
         }
-        (Mode::XdpLive, _) => Box::new(xdp_live::XdpLive::open(paths, cpus)?),
         (Mode::Memif, _) => Box::new(memif::sender_on(paths, cpus)?),
     })
 }

@@ -20,9 +20,10 @@ use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
 use fwdlab_engine::xdp_count::XdpPass;
 use fwdlab_engine::xdp_live::XdpLive;
 use fwdlab_engine::{
-    EngineError, Frames, PathSpec, PortSpec, Schedule, SendCounts, Sender, SignaturePlace,
-    StallPolicy, TestFrames, TrafficFrames,
+    EngineError, Frames, LoadPlan, Mode, PathSpec, PortSpec, Schedule, SendCounts, Sender,
+    SignaturePlace, StallPolicy, TestFrames, TrafficFrames, open_sender,
 };
+use fwdlab_model::procedure::Stretch;
 use fwdlab_model::profile::Profile;
 use fwdlab_packet::flow::{
     DEFAULT_DESTINATION_V4, DEFAULT_DESTINATION_V6, DEFAULT_SOURCE_V4, DEFAULT_SOURCE_V6,
@@ -107,6 +108,142 @@ fn take(Listener { capture, .. }: &mut Listener, frames: usize) -> Vec<(u64, Vec
     }
     assert_eq!(capture.statistics().unwrap().dropped, 0);
     taken
+}
+
+/// Opens this number of senders, each on its own CPU, or skips the test.
+fn several(path: &PathSpec, senders: u32) -> Option<Box<dyn Sender>> {
+    let opened = open_sender(Mode::XdpLive, std::slice::from_ref(path), &[], senders);
+    match opened {
+        Err(error @ EngineError::Unsupported { .. }) => {
+            skip(error);
+            None
+        }
+        opened => allowed(opened),
+    }
+}
+
+/// The frames that two senders put on the wire are those of one, in their turns and at their times.
+#[test]
+fn two_senders_take_turns() {
+    const FRAMES: u64 = 1000;
+    const FLOWS: u64 = 64;
+    let Some(bed) = bed(1) else { return };
+    let Some((path, peer)) = bed.wide_pair(8) else {
+        return;
+    };
+    let options = Options {
+        outgoing: false,
+        ..Options::default()
+    };
+    let mut listener = Listener {
+        capture: Capture::open(&peer, &options).unwrap(),
+        _napi: XdpPass::open(&peer).unwrap(),
+    };
+    let Some(mut sender) = several(&path, 2) else {
+        return;
+    };
+    assert_eq!(sender.capabilities().reached(), "xdp-live, 2 senders");
+    for load in [
+        LoadPlan::Constant(5000.0),
+        LoadPlan::from_stretches(vec![
+            Stretch {
+                duration_ns: 100_000_000,
+                from_pps: 0.0,
+                to_pps: 10_000.0,
+            },
+            Stretch::constant(5000.0, 1_000_000_000),
+        ]),
+    ] {
+        let is_constant = matches!(load, LoadPlan::Constant(_));
+        sender.arm(&test_frames(64)).unwrap();
+        sender
+            .start(Schedule {
+                load,
+                stall_policy: StallPolicy::CatchUp { most_pps: None },
+                ..schedule(None, Some(FRAMES))
+            })
+            .unwrap();
+        wait_until(|| sender.is_done());
+        let counts = sender.stop().unwrap();
+        if counts.not_sent > 0 {
+            return skip("the senders stalled for a second");
+        }
+        let of_each: Vec<u64> = counts.senders.iter().map(SendCounts::total).collect();
+        assert_eq!(of_each, [FRAMES / 2; 2]);
+        let captured = take(&mut listener, FRAMES as usize);
+        let mut frames = BTreeMap::new();
+        for (_, frame) in &captured {
+            let signature = Signature::read(&frame[signature::OFFSET_IPV4_UDP..]).unwrap();
+            assert_eq!(signature.nonce, NONCE);
+            let number = 2 * signature.sequence + u64::from(signature.stream >> 12);
+            assert!(
+                frames.insert(number, (signature, frame)).is_none(),
+                "{number} twice"
+            );
+        }
+        assert!(
+            frames.keys().copied().eq(0..FRAMES),
+            "{} frames",
+            frames.len()
+        );
+        let flows = FlowSet::default_v4(FLOWS as u32).unwrap();
+        let first_ns = frames[&0].0.timestamp_ns;
+        for (number, (signature, frame)) in &frames {
+            let template = template(IpVersion::V4, 64);
+            let mut expected = vec![0; template.buffer_len()];
+            let flow = flows.flow(number % FLOWS);
+            template.write(&mut expected, &flow, signature);
+            assert_eq!(**frame, expected, "{number}");
+            // the intended departure
+            let planned_ns = first_ns + number * 200_000;
+            if is_constant {
+                assert!(
+                    signature.timestamp_ns.abs_diff(planned_ns) <= 1,
+                    "{number}: {signature:?}"
+                );
+            }
+        }
+        let departures: Vec<u64> = frames
+            .values()
+            .map(|(signature, _)| signature.timestamp_ns)
+            .collect();
+        assert!(departures.is_sorted(), "they take turns");
+    }
+}
+
+/// At full speed: every frame is in the counters of both ends of the pair.
+#[test]
+fn frames_of_two_live_senders_are_in_the_ports_counters() {
+    const FRAMES: u64 = 200_000;
+    let Some(bed) = bed(1) else { return };
+    let Some((path, peer)) = bed.wide_pair(8) else {
+        return;
+    };
+    let _napi = XdpPass::open(&peer).unwrap();
+    for senders in [1, 2] {
+        let Some(mut sender) = several(&path, senders) else {
+            return;
+        };
+        sender.arm(&test_frames(64)).unwrap();
+        let (before, received_before) = bed.counted_at_wide_pair();
+        sender.start(schedule(None, Some(FRAMES))).unwrap();
+        wait_until(|| sender.is_done());
+        let counts = sender.stop().unwrap();
+        let mut after = bed.counted_at_wide_pair();
+        wait_until(|| {
+            after = bed.counted_at_wide_pair();
+            let port = after.0.since(before);
+            port.total() >= counts.sent[0] && after.1 - received_before >= port.packets
+        });
+        let port = after.0.since(before);
+        let case = format!("{senders} senders: {counts:?} {port:?}");
+        assert_eq!(counts.sent[0], FRAMES, "{case}");
+        assert_eq!(port.total(), FRAMES, "{case}");
+        assert_eq!(after.1 - received_before, port.packets, "{case}");
+    }
+    let three = open_sender(Mode::XdpLive, &[path], &[0, 8, 16], 3);
+    let error = three.err().unwrap().to_string();
+    assert!(error.contains("modulo the 8 receive queues"), "{error}");
 }
 
 fn template(version: IpVersion, frame_size: u16) -> FrameTemplate {

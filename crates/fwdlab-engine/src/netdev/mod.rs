@@ -15,7 +15,7 @@ use rustix::net::{
 };
 
 pub use self::features::Offers;
-pub(crate) use self::peer::check_queues;
+pub(crate) use self::peer::{check_cpus, check_queues};
 use crate::error::EngineError;
 use crate::port::interface_index;
 

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::error::EngineError;
 use crate::port::{PathSpec, interface_index, within};
+use crate::sys::available_cpus;
 
 const RTM_GETLINK: u16 = 18;
 /// `struct nlmsghdr` and `struct ifinfomsg`.
@@ -22,8 +23,8 @@ const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_TARGET_NETNSID: u16 = 46;
 
-/// Checks that the peer of each veth port receives from a queue for each sender. Ports of other
-/// kinds have no such peer.
+/// Checks that the peer of each veth port receives from a queue for each sender, and returns the
+/// smallest number of queues. Ports of other kinds have no such peer.
 ///
 /// # Errors
 /// If it has fewer.
@@ -31,7 +32,8 @@ pub(crate) fn check_queues(
     engine: &'static str,
     paths: &[PathSpec],
     senders: u32,
-) -> Result<(), EngineError> {
+) -> Result<Option<u32>, EngineError> {
+    let mut fewest: Option<u32> = None;
     for PathSpec { tx, .. } in paths {
         let queues = within(&tx.netns, || {
             let index = interface_index(&tx.interface)?;
@@ -50,8 +52,58 @@ pub(crate) fn check_queues(
                 ),
             });
         }
+        fewest = fewest.into_iter().chain(queues).min();
     }
-    Ok(())
+    Ok(fewest)
+}
+
+/// Returns a CPU for each of several senders whose queues the kernel chooses by their CPUs: the
+/// given ones, or any that this process may use. At a veth, senders on CPUs of one queue would
+/// share it.
+///
+/// # Errors
+/// If there are too few.
+pub(crate) fn check_cpus(
+    engine: &'static str,
+    paths: &[PathSpec],
+    cpus: &[usize],
+    senders: u32,
+) -> Result<Vec<usize>, EngineError> {
+    let queues = check_queues(engine, paths, senders)?;
+    let available = match cpus {
+        [] => available_cpus(),
+        cpus => cpus.to_vec(),
+    };
+    let chosen = one_for_each_queue(&available, queues, senders);
+    match chosen.len() == senders as usize {
+        true => Ok(chosen),
+        false => Err(EngineError::Unsupported {
+            engine,
+            action: format!(
+                "send with {senders} threads on {} of the CPUs {available:?}: each needs a CPU of its own{}",
+                chosen.len(),
+                match queues {
+                    Some(queues) => format!(
+                        ", whose number modulo the {queues} receive queues of the veth peer is that of no other"
+                    ),
+                    None => String::new(),
+                }
+            ),
+        }),
+    }
+}
+
+/// Returns the first CPUs of which no two share a queue.
+fn one_for_each_queue(cpus: &[usize], queues: Option<u32>, senders: u32) -> Vec<usize> {
+    let queue = |cpu: usize| queues.map_or(cpu, |queues| cpu % queues.max(1) as usize);
+    let mut chosen: Vec<usize> = Vec::new();
+    for &cpu in cpus {
+        if chosen.len() < senders as usize && chosen.iter().all(|&other| queue(other) != queue(cpu))
+        {
+            chosen.push(cpu);
+        }
+    }
+    chosen
 }
 
 /// Returns the number of receive queues of an interface's veth peer; `None` if it is no veth.
@@ -103,6 +155,15 @@ fn request(index: u32, namespace: Option<u32>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn senders_get_cpus_of_different_queues() {
+        assert_eq!(one_for_each_queue(&[0, 1, 2, 3], Some(2), 2), [0, 1]);
+        assert_eq!(one_for_each_queue(&[0, 2, 3], Some(2), 2), [0, 3]);
+        assert_eq!(one_for_each_queue(&[0, 2, 4], Some(2), 2), [0]);
+        assert_eq!(one_for_each_queue(&[0, 2, 4], None, 2), [0, 2]);
+        assert_eq!(one_for_each_queue(&[5, 5], None, 2), [5]);
+    }
 
     #[test]
     fn loopback_is_no_veth_and_a_missing_interface_an_error() {

@@ -17,6 +17,7 @@
 
 mod cycle;
 mod pieces;
+mod several;
 mod sys;
 mod test_frames;
 
@@ -32,6 +33,8 @@ use aya::programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use fwdlab_packet::IpVersion;
 
+pub(crate) use self::several::senders;
+
 use self::cycle::Cycle;
 use self::pieces::Pieces;
 use self::sys::{Control, CycleSize, Line, MAX_PATHS, Piece, Progress, Stream};
@@ -46,6 +49,7 @@ use crate::port::{Interfaces, PathSpec, enter, interface_index, pin, within};
 use crate::sys::{
     become_preferred, interrupt, monotonic_ns, own_thread, prepare_interrupts, waited_ns,
 };
+use crate::traffic::share::Share;
 use crate::traffic::{Frames, TestFrames, TrafficFrames};
 
 static TRANSMIT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/transmit.o"));
@@ -81,6 +85,9 @@ const CAPABILITIES: Capabilities = Capabilities {
     )
 };
 
+/// The longest gap, so that `interval` of bpf/schedule.h does not overflow: 19 hours in 1/65536 ns.
+const LONGEST: u64 = 1 << 62;
+
 /// The longest frame that fits a page of the kernel, in bytes without FCS: of 4096 bytes, 256 are
 /// headroom, 320 are the end of an skb, and some 200 are used by live frames, which differs between
 /// kernels.
@@ -90,6 +97,7 @@ const MOST_BYTES: usize = 3_072;
 pub struct XdpLive {
     netns: Option<PathBuf>,
     cpus: Vec<usize>,
+    share: Share,
     ports: Vec<Port>,
     interfaces: Interfaces,
     test: Test,
@@ -159,6 +167,11 @@ impl XdpLive {
     /// # Errors
     /// Missing privileges, a kernel without live frames, or an interface that does not exist.
     pub fn open(paths: &[PathSpec], cpus: &[usize]) -> Result<Self, EngineError> {
+        XdpLive::open_share(paths, cpus, Share::WHOLE)
+    }
+
+    /// Like [`XdpLive::open`], for one of several senders of the ports.
+    fn open_share(paths: &[PathSpec], cpus: &[usize], share: Share) -> Result<Self, EngineError> {
         let Some(first) = paths.first().filter(|_| paths.len() <= MAX_PATHS) else {
             return Err(EngineError::Frames(format!(
                 "this sender supports 1 to {MAX_PATHS} paths, not {}",
@@ -177,6 +190,7 @@ impl XdpLive {
             Ok(XdpLive {
                 netns,
                 cpus: cpus.to_vec(),
+                share,
                 test: Test::load(&ports)?,
                 ports,
                 interfaces: Interfaces::open()
@@ -204,7 +218,7 @@ impl XdpLive {
     }
 
     fn arm_test(&mut self, frames: &TestFrames) -> Result<Armed, EngineError> {
-        let (stream, page) = test_frames::stream(frames);
+        let (stream, page) = test_frames::stream(frames, self.share)?;
         check_room(page.len())?;
         self.profile = None;
         self.test
@@ -219,6 +233,15 @@ impl XdpLive {
     }
 
     fn arm_profile(&mut self, frames: &TrafficFrames) -> Result<Armed, EngineError> {
+        if self.share != Share::WHOLE {
+            return Err(EngineError::Unsupported {
+                engine: Mode::XdpLive.name(),
+                action: format!(
+                    "send profiles with {} senders: use one, or af-xdp",
+                    self.share.of
+                ),
+            });
+        }
         let most = frames.traffic.streams.iter().map(|stream| stream.path);
         if let Some(path) = most.max().filter(|path| *path >= self.ports.len()) {
             return Err(EngineError::Frames(format!("there is no path {path}")));
@@ -296,6 +319,45 @@ impl XdpLive {
         run.map_err(|error| EngineError::bpf("send live frames", &error))
     }
 
+    /// Returns this sender's gap at a load of all senders.
+    fn gap(&self, load_pps: f64) -> u64 {
+        gap(load_pps / f64::from(self.share.of))
+    }
+
+    /// Returns when this sender's first frame is planned after the start: the senders take turns.
+    fn phase(&self, load_pps: f64) -> u64 {
+        gap(load_pps)
+            .saturating_mul(self.share.first(0))
+            .min(LONGEST)
+    }
+
+    /// Continues at this time in other memory.
+    fn renew_at(&mut self, start_ns: u64) -> Result<(), EngineError> {
+        let Some(running) = &mut self.running else {
+            return Ok(());
+        };
+        running.control.start_ns = start_ns;
+        let control = running.control;
+        self.write_control(control)?;
+        // the thread starts the next test run at once; a signal between two runs is lost, which
+        // only costs a renewal
+        if let Some(running) = &self.running {
+            interrupt(&running.thread);
+        }
+        Ok(())
+    }
+
+    /// Plans no more frames.
+    fn end_frames(&mut self) -> Result<(), EngineError> {
+        match self.running.as_ref().map(|running| running.control) {
+            None => Ok(()),
+            Some(control) => self.write_control(Control {
+                end_ns: 0,
+                ..control
+            }),
+        }
+    }
+
     fn write_control(&mut self, control: Control) -> Result<(), EngineError> {
         self.loaded_mut()
             .control
@@ -329,6 +391,11 @@ impl Sender for XdpLive {
     }
 
     fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
+        self.start_at(schedule, monotonic_ns() + LEAD.as_nanos() as u64)
+    }
+
+    /// The number of frames is this sender's own; the load is that of all senders.
+    fn start_at(&mut self, schedule: Schedule, start_ns: u64) -> Result<(), EngineError> {
         let armed = match (&self.armed, &self.running) {
             (Some(armed), None) => armed.clone(),
             (None, _) => return Err(EngineError::Frames("the sender is not armed".into())),
@@ -340,7 +407,9 @@ impl Sender for XdpLive {
         let pieces = match &schedule.load {
             LoadPlan::Stretches(all) => {
                 let length_ns = at_most_ns.min(pacer::LONGEST_NS);
-                Some(Pieces::new(all, length_ns << FRACTION))
+                let whole = Pieces::new(all, length_ns << FRACTION);
+                let (first, every) = (self.share.first(0), self.share.of.into());
+                Some(whole.every(first, every))
             }
             _ => None,
         };
@@ -353,14 +422,14 @@ impl Sender for XdpLive {
             self.loaded_mut().follow(pieces)?;
         }
         let batch = match peak_pps {
-            Some(pps) if pps < LARGE_BATCH_FROM_PPS => BATCH,
+            Some(pps) if pps / f64::from(self.share.of) < LARGE_BATCH_FROM_PPS => BATCH,
             _ => LARGE_BATCH,
         };
-        let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
         let control = Control {
             start_ns,
             end_ns: start_ns + at_most_ns,
-            gap: peak_pps.map_or(0, gap),
+            gap: peak_pps.map_or(0, |pps| self.gap(pps)),
+            phase: peak_pps.map_or(0, |pps| self.phase(pps)),
             frames: schedule.frames.unwrap_or(0),
             path: schedule.path as u32,
             catch_up_us: CATCH_UP_US,
@@ -421,25 +490,19 @@ impl Sender for XdpLive {
     }
 
     fn renew(&mut self) -> Result<Duration, EngineError> {
-        let Some(running) = &mut self.running else {
+        let Some(running) = &self.running else {
             return Err(EngineError::Frames("the sender is not running".into()));
         };
         if running.pieces.is_some() {
             // its load over time would restart
             return Ok(Duration::ZERO);
         }
-        running.control.start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
-        let control = running.control;
-        self.write_control(control)?;
-        // the thread starts the next test run at once; a signal between two runs is lost, which
-        // only costs a renewal
-        if let Some(running) = &self.running {
-            interrupt(&running.thread);
-        }
+        self.renew_at(monotonic_ns() + LEAD.as_nanos() as u64)?;
         Ok(LEAD)
     }
 
     fn set_load(&mut self, load_pps: f64) -> Result<(), EngineError> {
+        let (gap, phase) = (self.gap(load_pps), self.phase(load_pps));
         let Some(running) = self.running.as_mut() else {
             return Err(EngineError::Frames(
                 "the sender does not run; start it with this load".into(),
@@ -448,7 +511,8 @@ impl Sender for XdpLive {
         if !matches!(running.load, LoadPlan::Constant(_)) {
             return Err(running.load.unchangeable());
         }
-        running.control.gap = gap(load_pps);
+        running.control.gap = gap;
+        running.control.phase = phase;
         running.control.relief = running.stall_policy.relief(load_pps);
         let control = running.control;
         self.write_control(control)
@@ -665,8 +729,7 @@ fn check_room(bytes: usize) -> Result<(), EngineError> {
 /// Returns the time between frames at a load, in 1/65536 ns.
 fn gap(load_pps: f64) -> u64 {
     const HALF: u128 = 1 << (FINE - 1);
-    // limited so that `interval` of bpf/schedule.h does not overflow: 19 hours
-    ((pacer::gap(load_pps).saturating_add(HALF) >> FINE) as u64).min(1 << 62)
+    ((pacer::gap(load_pps).saturating_add(HALF) >> FINE) as u64).min(LONGEST)
 }
 
 impl Loaded {

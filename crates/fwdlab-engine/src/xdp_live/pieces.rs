@@ -7,6 +7,7 @@
 
 use fwdlab_model::procedure::Stretch;
 
+use super::LONGEST;
 use super::sys::{MAX_PIECES, Piece};
 use crate::pacer::{Curve, FRACTION, Plan};
 
@@ -16,9 +17,6 @@ const OFF_S: f64 = 1e-7;
 
 /// The unit of planned times, in seconds.
 const UNIT_S: f64 = 1e-9 / (1_u64 << FRACTION) as f64;
-
-/// The longest gap: 19 hours.
-const LONGEST: u64 = 1 << 62;
 
 /// A time so late that the frame never leaves, which still does not overflow if it is delayed.
 const NEVER: u64 = u64::MAX - (1 << 56);
@@ -48,6 +46,26 @@ impl Pieces {
         }
     }
 
+    /// Returns the pieces of every `every`-th frame, from number `first` on: those of one of several
+    /// senders. Positions count its own frames.
+    pub(super) fn every(mut self, first: u64, every: u64) -> Pieces {
+        let own = |position: u64| position.saturating_sub(first << 16).div_ceil(every);
+        // pieces that end before its first frame
+        let behind = self.all.partition_point(|piece| piece.from <= first << 16);
+        self.all.drain(..behind.saturating_sub(1));
+        for piece in &mut self.all {
+            if piece.from == u64::MAX {
+                continue;
+            }
+            let before = (first << 16).saturating_sub(piece.from) >> 16;
+            piece.at = piece.at.saturating_add(before.saturating_mul(piece.gap));
+            piece.from = own(piece.from);
+            piece.gap = piece.gap.saturating_mul(every).min(LONGEST);
+        }
+        self.end_position = own(self.end_position);
+        self
+    }
+
     /// Returns the number of pieces to search.
     pub(super) fn count(&self) -> u64 {
         self.all.len() as u64 - 1
@@ -60,9 +78,10 @@ impl Pieces {
             return 0;
         };
         let (this, next) = (&self.all[piece], self.all.get(piece + 1));
-        let frames = (time - this.at).div_ceil(this.gap).min(u64::MAX >> 17);
+        let planned = (u128::from(time - this.at) << 16).div_ceil(u128::from(this.gap));
+        let planned = planned.min(u128::from(u64::MAX >> 1)) as u64;
         let behind = next.map_or(u64::MAX, |next| next.from);
-        let until = this.from.saturating_add(frames << 16).min(behind);
+        let until = this.from.saturating_add(planned).min(behind);
         until
             .min(self.end_position)
             .saturating_sub(position)
@@ -154,7 +173,8 @@ mod tests {
             .partition_point(|piece| piece.from <= frame << 16)
             - 1;
         let piece = &pieces.all[piece];
-        piece.at + piece.gap * (frame - (piece.from >> 16))
+        let steps = (frame << 16) - piece.from;
+        piece.at + ((u128::from(piece.gap) * u128::from(steps)) >> 16) as u64
     }
 
     #[test]
@@ -183,6 +203,53 @@ mod tests {
             (7, 3 * SECOND / 2 * 2, 100_493),
         ] {
             assert_eq!(pieces.frames(from << 16, time), frames);
+        }
+    }
+
+    #[test]
+    fn the_frames_of_several_senders_are_those_of_one() {
+        let loads = [
+            stretch(1, 0.0, 10_000.0),
+            stretch(1, 10_000.0, 100.0),
+            stretch(1, 0.0, 0.0),
+            stretch(1, 25_000.0, 25_000.0),
+        ];
+        let whole = || Pieces::new(&loads, 4 * SECOND);
+        let mut curve = Curve::new(&loads);
+        let all = curve.before(4 * SECOND);
+        let times: Vec<u64> = (0..all)
+            .map(|_| {
+                let time = curve.next();
+                curve.advance(1);
+                time
+            })
+            .collect();
+        for senders in [1, 2, 3, 8] {
+            for sender in 0..senders {
+                let own = whole().every(sender, senders);
+                let due: Vec<u64> = (times.iter().copied())
+                    .skip(sender as usize)
+                    .step_by(senders as usize)
+                    .collect();
+                assert_eq!(own.end_position.div_ceil(1 << 16), due.len() as u64);
+                assert_eq!(own.frames(0, u64::MAX), due.len() as u64);
+                for (frame, time) in (0..).zip(&due) {
+                    let off = planned(&own, frame).abs_diff(*time);
+                    assert!(
+                        off as f64 * UNIT_S <= 4.0 * OFF_S,
+                        "{sender} of {senders}, frame {frame}: {off}"
+                    );
+                }
+                // one by one, as the library counts what a stop leaves out
+                for at in (0..4 * SECOND).step_by(SECOND as usize / 7) {
+                    let before = due.partition_point(|time| *time < at) as u64;
+                    let counted = own.frames(0, at);
+                    assert!(
+                        counted.abs_diff(before) <= 1,
+                        "{sender} of {senders}, {at}: {counted} {before}"
+                    );
+                }
+            }
         }
     }
 

@@ -23,6 +23,7 @@ pub(super) struct Stream {
     /// Used only by the BPF program.
     pub row_ip_sum: u16,
     pub row_udp_sum: u16,
+    pub stream_id: u64,
 }
 
 /// `struct control`.
@@ -39,6 +40,7 @@ pub(super) struct Control {
     pub relief: u32,
     pub end_position: u64,
     pub pieces: u64,
+    pub phase: u64,
 }
 
 /// `struct piece`.
@@ -155,6 +157,6 @@ unsafe impl aya::Pod for Line {}
 // SAFETY: as above.
 unsafe impl aya::Pod for CycleSize {}
 
-const _: () = assert!(size_of::<Stream>() == 80 + 7 * 4 + 6 * 2);
-const _: () = assert!(size_of::<Control>() == 8 * 6 + 4 * 4);
+const _: () = assert!(size_of::<Stream>() == 80 + 7 * 4 + 6 * 2 + 8);
+const _: () = assert!(size_of::<Control>() == 8 * 7 + 4 * 4);
 const _: () = assert!(size_of::<Progress>() == 8 * (MAX_PATHS + 12 + 3 * STALLS) + 4 * 12);

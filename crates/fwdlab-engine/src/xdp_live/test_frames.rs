@@ -3,16 +3,23 @@
 use fwdlab_packet::{Addresses, IpVersion, Signature};
 
 use super::sys::Stream;
+use crate::error::EngineError;
+use crate::generator::Mode;
 use crate::traffic::TestFrames;
+use crate::traffic::share::Share;
 
-/// Returns the parameters of the BPF program, and a first frame.
-pub(super) fn stream(frames: &TestFrames) -> (Stream, Vec<u8>) {
+/// Returns the parameters of the BPF program for one of several senders, and a first frame.
+///
+/// # Errors
+/// [`EngineError::Unsupported`] if the senders cannot share the flows evenly.
+pub(super) fn stream(frames: &TestFrames, share: Share) -> Result<(Stream, Vec<u8>), EngineError> {
     let (first, last) = (
         frames.flows.flow(0),
         frames.flows.flow(frames.flows.len() - 1),
     );
     let signature = Signature {
         nonce: frames.nonce,
+        stream: share.id(0),
         ..Signature::default()
     };
     let mut buffer = vec![0; frames.template.buffer_len()];
@@ -35,15 +42,31 @@ pub(super) fn stream(frames: &TestFrames) -> (Stream, Vec<u8>) {
     };
     // with a single flow all frames are one row: starting a new row takes a tenth of the time of a
     // frame
+    let destinations = last_destination - destination + 1;
     let (row, destination_step) = match frames.flows.len() {
         1 => (u32::MAX, 0),
-        _ => (last_destination - destination + 1, 1),
+        // every sender takes its part of each row
+        _ if destinations.is_multiple_of(share.of) => (destinations / share.of, share.of),
+        _ => {
+            return Err(EngineError::Unsupported {
+                engine: Mode::XdpLive.name(),
+                action: format!(
+                    "share {destinations} destination addresses among {senders} senders: use a number of flows whose destinations \
+                     are a multiple of {senders}, or another number of senders",
+                    senders = share.of
+                ),
+            });
+        }
+    };
+    let first_destination = match destination_step {
+        0 => destination,
+        _ => destination + share.first(0) as u32,
     };
     let mut stream = Stream {
         head: [0; 80],
         source_base: source,
         source_count: last_source - source + 1,
-        destination_base: destination,
+        destination_base: first_destination,
         row,
         destination_step,
         source_port_base: first.source_port,
@@ -54,9 +77,10 @@ pub(super) fn stream(frames: &TestFrames) -> (Stream, Vec<u8>) {
         udp_sum: udp_sum(frames, &signature),
         row_ip_sum: 0,
         row_udp_sum: 0,
+        stream_id: u64::from(share.id(0)) << 48,
     };
     stream.head[..head].copy_from_slice(&buffer[..head]);
-    (stream, buffer)
+    Ok((stream, buffer))
 }
 
 /// Returns the UDP sum without the parts that change from frame to frame: low address words, ports,

@@ -136,6 +136,44 @@ impl Bed {
         Ok(bed)
     }
 
+    /// A veth pair with four queues between the tester and the DUT, which counts what arrives; `None`
+    /// if it cannot be made.
+    pub fn wide_pair(&self, receive_queues: u32) -> Option<(PathSpec, PortSpec)> {
+        let peer = PortSpec {
+            interface: "wide1".into(),
+            ..self.dut_port(0)
+        };
+        let netns = peer.netns.as_ref().unwrap().file_name().unwrap();
+        let made = self.in_tester(&format!(
+            "ip link delete wide0 2>/dev/null; \
+             ip link add wide0 address 02:00:00:00:03:01 numtxqueues 8 numrxqueues 8 type veth \
+             peer name wide1 netns {} numtxqueues 8 numrxqueues {receive_queues} && ip link set wide0 up",
+            netns.display()
+        ));
+        let made = made.and_then(|_| self.in_dut(0, "ip link set wide1 up"));
+        let tx = PortSpec {
+            interface: "wide0".into(),
+            ..self.paths()[0].tx.clone()
+        };
+        let path = PathSpec { rx: tx.clone(), tx };
+        made.map(|_| (path, peer)).map_err(skip).ok()
+    }
+
+    /// Returns what the kernel counted at the two ends of the wide pair: sent and dropped; received.
+    pub fn counted_at_wide_pair(&self) -> (Transmitted, u64) {
+        let packets = |text: String, way: &str, counter: &str| {
+            let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+            json[0]["stats64"][way][counter].as_u64().unwrap()
+        };
+        let ours = self.in_tester("ip -j -s link show dev wide0").unwrap();
+        let sent = Transmitted {
+            packets: packets(ours.clone(), "tx", "packets"),
+            dropped: packets(ours, "tx", "dropped"),
+        };
+        let its = self.in_dut(0, "ip -j -s link show dev wide1").unwrap();
+        (sent, packets(its, "rx", "packets"))
+    }
+
     pub fn paths(&self) -> Vec<PathSpec> {
         let port = |interface| PortSpec {
             netns: Some(file(&self.names[0])),

@@ -25,7 +25,7 @@ use fwdlab_packet::permutation::Visits;
 use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, MacAddr, Signature};
 
 use super::{Capture, check_with_etherparse, stream};
-use crate::bed::{ADDRESSES, Bed, Transmitted, allowed, bed, skip, wait_until};
+use crate::bed::{ADDRESSES, Bed, allowed, bed, skip, wait_until};
 use crate::streams;
 
 const NONCE: u16 = 0x3a7;
@@ -284,44 +284,6 @@ fn a_profile_on_the_wire_is_the_profile() {
     }
 }
 
-/// A veth pair with four queues between the tester and the DUT, which counts what arrives; `None`
-/// if it cannot be made.
-fn wide_pair(bed: &Bed, receive_queues: u32) -> Option<(PathSpec, PortSpec)> {
-    let peer = PortSpec {
-        interface: "wide1".into(),
-        ..bed.dut_port(0)
-    };
-    let netns = peer.netns.as_ref().unwrap().file_name().unwrap();
-    let made = bed.in_tester(&format!(
-        "ip link delete wide0 2>/dev/null; \
-         ip link add wide0 address 02:00:00:00:03:01 numtxqueues 8 numrxqueues 8 type veth \
-         peer name wide1 netns {} numtxqueues 8 numrxqueues {receive_queues} && ip link set wide0 up",
-        netns.display()
-    ));
-    let made = made.and_then(|_| bed.in_dut(0, "ip link set wide1 up"));
-    let tx = PortSpec {
-        interface: "wide0".into(),
-        ..bed.paths()[0].tx.clone()
-    };
-    let path = PathSpec { rx: tx.clone(), tx };
-    made.map(|_| (path, peer)).map_err(skip).ok()
-}
-
-/// Returns what the kernel counted at the two ends of the wide pair: sent and dropped; received.
-fn counted_at_wide_pair(bed: &Bed) -> (Transmitted, u64) {
-    let packets = |text: String, way: &str, counter: &str| {
-        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        json[0]["stats64"][way][counter].as_u64().unwrap()
-    };
-    let ours = bed.in_tester("ip -j -s link show dev wide0").unwrap();
-    let sent = Transmitted {
-        packets: packets(ours.clone(), "tx", "packets"),
-        dropped: packets(ours, "tx", "dropped"),
-    };
-    let its = bed.in_dut(0, "ip -j -s link show dev wide1").unwrap();
-    (sent, packets(its, "rx", "packets"))
-}
-
 /// The senders that can have several threads.
 fn several(path: &PathSpec, count: u32) -> Vec<(&'static str, Box<dyn Sender>)> {
     let paths = std::slice::from_ref(path);
@@ -341,7 +303,7 @@ fn several(path: &PathSpec, count: u32) -> Vec<(&'static str, Box<dyn Sender>)> 
 fn several_senders_put_the_profile_on_the_wire() {
     const FRAMES: u64 = 2000;
     let Some(bed) = bed(1) else { return };
-    let Some((path, _)) = wide_pair(&bed, 8) else {
+    let Some((path, _)) = bed.wide_pair(8) else {
         return;
     };
     let frames = bursty();
@@ -411,7 +373,7 @@ fn several_senders_put_the_profile_on_the_wire() {
 fn frames_of_several_senders_are_in_the_ports_counters() {
     const FRAMES: u64 = 60_000;
     let Some(bed) = bed(1) else { return };
-    let Some((path, peer)) = wide_pair(&bed, 8) else {
+    let Some((path, peer)) = bed.wide_pair(8) else {
         return;
     };
     // makes it run NAPI, whose queue overflows
@@ -421,11 +383,11 @@ fn frames_of_several_senders_are_in_the_ports_counters() {
     for count in [1, 2, 3, 4, 8] {
         for (name, mut sender) in several(&path, count) {
             for frames in [bursty(), steady()] {
-                let (before, received_before) = counted_at_wide_pair(&bed);
+                let (before, received_before) = bed.counted_at_wide_pair();
                 let counts = send(&mut *sender, &frames, None, FRAMES);
-                let mut after = counted_at_wide_pair(&bed);
+                let mut after = bed.counted_at_wide_pair();
                 wait_until(|| {
-                    after = counted_at_wide_pair(&bed);
+                    after = bed.counted_at_wide_pair();
                     let port = after.0.since(before);
                     port.total() >= counts.sent[0] && after.1 - received_before >= port.packets
                 });
@@ -447,7 +409,7 @@ fn a_tester_analyses_the_frames_of_several_senders() {
     const FLOWS: u32 = 96;
     const FRAMES: u64 = 40 * FLOWS as u64;
     let Some(bed) = bed(1) else { return };
-    let Some((path, peer)) = wide_pair(&bed, 8) else {
+    let Some((path, peer)) = bed.wide_pair(8) else {
         return;
     };
     let paths = [PathSpec { rx: peer, ..path }];
@@ -510,7 +472,7 @@ fn a_tester_analyses_the_frames_of_several_senders() {
 #[test]
 fn a_port_with_too_few_queues_is_refused() {
     let Some(bed) = bed(1) else { return };
-    let Some((path, _)) = wide_pair(&bed, 3) else {
+    let Some((path, _)) = bed.wide_pair(3) else {
         return;
     };
     let open = |count| af_xdp::senders(std::slice::from_ref(&path), &[], count);

@@ -430,7 +430,10 @@ mod tests {
             ..choice
         };
         let (mut rig, chosen) = open(&host, &paths, &addresses, &two, Limit::OURS).unwrap();
-        assert!(chosen.words.starts_with("af-packet, 2 senders"), "{chosen:?}");
+        assert!(
+            chosen.words.starts_with("af-packet, 2 senders"),
+            "{chosen:?}"
+        );
         trials(rig.as_mut());
     }
 

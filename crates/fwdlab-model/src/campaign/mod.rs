@@ -47,7 +47,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::file::{self, FileError, Origin, Step};
 use crate::link::{LinkLoad, LinkSpeed};
-use crate::test_bed::{MOST_SENDERS, check_senders};
+use crate::test_bed::check_senders;
 use crate::trial::Stream;
 pub use crate::typed::Several;
 use crate::units::{FrameSize, Load};
@@ -226,7 +226,7 @@ pub struct Bed {
     pub dut_cpus: Vec<usize>,
     /// Threads that send into each port, each through its own queue; by default those of the
     /// test-bed file, or one
-    #[schemars(range(min = 1, max = MOST_SENDERS))]
+    #[schemars(range(min = 1, max = crate::test_bed::MOST_SENDERS))]
     pub senders: Option<u32>,
     /// Speed of the links, such as 1G: limits the load to the line rate, and loads in percent refer
     /// to it
