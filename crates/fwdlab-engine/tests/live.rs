@@ -168,6 +168,10 @@ fn two_senders_take_turns() {
         if counts.not_sent > 0 {
             return skip("the senders stalled for a second");
         }
+        let is_on_time = counts.made_up == 0;
+        if !is_on_time {
+            skip("the times were not compared: the senders stalled");
+        }
         let of_each: Vec<u64> = counts.senders.iter().map(SendCounts::total).collect();
         assert_eq!(of_each, [FRAMES / 2; 2]);
         let captured = take(&mut listener, FRAMES as usize);
@@ -196,7 +200,7 @@ fn two_senders_take_turns() {
             assert_eq!(**frame, expected, "{number}");
             // the intended departure
             let planned_ns = first_ns + number * 200_000;
-            if is_constant {
+            if is_constant && is_on_time {
                 assert!(
                     signature.timestamp_ns.abs_diff(planned_ns) <= 1,
                     "{number}: {signature:?}"
@@ -207,7 +211,7 @@ fn two_senders_take_turns() {
             .values()
             .map(|(signature, _)| signature.timestamp_ns)
             .collect();
-        assert!(departures.is_sorted(), "they take turns");
+        assert!(departures.is_sorted() || !is_on_time, "they take turns");
     }
 }
 

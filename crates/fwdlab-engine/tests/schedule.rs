@@ -29,7 +29,7 @@ const START: u64 = 1_000_000_000_000;
 const MS: u64 = 1_000_000;
 
 /// `struct control` and `struct progress` of `bpf/schedule.h`, in words of 8 bytes.
-type Control = [u64; 8];
+type Control = [u64; 9];
 type Progress = [u64; 82];
 const NOT_SENT: usize = 16;
 const MADE_UP: usize = 17;
@@ -59,7 +59,7 @@ impl Sender {
     fn steer(&mut self, load_pps: u64, makes_up: bool, end: u64, frames: u64) {
         let relief = if makes_up { 16384 } else { 0 };
         let gap = (1_000_000_000 << 16) / load_pps;
-        let control: Control = [START, end, gap, frames, 100 << 32, relief << 32, 0, 0];
+        let control: Control = [START, end, gap, frames, 100 << 32, relief << 32, 0, 0, 0];
         let map = self.programs.map_mut("control").unwrap();
         Array::<_, Control>::try_from(map)
             .unwrap()
