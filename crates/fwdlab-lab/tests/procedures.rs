@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::time::Duration;
+
 use fwdlab_engine::sim::Simulation;
 use fwdlab_measure::compliance::Conditions;
 use fwdlab_measure::procedure::{Procedure, Session};
@@ -13,6 +15,8 @@ use fwdlab_measure::rfc2544::{
     Setup, back_to_back, bursts, frame_loss, latency, recovery, reset, throughput,
 };
 use fwdlab_measure::{equilibrium, loaded_latency, mrr, plr, ramp, soak, sweep};
+use fwdlab_model::campaign;
+use fwdlab_model::campaign::value::{Period, Share};
 use fwdlab_model::outcome::{Cost, Found, LatencyMode, Outcome};
 use fwdlab_model::procedure::{Answer, Question, Waits};
 use fwdlab_model::units::FrameSize;
@@ -561,12 +565,13 @@ fn recovery_and_reset_times_are_measured() {
 #[test]
 fn a_ramp_shows_where_loss_begins_and_a_collapse() {
     let ramped = |dut: &str, up_down: bool| {
-        let p = ramp::Parameters {
+        let p = campaign::Ramp {
             up_down,
-            ..ramp::Parameters::standard(FrameSize::MIN, LINE)
+            ..campaign::Ramp::default()
         };
-        let resolution = p.resolution_pps();
-        let outcome = one(dut, ramp::Ramp::new(p).unwrap());
+        let ramp = ramp::Ramp::new(FrameSize::MIN, LINE, p).unwrap();
+        let resolution = ramp.resolution_pps();
+        let outcome = one(dut, ramp);
         match outcome.found.clone() {
             Found::Ramp(found) => (outcome, found, resolution),
             other => panic!("{other:?}"),
@@ -642,32 +647,34 @@ fn the_intervals_of_a_ramp_hold_the_truth() {
         let more = ["", ",livelock=0.3", ",collapse=0.5"][n % 3];
         let up_down = n % 2 == 1;
         let sample_ns = [SECOND / 10, SECOND / 2, SECOND, 2 * SECOND][n % 4];
-        let p = ramp::Parameters {
-            warm_up_pps: target / 100.0,
-            warm_up_ns: 2 * SECOND,
-            // ten samples at least
-            ramp_ns: sample_ns * (10 + (unit() * [10.0, 100.0, 600.0][n % 3]) as u64),
-            hold_ns: [0, 10 * SECOND][n / 2 % 2],
-            sample_ns,
+        // ten samples at least
+        let ramp_ns = sample_ns * (10 + (unit() * [10.0, 100.0, 600.0][n % 3]) as u64);
+        let p = campaign::Ramp {
+            warm_up: Period::seconds(2),
+            ramp: Period(Duration::from_nanos(ramp_ns)),
+            hold: Period::seconds([0, 10][n / 2 % 2]),
+            sample: Period(Duration::from_nanos(sample_ns)),
             up_down,
-            loss_threshold: [0.001, 0.0001, 0.02][n / 5 % 3],
-            ..ramp::Parameters::standard(FrameSize::MIN, target)
+            threshold: Share([0.001, 0.0001, 0.02][n / 5 % 3]),
+            target: None,
         };
         let dut = format!("capacity={capacity},buffer={buffer}{more}");
-        let at_rise = |pps: f64| (p.warm_up_ns as f64 + pps / target * p.ramp_ns as f64) / 1e9;
-        let top_s = (p.warm_up_ns + p.ramp_ns + p.hold_ns) as f64 / 1e9;
-        let outcome = one(&dut, ramp::Ramp::new(p.clone()).unwrap());
+        let (warm_up_ns, hold_ns) = (p.warm_up.ns(), p.hold.ns());
+        let at_rise = |pps: f64| (warm_up_ns as f64 + pps / target * ramp_ns as f64) / 1e9;
+        let top_s = (warm_up_ns + ramp_ns + hold_ns) as f64 / 1e9;
+        let ramp = ramp::Ramp::new(FrameSize::MIN, target, p.clone());
+        let outcome = one(&dut, ramp.unwrap());
         let Found::Ramp(found) = &outcome.found else {
             panic!("{outcome:?}")
         };
-        let falls = top_s + (1.0 - capacity / target) * p.ramp_ns as f64 / 1e9;
+        let falls = top_s + (1.0 - capacity / target) * ramp_ns as f64 / 1e9;
         let rises = at_rise(capacity);
         for (edge, moment) in [(Some(&found.up), rises), (found.down.as_ref(), falls)] {
             let Some(edge) = edge else { continue };
             let about = format!("{dut}, {p:?}: {edge:?}");
             if let Some(low) = edge.lower_pps {
                 // a frame more or less
-                let one = 1e9 / p.sample_ns as f64;
+                let one = 1e9 / sample_ns as f64;
                 assert!(low <= capacity + one, "{about}");
             }
             let Some(upper) = edge.upper_pps else {
@@ -692,15 +699,13 @@ fn the_intervals_of_a_ramp_hold_the_truth() {
 #[test]
 fn delays_over_load_are_those_of_the_dut_or_of_its_full_buffer() {
     let of = |dut: &str, load_pps: f64| {
-        let p = loaded_latency::Parameters {
-            frame_size: FrameSize::MIN,
-            load_pps,
-            percents: vec![10.0, 50.0, 90.0, 100.0],
-            trial_ns: SECOND,
-            tagged: 10_000,
+        let p = campaign::LoadedLatency {
+            duration: Period::seconds(1),
             repetitions: 2,
+            ..campaign::LoadedLatency::default()
         };
-        let outcome = one(dut, loaded_latency::LoadedLatency::new(p).unwrap());
+        let latency = loaded_latency::LoadedLatency::new(FrameSize::MIN, load_pps, 10_000, p);
+        let outcome = one(dut, latency.unwrap());
         assert!(
             outcome.answered && outcome.warnings.is_empty(),
             "{outcome:?}"
@@ -729,11 +734,8 @@ fn delays_over_load_are_those_of_the_dut_or_of_its_full_buffer() {
 
 #[test]
 fn mrr_soak_and_equilibrium() {
-    let p = mrr::Parameters::standard(FrameSize::MIN, LINE);
-    let outcome = one(
-        "capacity=2e6,noise=0.01,seed=5",
-        mrr::Mrr::new(p.clone()).unwrap(),
-    );
+    let mrr = || mrr::Mrr::new(FrameSize::MIN, LINE, campaign::Mrr::default()).unwrap();
+    let outcome = one("capacity=2e6,noise=0.01,seed=5", mrr());
     let Found::Mrr(found) = &outcome.found else {
         panic!("{outcome:?}")
     };
@@ -746,16 +748,13 @@ fn mrr_soak_and_equilibrium() {
         ("capacity=1.4e7", true),
         ("capacity=1.35e7", false),
     ] {
-        let outcome = one(dut, mrr::Mrr::new(p.clone()).unwrap());
+        let outcome = one(dut, mrr());
         assert_eq!(outcome.found.is_tester_bound(), bound, "{dut}: {outcome:?}");
         let says = outcome.verdict.contains("the tester is the limit");
         assert_eq!(says, bound, "{outcome:?}");
     }
     // a load that is not offered gives no value
-    let outcome = one(
-        "capacity=8e6,generator=9Mpps",
-        mrr::Mrr::new(p.clone()).unwrap(),
-    );
+    let outcome = one("capacity=8e6,generator=9Mpps", mrr());
     assert!(
         !outcome.answered && outcome.figures().is_empty(),
         "{outcome:?}"
@@ -764,8 +763,8 @@ fn mrr_soak_and_equilibrium() {
     assert!(outcome.verdict.contains(words), "{outcome:?}");
 
     let soaked = |dut: &str| {
-        let p = soak::Parameters::standard(FrameSize::MIN, 9.5e5);
-        let outcome = one(dut, soak::Soak::new(p).unwrap());
+        let soak = soak::Soak::new(FrameSize::MIN, 9.5e5, campaign::Soak::default());
+        let outcome = one(dut, soak.unwrap());
         match outcome.found {
             Found::Soak(found) => (outcome.verdict, found),
             other => panic!("{other:?}"),
@@ -796,10 +795,10 @@ fn mrr_soak_and_equilibrium() {
     );
 
     for capacity in [3e5, 1e6, 6e6, 9.9e6] {
-        let p = equilibrium::Parameters::standard(FrameSize::MIN, LINE);
+        let p = campaign::Equilibrium::default();
         let outcome = one(
             &format!("capacity={capacity}"),
-            equilibrium::Equilibrium::new(p).unwrap(),
+            equilibrium::Equilibrium::new(FrameSize::MIN, LINE, p).unwrap(),
         );
         let Found::Equilibrium(found) = &outcome.found else {
             panic!("{outcome:?}")
@@ -815,11 +814,12 @@ fn mrr_soak_and_equilibrium() {
 
 #[test]
 fn a_soak_finds_the_critical_load_and_reports_a_drift() {
-    let p = plr::Parameters {
-        duration_ns: 200 * SECOND,
-        ..plr::Parameters::standard(FrameSize::MIN, 9001.0, LINE, 1)
+    let p = campaign::Plr {
+        duration: Period::seconds(200),
+        ..campaign::Plr::default()
     };
-    let outcome = one("capacity=5e6,buffer=1000", plr::Plr::new(p).unwrap());
+    let plr = plr::Plr::new(FrameSize::MIN, (9001.0, LINE), p, 1);
+    let outcome = one("capacity=5e6,buffer=1000", plr.unwrap());
     let Found::Plr(found) = &outcome.found else {
         panic!("{outcome:?}")
     };
@@ -833,21 +833,21 @@ fn a_soak_finds_the_critical_load_and_reports_a_drift() {
 fn a_sweep_measures_the_cost_of_a_rule() {
     let sweep = |dut: &str, values: &[u64]| {
         let inner: sweep::Inner = Box::new(|_| {
-            let p = mrr::Parameters {
+            let p = campaign::Mrr {
                 trials: 3,
-                ..mrr::Parameters::standard(FrameSize::MIN, LINE)
+                ..campaign::Mrr::default()
             };
-            Ok(Box::new(mrr::Mrr::new(p)?))
+            Ok(Box::new(mrr::Mrr::new(FrameSize::MIN, LINE, p)?))
         });
-        let p = sweep::Parameters {
-            frame_size: FrameSize::MIN,
+        let p = campaign::Sweep {
             parameter: "rules".into(),
             values: values.to_vec(),
             runs: 3,
-            seed: 1,
-            inner,
+            apply: None,
+            undo: None,
         };
-        let outcome = one(dut, sweep::Sweep::new(p).unwrap());
+        let sweep = sweep::Sweep::new(FrameSize::MIN, p, 1, inner);
+        let outcome = one(dut, sweep.unwrap());
         match outcome.found.clone() {
             Found::Sweep(found) => (outcome, found),
             other => panic!("{other:?}"),
