@@ -15,9 +15,6 @@ use crate::procedure::{
     Procedure, Progress, check_duration, check_load, loss_ratio, sent_pps, time,
 };
 
-/// Share of the no-drop rate to offer.
-pub const SHARE: f64 = 0.95;
-
 /// Length of a sample; longer if there would be too many.
 const SAMPLE_NS: u64 = 1_000_000_000;
 
