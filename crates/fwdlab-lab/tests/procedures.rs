@@ -4,15 +4,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::time::Duration;
+
 use fwdlab_engine::sim::Simulation;
 use fwdlab_measure::compliance::Conditions;
 use fwdlab_measure::procedure::{Procedure, Session};
 use fwdlab_measure::remaining::{Capacities, ahead};
+use fwdlab_measure::rfc2544::back_to_back::{BackToBack, buffer};
+use fwdlab_measure::rfc2544::frame_loss::FrameLoss;
+use fwdlab_measure::rfc2544::latency::{Latency, store_and_forward_ns};
+use fwdlab_measure::rfc2544::recovery::Recovery;
+use fwdlab_measure::rfc2544::reset::Reset;
 use fwdlab_measure::rfc2544::suite::{Plan, Suite, Test};
-use fwdlab_measure::rfc2544::{
-    Setup, back_to_back, bursts, frame_loss, latency, recovery, reset, throughput,
-};
+use fwdlab_measure::rfc2544::throughput::Throughput;
+use fwdlab_measure::rfc2544::{Setup, bursts};
 use fwdlab_measure::{equilibrium, loaded_latency, mrr, plr, ramp, soak, sweep};
+use fwdlab_model::campaign;
+use fwdlab_model::campaign::value::{Period, Share};
 use fwdlab_model::outcome::{Cost, Found, LatencyMode, Outcome};
 use fwdlab_model::procedure::{Answer, Question, Waits};
 use fwdlab_model::units::FrameSize;
@@ -65,11 +73,11 @@ const LINE: f64 = 1e10 / 672.0;
 
 fn throughput_of(
     dut: &str,
-    change: impl FnOnce(&mut throughput::Parameters),
+    change: impl FnOnce(&mut Setup, &mut Plan),
 ) -> (Outcome, fwdlab_model::outcome::Throughput) {
-    let mut parameters = throughput::Parameters::standard(setup(LINE));
-    change(&mut parameters);
-    let outcome = one(dut, throughput::Throughput::new(parameters).unwrap());
+    let (mut setup, mut plan) = (setup(LINE), Plan::standard());
+    change(&mut setup, &mut plan);
+    let outcome = one(dut, Throughput::new(setup, &plan).unwrap());
     match outcome.found.clone() {
         Found::Throughput(found) => (outcome, found),
         other => panic!("{other:?}"),
@@ -88,7 +96,7 @@ fn throughput_finds_the_capacity() {
             ",reboot=3s,cost=5ns",
         ] {
             let dut = format!("capacity={capacity}{shape}");
-            let (outcome, found) = throughput_of(&dut, |_| {});
+            let (outcome, found) = throughput_of(&dut, |_, _| {});
             // two cores and 2000 flows: the core with more flows decides
             let mut simulation = Simulation::new(dut.parse().unwrap());
             let actual = lossless(&mut simulation);
@@ -133,7 +141,7 @@ fn lossless(simulation: &mut Simulation) -> f64 {
 fn a_slow_dut_is_known_as_well_as_a_fast_one() {
     for capacity in [2e4, 1.5e5, 1.5e6, 1.4e7] {
         let (outcome, found) =
-            throughput_of(&format!("capacity={capacity}"), |p| p.search_ns = SECOND);
+            throughput_of(&format!("capacity={capacity}"), |_, p| p.search_ns = SECOND);
         let pps = found.throughput_pps.unwrap();
         // a hundredth of the full rate is the floor
         let resolution = 0.005 * f64::max(found.lossy_pps.unwrap(), 0.01 * LINE);
@@ -152,7 +160,8 @@ fn a_slow_dut_is_known_as_well_as_a_fast_one() {
 fn a_confirmation_at_full_length_catches_what_buffers_hide() {
     // a buffer of 2 million frames passes an excess of 2 Mpps for a second, and of 33 kpps for a
     // minute
-    let (outcome, found) = throughput_of("capacity=5e6,buffer=2000000", |p| p.search_ns = SECOND);
+    let (outcome, found) =
+        throughput_of("capacity=5e6,buffer=2000000", |_, p| p.search_ns = SECOND);
     let pps = found.throughput_pps.unwrap();
     assert!(
         pps <= 5e6 + 2e6 / 60.0 && pps > 5e6 - 2.0 * found.resolution_pps,
@@ -172,7 +181,7 @@ fn a_confirmation_at_full_length_catches_what_buffers_hide() {
             .iter()
             .all(|s| !s.contains("instead of 60 s"))
     );
-    let (outcome, _) = throughput_of("capacity=5e6", |p| {
+    let (outcome, _) = throughput_of("capacity=5e6", |_, p| {
         (p.search_ns, p.final_ns) = (SECOND, 5 * SECOND)
     });
     assert!(
@@ -186,23 +195,23 @@ fn a_confirmation_at_full_length_catches_what_buffers_hide() {
 
 #[test]
 fn throughput_at_the_ends() {
-    let (outcome, found) = throughput_of("capacity=1e9", |_| {});
+    let (outcome, found) = throughput_of("capacity=1e9", |_, _| {});
     assert_eq!(found.throughput_pps, Some(LINE));
     assert_eq!(outcome.verdict, "no loss at line rate");
     assert!(!found.tester_bound);
-    let (outcome, found) = throughput_of("capacity=1e9,generator=8Mpps", |p| {
-        p.setup.max_load_pps = 8e6
+    let (outcome, found) = throughput_of("capacity=1e9,generator=8Mpps", |setup, _| {
+        setup.max_load_pps = 8e6
     });
     assert_eq!(
         (found.throughput_pps, found.tester_bound),
         (Some(8e6), true)
     );
     assert!(outcome.verdict.contains("the tester is the limit"));
-    let (outcome, found) = throughput_of("capacity=7.9e6,generator=8Mpps", |p| {
-        p.setup.max_load_pps = 8e6
+    let (outcome, found) = throughput_of("capacity=7.9e6,generator=8Mpps", |setup, _| {
+        setup.max_load_pps = 8e6
     });
     assert!(found.tester_bound && outcome.answered, "{outcome:?}");
-    let (outcome, found) = throughput_of("capacity=1e6,drop-every=2", |_| {});
+    let (outcome, found) = throughput_of("capacity=1e6,drop-every=2", |_, _| {});
     assert_eq!((found.throughput_pps, outcome.answered), (None, false));
     assert!(
         outcome.verdict.contains("lost at every load"),
@@ -210,10 +219,9 @@ fn throughput_at_the_ends() {
     );
     // trials end with the first lost frame and report it
     let mut early = 0;
-    let p = throughput::Parameters::standard(setup(LINE));
     let (_, valid) = watched(
         "capacity=1e6",
-        throughput::Throughput::new(p).unwrap(),
+        Throughput::new(setup(LINE), &Plan::standard()).unwrap(),
         |question, answer| {
             assert_eq!(answer.ended_early, answer.frames_lost() > 0);
             early +=
@@ -225,14 +233,13 @@ fn throughput_at_the_ends() {
 
 #[test]
 fn invalid_trials_are_repeated_and_a_standard_is_claimed_only_if_met() {
-    let standard = throughput::Parameters {
-        setup: Setup {
+    let machine = || {
+        let setup = Setup {
             conditions: Conditions::met(),
             ..setup(LINE)
-        },
-        ..throughput::Parameters::standard(setup(LINE))
+        };
+        Throughput::new(setup, &Plan::standard()).unwrap()
     };
-    let machine = || throughput::Throughput::new(standard.clone()).unwrap();
     let (steady, _) = run("capacity=4e6", machine());
     assert_eq!(steady[0].compliance.label(), "RFC 2544 §26.1 throughput");
     let (flaps, valid) = watched("capacity=4e6,flap=3", machine(), |_, _| {});
@@ -249,16 +256,17 @@ fn invalid_trials_are_repeated_and_a_standard_is_claimed_only_if_met() {
 
 #[test]
 fn latency_in_both_modes() {
-    let parameters = |mode, percents: &[f64]| latency::Parameters {
-        percents: percents.to_vec(),
-        ..latency::Parameters::standard(setup(LINE), mode, 9e5)
+    let latency = |mode, throughput_pps, percents: &[f64]| {
+        let plan = Plan {
+            latency_mode: mode,
+            latency_percents: percents.to_vec(),
+            ..Plan::standard()
+        };
+        Latency::new(setup(LINE), throughput_pps, &plan).unwrap()
     };
     let dut = "capacity=1e6,latency=20us,jitter=2us,seed=3";
     let measured = |mode, percents: &[f64]| {
-        let outcome = one(
-            dut,
-            latency::Latency::new(parameters(mode, percents)).unwrap(),
-        );
+        let outcome = one(dut, latency(mode, 9e5, percents));
         assert!(outcome.answered, "{outcome:?}");
         match outcome.found {
             Found::Latency(found) => (found.points, outcome.trials),
@@ -288,31 +296,24 @@ fn latency_in_both_modes() {
     }
     // docs/methodology.md, "Latency of RFC 2544 and RFC 8219": 64 bytes at 10G are 51.2 ns, 1518 at
     // 1G 12.14 us
-    assert!((latency::store_and_forward_ns(1000.0, 64, 1e10) - 948.8).abs() < 1e-9);
-    assert!((latency::store_and_forward_ns(20_000.0, 1518, 1e9) - 7_856.0).abs() < 1.0);
-    let none = latency::Parameters::standard(setup(LINE), LatencyMode::Rfc8219, 0.0);
-    assert!(
-        one(dut, latency::Latency::new(none).unwrap())
-            .verdict
-            .contains("not applicable")
-    );
+    assert!((store_and_forward_ns(1000.0, 64, 1e10) - 948.8).abs() < 1e-9);
+    assert!((store_and_forward_ns(20_000.0, 1518, 1e9) - 7_856.0).abs() < 1.0);
+    let none = one(dut, latency(LatencyMode::Rfc8219, 0.0, &[100.0]));
+    assert!(none.verdict.contains("not applicable"), "{none:?}");
     // at an overload it is the buffer's delay, and reported as such
-    let over = latency::Parameters::standard(setup(LINE), LatencyMode::Rfc8219, 2e6);
-    let outcome = one(
-        "capacity=1e6,buffer=1000,latency=20us",
-        latency::Latency::new(over).unwrap(),
-    );
+    let over = latency(LatencyMode::Rfc8219, 2e6, &[100.0]);
+    let outcome = one("capacity=1e6,buffer=1000,latency=20us", over);
     assert!(outcome.warnings[0].contains("full buffer"), "{outcome:?}");
 }
 
 #[test]
 fn frame_loss_goes_down_until_two_loads_are_clean() {
     let curve = |dut: &str, step: f64| {
-        let p = frame_loss::Parameters {
-            step_percent: step,
-            ..frame_loss::Parameters::standard(setup(1e6))
+        let plan = Plan {
+            loss_step_percent: step,
+            ..Plan::standard()
         };
-        let outcome = one(dut, frame_loss::FrameLoss::new(p).unwrap());
+        let outcome = one(dut, FrameLoss::new(setup(1e6), &plan).unwrap());
         match outcome.found.clone() {
             Found::FrameLoss(found) => (outcome, found),
             other => panic!("{other:?}"),
@@ -354,10 +355,9 @@ fn frame_loss_goes_down_until_two_loads_are_clean() {
     // loads that the tester cannot offer are left out and reported
     let mut limited = setup(1e6);
     limited.max_load_pps = 850_000.0;
-    let p = frame_loss::Parameters::standard(limited);
     let outcome = one(
         "capacity=725000,generator=850kpps",
-        frame_loss::FrameLoss::new(p).unwrap(),
+        FrameLoss::new(limited, &Plan::standard()).unwrap(),
     );
     assert!(
         outcome.compliance.label().contains("does not reach 100 %"),
@@ -367,28 +367,25 @@ fn frame_loss_goes_down_until_two_loads_are_clean() {
 
 #[test]
 fn back_to_back_finds_the_buffer() {
-    let measured =
-        |dut: &str, throughput_pps: f64, change: &dyn Fn(&mut back_to_back::Parameters)| {
-            let mut p = back_to_back::Parameters {
-                repetitions: 5,
-                ..back_to_back::Parameters::standard(setup(LINE), throughput_pps, None)
-            };
-            change(&mut p);
-            let outcome = one(dut, back_to_back::BackToBack::new(p).unwrap());
-            match outcome.found.clone() {
-                Found::BackToBack(found) => (outcome, found),
-                other => panic!("{other:?}"),
-            }
+    let searched = |throughput_pps: f64, burst_repetitions: u32, burst_ns: u64| {
+        let plan = Plan {
+            burst_repetitions,
+            burst_ns,
+            ..Plan::standard()
         };
-    // a burst of more than 10 ms that loses a frame ends early, and is reported so
-    let p = back_to_back::Parameters::standard(setup(LINE), 1e6, None);
-    let p = back_to_back::Parameters {
-        repetitions: 1,
-        ..p
+        BackToBack::new(setup(LINE), (throughput_pps, None), &plan).unwrap()
     };
+    let measured = |dut: &str, throughput_pps: f64, burst_ns: u64| {
+        let outcome = one(dut, searched(throughput_pps, 5, burst_ns));
+        match outcome.found.clone() {
+            Found::BackToBack(found) => (outcome, found),
+            other => panic!("{other:?}"),
+        }
+    };
+    // a burst of more than 10 ms that loses a frame ends early, and is reported so
     watched(
         "capacity=1e6,buffer=1000",
-        back_to_back::BackToBack::new(p).unwrap(),
+        searched(1e6, 1, 2 * SECOND),
         |question, answer| {
             let lossy = answer.frames_lost() > 0;
             assert_eq!(
@@ -400,7 +397,7 @@ fn back_to_back_finds_the_buffer() {
     for capacity in [1e6, 5e6, 1.2e7] {
         for buffer in [1000, 26_000, 400_000] {
             let dut = format!("capacity={capacity},buffer={buffer}");
-            let (outcome, found) = measured(&dut, capacity, &|_| {});
+            let (outcome, found) = measured(&dut, capacity, 2 * SECOND);
             let size = found.buffer_frames.unwrap();
             assert!(
                 (size / f64::from(buffer) - 1.0).abs() < 0.01,
@@ -417,22 +414,21 @@ fn back_to_back_finds_the_buffer() {
         }
     }
     // check values of docs/methodology.md, "Back-to-back frames"
-    let (implied, corrected, _) = back_to_back::buffer(26_000.0, LINE, 1e7);
+    let (implied, corrected, _) = buffer(26_000.0, LINE, 1e7);
     assert!((implied - 1.7472e-3).abs() < 5e-8 && (corrected - 0.57308e-3).abs() < 5e-9);
-    let verdict = |dut: &str, throughput: f64, change: &dyn Fn(&mut back_to_back::Parameters)| {
-        let (outcome, found) = measured(dut, throughput, change);
+    let verdict = |dut: &str, throughput: f64, burst_ns: u64| {
+        let (outcome, found) = measured(dut, throughput, burst_ns);
         assert!(!outcome.answered && found.buffer_frames.is_none());
         outcome.verdict
     };
     assert!(
-        verdict("capacity=1e9", LINE, &|_| {})
+        verdict("capacity=1e9", LINE, 2 * SECOND)
             .contains("not applicable: the DUT forwards everything")
     );
-    assert!(verdict("capacity=1e6", 0.0, &|_| {}).contains("not applicable: no throughput"));
-    assert!(
-        verdict("capacity=1e6,buffer=9000", 1e6, &|p| p.limit_frames = 5000)
-            .contains("raise the limit")
-    );
+    assert!(verdict("capacity=1e6", 0.0, 2 * SECOND).contains("not applicable: no throughput"));
+    // 5000 frames
+    let short_ns = (5000.5 / LINE * 1e9) as u64;
+    assert!(verdict("capacity=1e6,buffer=9000", 1e6, short_ns).contains("raise the limit"));
 }
 
 /// Measures the throughput, and the buffer that is derived from it, as the suite does.
@@ -504,11 +500,14 @@ fn no_buffer_is_a_result() {
 
 #[test]
 fn recovery_and_reset_times_are_measured() {
+    let plan = Plan {
+        reset: Some("OS reboot".into()),
+        ..Plan::standard()
+    };
     for recovery_ms in [0u64, 20, 250, 4000] {
         for capacity in [1e6, 8e6] {
-            let p = recovery::Parameters::standard(setup(LINE), capacity);
             let dut = format!("capacity={capacity},buffer=300,recovery={recovery_ms}ms");
-            let outcome = one(&dut, recovery::Recovery::new(p).unwrap());
+            let outcome = one(&dut, Recovery::new(setup(LINE), capacity, &plan).unwrap());
             let Found::Recovery(found) = &outcome.found else {
                 panic!("{outcome:?}")
             };
@@ -522,17 +521,16 @@ fn recovery_and_reset_times_are_measured() {
         }
     }
     let verdict = |dut: &str, throughput: f64| {
-        let p = recovery::Parameters::standard(setup(LINE), throughput);
-        one(dut, recovery::Recovery::new(p).unwrap()).verdict
+        let recovery = Recovery::new(setup(LINE), throughput, &plan);
+        one(dut, recovery.unwrap()).verdict
     };
     assert!(verdict("capacity=1e6,recovery=2min", 1e6).contains("did not recover"));
     assert!(verdict("capacity=1e9", LINE).contains("cannot overload"));
     assert!(verdict("capacity=1e9", 1e6).contains("not an overload"));
 
     for reboot in [2u64, 45, 120] {
-        let p = reset::Parameters::standard(setup(LINE), "OS reboot", 1e5);
         let dut = format!("capacity=1e6,buffer=100,reboot={reboot}s");
-        let outcome = one(&dut, reset::Reset::new(p).unwrap());
+        let outcome = one(&dut, Reset::new(setup(LINE), 1e5, &plan).unwrap());
         let Found::Reset(found) = &outcome.found else {
             panic!("{outcome:?}")
         };
@@ -542,11 +540,8 @@ fn recovery_and_reset_times_are_measured() {
         assert!(outcome.warnings.is_empty(), "{outcome:?}");
     }
     // it comes back slowly: additional losses make the figures differ
-    let p = reset::Parameters::standard(setup(LINE), "OS reboot", 9e5);
-    let outcome = one(
-        "capacity=1e6,reboot=5s,slow-start=10s",
-        reset::Reset::new(p.clone()).unwrap(),
-    );
+    let reset = || Reset::new(setup(LINE), 9e5, &plan).unwrap();
+    let outcome = one("capacity=1e6,reboot=5s,slow-start=10s", reset());
     assert!(
         outcome
             .warnings
@@ -554,19 +549,20 @@ fn recovery_and_reset_times_are_measured() {
             .any(|w| w.contains("different times")),
         "{outcome:?}"
     );
-    let outcome = one("capacity=1e6,reboot=1h", reset::Reset::new(p).unwrap());
+    let outcome = one("capacity=1e6,reboot=1h", reset());
     assert!(outcome.verdict.contains("did not come back"), "{outcome:?}");
 }
 
 #[test]
 fn a_ramp_shows_where_loss_begins_and_a_collapse() {
     let ramped = |dut: &str, up_down: bool| {
-        let p = ramp::Parameters {
+        let p = campaign::Ramp {
             up_down,
-            ..ramp::Parameters::standard(FrameSize::MIN, LINE)
+            ..campaign::Ramp::default()
         };
-        let resolution = p.resolution_pps();
-        let outcome = one(dut, ramp::Ramp::new(p).unwrap());
+        let ramp = ramp::Ramp::new(FrameSize::MIN, LINE, p).unwrap();
+        let resolution = ramp.resolution_pps();
+        let outcome = one(dut, ramp);
         match outcome.found.clone() {
             Found::Ramp(found) => (outcome, found, resolution),
             other => panic!("{other:?}"),
@@ -642,32 +638,34 @@ fn the_intervals_of_a_ramp_hold_the_truth() {
         let more = ["", ",livelock=0.3", ",collapse=0.5"][n % 3];
         let up_down = n % 2 == 1;
         let sample_ns = [SECOND / 10, SECOND / 2, SECOND, 2 * SECOND][n % 4];
-        let p = ramp::Parameters {
-            warm_up_pps: target / 100.0,
-            warm_up_ns: 2 * SECOND,
-            // ten samples at least
-            ramp_ns: sample_ns * (10 + (unit() * [10.0, 100.0, 600.0][n % 3]) as u64),
-            hold_ns: [0, 10 * SECOND][n / 2 % 2],
-            sample_ns,
+        // ten samples at least
+        let ramp_ns = sample_ns * (10 + (unit() * [10.0, 100.0, 600.0][n % 3]) as u64);
+        let p = campaign::Ramp {
+            warm_up: Period::seconds(2),
+            ramp: Period(Duration::from_nanos(ramp_ns)),
+            hold: Period::seconds([0, 10][n / 2 % 2]),
+            sample: Period(Duration::from_nanos(sample_ns)),
             up_down,
-            loss_threshold: [0.001, 0.0001, 0.02][n / 5 % 3],
-            ..ramp::Parameters::standard(FrameSize::MIN, target)
+            threshold: Share([0.001, 0.0001, 0.02][n / 5 % 3]),
+            target: None,
         };
         let dut = format!("capacity={capacity},buffer={buffer}{more}");
-        let at_rise = |pps: f64| (p.warm_up_ns as f64 + pps / target * p.ramp_ns as f64) / 1e9;
-        let top_s = (p.warm_up_ns + p.ramp_ns + p.hold_ns) as f64 / 1e9;
-        let outcome = one(&dut, ramp::Ramp::new(p.clone()).unwrap());
+        let (warm_up_ns, hold_ns) = (p.warm_up.ns(), p.hold.ns());
+        let at_rise = |pps: f64| (warm_up_ns as f64 + pps / target * ramp_ns as f64) / 1e9;
+        let top_s = (warm_up_ns + ramp_ns + hold_ns) as f64 / 1e9;
+        let ramp = ramp::Ramp::new(FrameSize::MIN, target, p.clone());
+        let outcome = one(&dut, ramp.unwrap());
         let Found::Ramp(found) = &outcome.found else {
             panic!("{outcome:?}")
         };
-        let falls = top_s + (1.0 - capacity / target) * p.ramp_ns as f64 / 1e9;
+        let falls = top_s + (1.0 - capacity / target) * ramp_ns as f64 / 1e9;
         let rises = at_rise(capacity);
         for (edge, moment) in [(Some(&found.up), rises), (found.down.as_ref(), falls)] {
             let Some(edge) = edge else { continue };
             let about = format!("{dut}, {p:?}: {edge:?}");
             if let Some(low) = edge.lower_pps {
                 // a frame more or less
-                let one = 1e9 / p.sample_ns as f64;
+                let one = 1e9 / sample_ns as f64;
                 assert!(low <= capacity + one, "{about}");
             }
             let Some(upper) = edge.upper_pps else {
@@ -692,15 +690,13 @@ fn the_intervals_of_a_ramp_hold_the_truth() {
 #[test]
 fn delays_over_load_are_those_of_the_dut_or_of_its_full_buffer() {
     let of = |dut: &str, load_pps: f64| {
-        let p = loaded_latency::Parameters {
-            frame_size: FrameSize::MIN,
-            load_pps,
-            percents: vec![10.0, 50.0, 90.0, 100.0],
-            trial_ns: SECOND,
-            tagged: 10_000,
+        let p = campaign::LoadedLatency {
+            duration: Period::seconds(1),
             repetitions: 2,
+            ..campaign::LoadedLatency::default()
         };
-        let outcome = one(dut, loaded_latency::LoadedLatency::new(p).unwrap());
+        let latency = loaded_latency::LoadedLatency::new(FrameSize::MIN, load_pps, 10_000, p);
+        let outcome = one(dut, latency.unwrap());
         assert!(
             outcome.answered && outcome.warnings.is_empty(),
             "{outcome:?}"
@@ -729,11 +725,8 @@ fn delays_over_load_are_those_of_the_dut_or_of_its_full_buffer() {
 
 #[test]
 fn mrr_soak_and_equilibrium() {
-    let p = mrr::Parameters::standard(FrameSize::MIN, LINE);
-    let outcome = one(
-        "capacity=2e6,noise=0.01,seed=5",
-        mrr::Mrr::new(p.clone()).unwrap(),
-    );
+    let mrr = || mrr::Mrr::new(FrameSize::MIN, LINE, campaign::Mrr::default()).unwrap();
+    let outcome = one("capacity=2e6,noise=0.01,seed=5", mrr());
     let Found::Mrr(found) = &outcome.found else {
         panic!("{outcome:?}")
     };
@@ -746,16 +739,13 @@ fn mrr_soak_and_equilibrium() {
         ("capacity=1.4e7", true),
         ("capacity=1.35e7", false),
     ] {
-        let outcome = one(dut, mrr::Mrr::new(p.clone()).unwrap());
+        let outcome = one(dut, mrr());
         assert_eq!(outcome.found.is_tester_bound(), bound, "{dut}: {outcome:?}");
         let says = outcome.verdict.contains("the tester is the limit");
         assert_eq!(says, bound, "{outcome:?}");
     }
     // a load that is not offered gives no value
-    let outcome = one(
-        "capacity=8e6,generator=9Mpps",
-        mrr::Mrr::new(p.clone()).unwrap(),
-    );
+    let outcome = one("capacity=8e6,generator=9Mpps", mrr());
     assert!(
         !outcome.answered && outcome.figures().is_empty(),
         "{outcome:?}"
@@ -764,8 +754,8 @@ fn mrr_soak_and_equilibrium() {
     assert!(outcome.verdict.contains(words), "{outcome:?}");
 
     let soaked = |dut: &str| {
-        let p = soak::Parameters::standard(FrameSize::MIN, 9.5e5);
-        let outcome = one(dut, soak::Soak::new(p).unwrap());
+        let soak = soak::Soak::new(FrameSize::MIN, 9.5e5, campaign::Soak::default());
+        let outcome = one(dut, soak.unwrap());
         match outcome.found {
             Found::Soak(found) => (outcome.verdict, found),
             other => panic!("{other:?}"),
@@ -796,10 +786,10 @@ fn mrr_soak_and_equilibrium() {
     );
 
     for capacity in [3e5, 1e6, 6e6, 9.9e6] {
-        let p = equilibrium::Parameters::standard(FrameSize::MIN, LINE);
+        let p = campaign::Equilibrium::default();
         let outcome = one(
             &format!("capacity={capacity}"),
-            equilibrium::Equilibrium::new(p).unwrap(),
+            equilibrium::Equilibrium::new(FrameSize::MIN, LINE, p).unwrap(),
         );
         let Found::Equilibrium(found) = &outcome.found else {
             panic!("{outcome:?}")
@@ -815,11 +805,12 @@ fn mrr_soak_and_equilibrium() {
 
 #[test]
 fn a_soak_finds_the_critical_load_and_reports_a_drift() {
-    let p = plr::Parameters {
-        duration_ns: 200 * SECOND,
-        ..plr::Parameters::standard(FrameSize::MIN, 9001.0, LINE, 1)
+    let p = campaign::Plr {
+        duration: Period::seconds(200),
+        ..campaign::Plr::default()
     };
-    let outcome = one("capacity=5e6,buffer=1000", plr::Plr::new(p).unwrap());
+    let plr = plr::Plr::new(FrameSize::MIN, (9001.0, LINE), p, 1);
+    let outcome = one("capacity=5e6,buffer=1000", plr.unwrap());
     let Found::Plr(found) = &outcome.found else {
         panic!("{outcome:?}")
     };
@@ -833,21 +824,21 @@ fn a_soak_finds_the_critical_load_and_reports_a_drift() {
 fn a_sweep_measures_the_cost_of_a_rule() {
     let sweep = |dut: &str, values: &[u64]| {
         let inner: sweep::Inner = Box::new(|_| {
-            let p = mrr::Parameters {
+            let p = campaign::Mrr {
                 trials: 3,
-                ..mrr::Parameters::standard(FrameSize::MIN, LINE)
+                ..campaign::Mrr::default()
             };
-            Ok(Box::new(mrr::Mrr::new(p)?))
+            Ok(Box::new(mrr::Mrr::new(FrameSize::MIN, LINE, p)?))
         });
-        let p = sweep::Parameters {
-            frame_size: FrameSize::MIN,
+        let p = campaign::Sweep {
             parameter: "rules".into(),
             values: values.to_vec(),
             runs: 3,
-            seed: 1,
-            inner,
+            apply: None,
+            undo: None,
         };
-        let outcome = one(dut, sweep::Sweep::new(p).unwrap());
+        let sweep = sweep::Sweep::new(FrameSize::MIN, p, 1, inner);
+        let outcome = one(dut, sweep.unwrap());
         match outcome.found.clone() {
             Found::Sweep(found) => (outcome, found),
             other => panic!("{other:?}"),
@@ -1006,14 +997,11 @@ fn bursts_find_the_gap_that_the_capacity_needs() {
         (5e5, 5000, 2),
     ] {
         let dut = format!("capacity={capacity},buffer={buffer},cores={cores}");
-        let parameters = bursts::Parameters {
-            setup: setup(LINE),
-            frames: bursts::FRAMES.to_vec(),
-            trial_ns: 60 * SECOND,
-            longest_gap_ns: bursts::LONGEST_GAP_NS,
-            resolution: bursts::RESOLUTION,
+        let plan = Plan {
+            burst_frames: bursts::FRAMES.to_vec(),
+            ..Plan::standard()
         };
-        let outcome = one(&dut, bursts::Bursty::new(parameters).unwrap());
+        let outcome = one(&dut, bursts::Bursty::new(setup(LINE), &plan).unwrap());
         let Found::Bursts(found) = &outcome.found else {
             panic!("{outcome:?}")
         };

@@ -9,8 +9,9 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fwdlab_measure::mlr::{Question, Search, typed};
 use fwdlab_measure::order::Random;
-use fwdlab_measure::plr::{Parameters, Plr};
+use fwdlab_measure::plr::Plr;
 use fwdlab_measure::procedure::Procedure;
+use fwdlab_model::campaign;
 use fwdlab_model::procedure::Answer;
 use fwdlab_model::units::FrameSize;
 
@@ -61,8 +62,9 @@ fn ndr_and_pdr(c: &mut Criterion) {
 /// their number.
 fn soak() -> u64 {
     let mut random = Random::new(7);
-    let parameters = Parameters::standard(FrameSize::MIN, 9001.0, 14_880_952.0, 1);
-    let mut plr = Plr::new(parameters).expect("right parameters");
+    let loads_pps = (9001.0, 14_880_952.0);
+    let plr = Plr::new(FrameSize::MIN, loads_pps, campaign::Plr::default(), 1);
+    let mut plr = plr.expect("right parameters");
     let mut trials = 0;
     while let Some(question) = plr.next_trial() {
         let (load, seconds) = (question.peak_pps(), question.duration_ns() as f64 / 1e9);

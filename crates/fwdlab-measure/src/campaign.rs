@@ -397,11 +397,12 @@ mod tests {
             dut: fwdlab_model::campaign::Kind::Linux,
         };
         let mrr = |n: u32, offered: u64| {
-            let parameters = crate::mrr::Parameters {
+            let parameters = fwdlab_model::campaign::Mrr {
                 trials: 1,
-                ..crate::mrr::Parameters::standard(FrameSize::MIN, offered as f64)
+                ..fwdlab_model::campaign::Mrr::default()
             };
-            let procedure = crate::mrr::Mrr::new(parameters).unwrap();
+            let procedure = crate::mrr::Mrr::new(FrameSize::MIN, offered as f64, parameters);
+            let procedure = procedure.unwrap();
             let mut session = crate::procedure::Session::new(Box::new(procedure));
             session.next_trial().unwrap();
             session.record(&fwdlab_model::procedure::Answer {

@@ -5,6 +5,7 @@
 //! dropped, how far, when it was back for good, and how many frames were missing in total. That
 //! deficit is meaningful in overload, too, where lost frames are not. Start with [`Churn`].
 
+use fwdlab_model::campaign;
 use fwdlab_model::outcome::{Compliance, Dip, Found, Outcome};
 use fwdlab_model::procedure::{
     Answer, Ending, Interval, Purpose, Question, base_pps, due_frames, regained_at,
@@ -26,33 +27,14 @@ const LOSSY: f64 = 0.001;
 /// Time shown in a graph before the event, and after the rate has recovered.
 const AROUND_NS: u64 = 5_000_000_000;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// The change to the DUT: a script for `sh`.
-    pub event: String,
-    /// The load.
-    pub load_pps: f64,
-    /// Duration of traffic before the event.
-    pub before_ns: u64,
-    /// Time for which the rate must stay recovered.
-    pub after_ns: u64,
-    /// Maximum wait for that.
-    pub longest_ns: u64,
-    /// Length of an interval.
-    pub sample_ns: u64,
-    /// A rate below this share of the rate before is a dip.
-    pub share: f64,
-    /// Number of trials.
-    pub repetitions: u32,
-}
-
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Churn {
-    parameters: Parameters,
+    frame_size: FrameSize,
+    load_pps: f64,
+    /// The change to the DUT: a script for `sh`.
+    event: String,
+    parameters: campaign::Churn,
     dips: Vec<Dip>,
     /// The first trial over time, around the event, and the time of the event.
     curve: Option<(Vec<Interval>, f64)>,
@@ -65,11 +47,22 @@ impl Churn {
     /// Prepares the trials.
     ///
     /// # Errors
-    /// An impossible load, share or number of trials; times that are too short for a rate.
-    pub fn new(parameters: Parameters) -> Result<Churn, String> {
+    /// No event; an impossible load, share or number of trials; times that are too short for a
+    /// rate.
+    pub fn new(
+        frame_size: FrameSize,
+        load_pps: f64,
+        parameters: campaign::Churn,
+    ) -> Result<Churn, String> {
         let p = &parameters;
-        check_load("the load", p.load_pps)?;
-        if !(p.share > 0.0 && p.share < 1.0) {
+        let Some(event) = p.event.clone().filter(|event| !event.trim().is_empty()) else {
+            return Err(
+                "churn needs an event: a command for sh on the DUT, such as 'birdc restart peer1'"
+                    .into(),
+            );
+        };
+        check_load("the load", load_pps)?;
+        if !(p.share.0 > 0.0 && p.share.0 < 1.0) {
             return Err(format!(
                 "share: a rate below {} of that before as a dip: it must be above 0 and below 1",
                 p.share
@@ -78,19 +71,22 @@ impl Churn {
         if p.repetitions == 0 {
             return Err("repetitions: at least one".into());
         }
-        if p.sample_ns < SHORTEST_NS {
+        if p.sample.ns() < SHORTEST_NS {
             return Err(format!("sample: at least {}", time(SHORTEST_NS)));
         }
-        if p.before_ns < FEWEST * p.sample_ns {
+        if p.before.ns() < FEWEST * p.sample.ns() {
             return Err(format!(
                 "before: it must have at least {FEWEST} intervals: {}",
-                time(FEWEST * p.sample_ns)
+                time(FEWEST * p.sample.ns())
             ));
         }
-        if p.after_ns < 1_000_000_000 || p.longest_ns < p.after_ns {
+        if p.after.ns() < 1_000_000_000 || p.timeout.ns() < p.after.ns() {
             return Err("after: it must be at least 1s and no longer than timeout".into());
         }
         Ok(Churn {
+            frame_size,
+            load_pps,
+            event,
             parameters,
             dips: Vec::new(),
             curve: None,
@@ -114,7 +110,7 @@ impl Churn {
         let due = |sample: &Interval| due_frames(base, sample.frames_sent, sample.length_ns);
         let is_low = |sample: &&Interval| {
             // one frame more or less depends on the time of the reading
-            (sample.frames_received as f64) < p.share * due(sample) - 1.0
+            (sample.frames_received as f64) < p.share.0 * due(sample) - 1.0
         };
         let is_before = |sample: &&Interval| sample.at_ns + sample.length_ns <= event_ns;
         let before = || samples.iter().filter(is_before);
@@ -132,7 +128,14 @@ impl Churn {
             None => Some(event_ns),
             Some(first) => {
                 let over_ns = answer.reset_over_ns.unwrap_or(event_ns);
-                regained_at(&samples, first.at_ns, over_ns, base, p.share, p.after_ns)
+                regained_at(
+                    &samples,
+                    first.at_ns,
+                    over_ns,
+                    base,
+                    p.share.0,
+                    p.after.ns(),
+                )
             }
         };
         let until = regained.unwrap_or(u64::MAX);
@@ -151,7 +154,7 @@ impl Churn {
         let offered_before = before().map(Interval::offered_load_pps).collect::<Vec<_>>();
         let offered_before = spread(&offered_before).map_or(0.0, |load| load.median);
         let falls_short = |sample: &&Interval| {
-            let due = p.share * offered_before * seconds(sample) - 1.0;
+            let due = p.share.0 * offered_before * seconds(sample) - 1.0;
             (sample.frames_sent as f64) < due
         };
         let lossy = sent.saturating_sub(received) as f64 > 1.0 + LOSSY * sent as f64;
@@ -187,25 +190,25 @@ impl Procedure for Churn {
         }
         let reason = format!(
             "`{}` after {}, {} of {}",
-            p.event,
-            time(p.before_ns),
+            self.event,
+            time(p.before.ns()),
             self.progress.trials + 1,
             p.repetitions
         );
         Some(Question {
-            sample_ns: Some(p.sample_ns),
-            reset_at_ns: Some(p.before_ns),
-            reset: Some(format!("command: {}", p.event)),
+            sample_ns: Some(p.sample.ns()),
+            reset_at_ns: Some(p.before.ns()),
+            reset: Some(format!("command: {}", self.event)),
             ending: Some(Ending::Regained {
-                share: p.share,
-                for_ns: p.after_ns,
+                share: p.share.0,
+                for_ns: p.after.ns(),
             }),
             // an overload without the full load is still an overload
             needs_load: false,
             ..Question::constant(
-                p.frame_size,
-                p.load_pps,
-                p.before_ns + p.longest_ns,
+                self.frame_size,
+                self.load_pps,
+                p.before.ns() + p.timeout.ns(),
                 Purpose::Measure,
                 reason,
             )
@@ -214,7 +217,7 @@ impl Procedure for Churn {
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
         self.progress.trials += 1;
-        let event_ns = answer.reset_at_ns.unwrap_or(self.parameters.before_ns);
+        let event_ns = answer.reset_at_ns.unwrap_or(self.parameters.before.ns());
         let Some(dip) = self.dip(answer, event_ns) else {
             self.mute += 1;
             return "nothing was forwarded before the event".into();
@@ -236,7 +239,7 @@ impl Procedure for Churn {
             (Some(first), None) => format!(
                 "dipped by {:.1} % after {first:.3} s and was not regained within {}",
                 100.0 * dip.depth,
-                time(self.parameters.longest_ns)
+                time(self.parameters.timeout.ns())
             ),
         };
         self.dips.push(dip);
@@ -260,7 +263,7 @@ impl Procedure for Churn {
             warnings.push(format!(
                 "{:.1} % of the intervals before the event were below {} % of the median as well: dips like these are not the event's",
                 100.0 * before,
-                100.0 * p.share
+                100.0 * p.share.0
             ));
         }
         let short = of(|dip| dip.fell_short_ratio).map_or(0.0, |ratio| ratio.mean);
@@ -277,7 +280,7 @@ impl Procedure for Churn {
             () if gone > 0 => format!(
                 "after {gone} of {} events the rate was not regained within {}",
                 self.dips.len(),
-                time(p.longest_ns)
+                time(p.timeout.ns())
             ),
             () if self.dips.iter().all(|dip| dip.first_impact_s.is_none()) => {
                 "the rate did not dip".into()
@@ -286,7 +289,7 @@ impl Procedure for Churn {
         };
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.frame_size,
+            frame_size_bytes: self.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: is_done && gone == 0 && self.mute == 0,
             not_applicable: false,
@@ -294,10 +297,10 @@ impl Procedure for Churn {
             warnings,
             trials: self.progress.trials,
             found: Found::Churn(fwdlab_model::outcome::Churn {
-                event: p.event.clone(),
-                load_pps: p.load_pps,
-                share: p.share,
-                resolution_s: p.sample_ns as f64 / 1e9,
+                event: self.event.clone(),
+                load_pps: self.load_pps,
+                share: p.share.0,
+                resolution_s: p.sample.ns() as f64 / 1e9,
                 base_pps: of(|dip| dip.base_pps),
                 deficit_s: of(|dip| dip.deficit_s),
                 dips: self.dips.clone(),
@@ -310,21 +313,22 @@ impl Procedure for Churn {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use fwdlab_model::campaign::value::{Period, Share};
+
     use super::*;
 
     const MS: u64 = 1_000_000;
 
-    fn parameters() -> Parameters {
-        Parameters {
-            frame_size: FrameSize::MIN,
-            event: "ip route flush table main".into(),
-            load_pps: 1e6,
-            before_ns: 2000 * MS,
-            after_ns: 3000 * MS,
-            longest_ns: 10_000 * MS,
-            sample_ns: 100 * MS,
-            share: 0.98,
+    fn parameters() -> campaign::Churn {
+        campaign::Churn {
+            event: Some("ip route flush table main".into()),
+            before: Period::seconds(2),
+            after: Period::seconds(3),
+            timeout: Period::seconds(10),
             repetitions: 1,
+            ..campaign::Churn::default()
         }
     }
 
@@ -352,7 +356,7 @@ mod tests {
     }
 
     fn found(answer: &Answer) -> (Outcome, Option<Dip>) {
-        let mut churn = Churn::new(parameters()).unwrap();
+        let mut churn = Churn::new(FrameSize::MIN, 1e6, parameters()).unwrap();
         let question = churn.next_trial().unwrap();
         churn.record(&question, answer);
         assert_eq!(churn.next_trial(), None);
@@ -509,21 +513,26 @@ mod tests {
 
     #[test]
     fn impossible_parameters_are_reported() {
+        fn ms(ms: u64) -> Period {
+            Period(Duration::from_millis(ms))
+        }
         for (change, says) in [
             (
-                (|p| p.repetitions = 0) as fn(&mut Parameters),
+                (|p| p.repetitions = 0) as fn(&mut campaign::Churn),
                 "repetitions",
             ),
-            (|p| p.share = 1.0, "share"),
-            (|p| p.sample_ns = MS, "sample: at least 10 ms"),
-            (|p| p.before_ns = 500 * MS, "before: "),
-            (|p| p.longest_ns = 2000 * MS, "after: "),
-            (|p| p.load_pps = 0.0, "the load"),
+            (|p| p.event = Some(" ".into()), "churn needs an event"),
+            (|p| p.share = Share(1.0), "share"),
+            (|p| p.sample = ms(1), "sample: at least 10 ms"),
+            (|p| p.before = ms(500), "before: "),
+            (|p| p.timeout = Period::seconds(2), "after: "),
         ] {
             let mut wrong = parameters();
             change(&mut wrong);
-            let error = Churn::new(wrong).unwrap_err();
+            let error = Churn::new(FrameSize::MIN, 1e6, wrong).unwrap_err();
             assert!(error.starts_with(says), "{error}");
         }
+        let error = Churn::new(FrameSize::MIN, 0.0, parameters()).unwrap_err();
+        assert!(error.starts_with("the load"), "{error}");
     }
 }

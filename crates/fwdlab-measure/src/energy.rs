@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use fwdlab_model::campaign;
 use fwdlab_model::energy::{joules_per_frame, marginal_joules_per_frame, proportionality};
 use fwdlab_model::outcome::{Compliance, EnergyPoint, FORWARDS_NOTHING, Found, Meter, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
@@ -18,25 +19,13 @@ use crate::procedure::{Procedure, Progress, check_load};
 /// The load of an idle DUT: a frame per second keeps its neighbour entries alive.
 const IDLE_PPS: f64 = 1.0;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// A load above the DUT's capacity.
-    pub max_load_pps: f64,
-    /// Loads, as shares of the forwarding rate at that load.
-    pub shares: Vec<f64>,
-    /// Time of reading power at each load.
-    pub trial_ns: u64,
-    /// Time of load before that.
-    pub settle_ns: u64,
-}
-
 /// The state machine: idle, then overload, whose forwarding rate determines the other loads.
 #[derive(Debug, Clone)]
 pub struct Energy {
-    parameters: Parameters,
+    frame_size: FrameSize,
+    /// A load above the DUT's capacity.
+    max_load_pps: f64,
+    parameters: campaign::Energy,
     /// The remaining loads, the next one last; `None` is overload.
     ahead: Vec<Option<f64>>,
     points: Vec<EnergyPoint>,
@@ -49,24 +38,23 @@ impl Energy {
     ///
     /// # Errors
     /// An impossible load, or times too short to read power.
-    pub fn new(parameters: Parameters) -> Result<Energy, String> {
-        let p = &parameters;
-        check_load("the largest load", p.max_load_pps)?;
-        if let Some(share) = p
-            .shares
-            .iter()
-            .find(|share| !(**share > 0.0 && **share <= 1.0))
-        {
+    pub fn new(
+        frame_size: FrameSize,
+        max_load_pps: f64,
+        parameters: campaign::Energy,
+    ) -> Result<Energy, String> {
+        check_load("the largest load", max_load_pps)?;
+        let mut loads = parameters.loads.iter();
+        if let Some(load) = loads.find(|load| !(load.0 > 0.0 && load.0 <= 100.0)) {
             return Err(format!(
-                "loads: {} % of what the DUT forwards: it must be more than 0 and at most 100 %; idle and overload are measured anyway",
-                100.0 * share
+                "loads: {load} % of what the DUT forwards: it must be more than 0 and at most 100 %; idle and overload are measured anyway",
             ));
         }
-        if p.trial_ns < 1_000_000_000 {
+        if parameters.duration.ns() < 1_000_000_000 {
             return Err("for: it must be at least one second".into());
         }
         // from small to large, with overload right after idle, because it determines the others
-        let mut shares = p.shares.clone();
+        let mut shares: Vec<f64> = parameters.loads.iter().map(|load| load.0 / 100.0).collect();
         shares.sort_by(f64::total_cmp);
         shares.dedup();
         let begin = [Some(0.0), None];
@@ -80,6 +68,8 @@ impl Energy {
             points: Vec::new(),
             forwarded_pps: 0.0,
             progress: Progress::default(),
+            frame_size,
+            max_load_pps,
             parameters,
         })
     }
@@ -124,7 +114,7 @@ impl Procedure for Energy {
             .filter(|_| self.progress.failure.is_none())?;
         let p = &self.parameters;
         let (load_pps, reason) = match share {
-            None => (p.max_load_pps, "overload".to_owned()),
+            None => (self.max_load_pps, "overload".to_owned()),
             Some(0.0) => (IDLE_PPS, "idle, one frame a second".to_owned()),
             Some(share) => (
                 (share * self.forwarded_pps).max(IDLE_PPS),
@@ -132,12 +122,12 @@ impl Procedure for Energy {
             ),
         };
         Some(Question {
-            power_from_ns: Some(p.settle_ns),
+            power_from_ns: Some(p.settle.ns()),
             needs_load: share.is_some(),
             ..Question::constant(
-                p.frame_size,
+                self.frame_size,
                 load_pps,
-                p.settle_ns + p.trial_ns,
+                p.settle.ns() + p.duration.ns(),
                 Purpose::Measure,
                 reason,
             )
@@ -188,7 +178,7 @@ impl Procedure for Energy {
         points.sort_by(|a, b| a.intended_load_pps.total_cmp(&b.intended_load_pps));
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: self.parameters.frame_size,
+            frame_size_bytes: self.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: is_done && has_read && self.progress.failure.is_none(),
             not_applicable: false,
@@ -240,19 +230,19 @@ pub fn power_of(readings: &[fwdlab_model::telemetry::Reading]) -> BTreeMap<Strin
 
 #[cfg(test)]
 mod tests {
+    use fwdlab_model::campaign::value::{Percent, Period};
+
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
 
     fn measured(power: &dyn Fn(f64) -> Option<f64>, capacity_pps: f64) -> (Outcome, Vec<f64>) {
-        let mut machine = Energy::new(Parameters {
-            frame_size: FrameSize::MIN,
-            max_load_pps: 2.0 * capacity_pps,
-            shares: vec![1.0, 0.5],
-            trial_ns: 10 * SECOND,
-            settle_ns: SECOND,
-        })
-        .unwrap();
+        let parameters = campaign::Energy {
+            loads: vec![Percent(100.0), Percent(50.0)],
+            duration: Period::seconds(10),
+            settle: Period::seconds(1),
+        };
+        let mut machine = Energy::new(FrameSize::MIN, 2.0 * capacity_pps, parameters).unwrap();
         let mut loads = Vec::new();
         while let Some(question) = machine.next_trial() {
             assert_eq!(question.power_from_ns, Some(SECOND));
@@ -308,14 +298,12 @@ mod tests {
             !outcome.answered && outcome.verdict.contains(FORWARDS_NOTHING),
             "{loads:?}"
         );
-        let beyond = Parameters {
-            frame_size: FrameSize::MIN,
-            max_load_pps: 1e6,
-            shares: vec![1.5],
-            trial_ns: SECOND,
-            settle_ns: 0,
+        let beyond = campaign::Energy {
+            loads: vec![Percent(150.0)],
+            ..campaign::Energy::default()
         };
-        assert!(Energy::new(beyond).unwrap_err().contains("150 %"));
+        let error = Energy::new(FrameSize::MIN, 1e6, beyond).unwrap_err();
+        assert!(error.contains("150 %"), "{error}");
     }
 
     #[test]

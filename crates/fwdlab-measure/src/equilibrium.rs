@@ -5,6 +5,7 @@
 //! of it comes out, down if not, and halve the step after the first turn. Published runs of such
 //! labs are its tests. Start with [`Equilibrium`].
 
+use fwdlab_model::campaign;
 use fwdlab_model::outcome::{Compliance, EquilibriumStep, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
 use fwdlab_model::units::FrameSize;
@@ -16,35 +17,13 @@ use crate::procedure::{Procedure, Progress, REACHED_SHARE, check_load, sent_pps}
 /// Maximum number of trials.
 const MOST_TRIALS: usize = 16;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// Rate of the link, or the largest load.
-    pub max_load_pps: f64,
-    /// Relative difference that counts as equal; 0.01 is 1 %.
-    pub tolerance: f64,
-    /// Duration of a trial.
-    pub trial_ns: u64,
-}
-
-impl Parameters {
-    /// Trials of 30 s, 1 % tolerance.
-    pub fn standard(frame_size: FrameSize, max_load_pps: f64) -> Parameters {
-        Parameters {
-            frame_size,
-            max_load_pps,
-            tolerance: 0.01,
-            trial_ns: 30_000_000_000,
-        }
-    }
-}
-
 /// The state machine. All rates are integers, as in the shell script of those labs.
 #[derive(Debug, Clone)]
 pub struct Equilibrium {
-    parameters: Parameters,
+    frame_size: FrameSize,
+    /// Rate of the link, or the largest load.
+    max_load_pps: f64,
+    parameters: campaign::Equilibrium,
     load: u64,
     step: u64,
     /// The last direction; `None` before the first turn is possible.
@@ -60,21 +39,24 @@ impl Equilibrium {
     ///
     /// # Errors
     /// An impossible load or tolerance.
-    pub fn new(parameters: Parameters) -> Result<Equilibrium, String> {
-        let p = &parameters;
-        check_load("the largest load", p.max_load_pps)?;
-        if !(p.tolerance > 0.0 && p.tolerance < 0.5) {
+    pub fn new(
+        frame_size: FrameSize,
+        max_load_pps: f64,
+        parameters: campaign::Equilibrium,
+    ) -> Result<Equilibrium, String> {
+        let tolerance = parameters.tolerance.0;
+        check_load("the largest load", max_load_pps)?;
+        if !(tolerance > 0.0 && tolerance < 0.5) {
             return Err(format!(
-                "a tolerance of {}: it must be above 0 and below 0.5",
-                p.tolerance
+                "a tolerance of {tolerance}: it must be above 0 and below 0.5"
             ));
         }
-        if p.max_load_pps * p.tolerance < 4.0 || p.trial_ns < 1_000_000_000 {
+        if max_load_pps * tolerance < 4.0 || parameters.duration.ns() < 1_000_000_000 {
             return Err(
                 "the tolerance is below one frame, or trials are shorter than a second".into(),
             );
         }
-        let whole = p.max_load_pps as u64;
+        let whole = max_load_pps as u64;
         Ok(Equilibrium {
             load: whole / 2,
             step: whole / 4,
@@ -83,6 +65,8 @@ impl Equilibrium {
             steps: Vec::new(),
             is_done: false,
             progress: Progress::default(),
+            frame_size,
+            max_load_pps,
             parameters,
         })
     }
@@ -97,7 +81,6 @@ impl Procedure for Equilibrium {
     fn next_trial(&mut self) -> Option<Question> {
         let ended = self.is_done || self.progress.failure.is_some();
         (!ended).then(|| {
-            let p = &self.parameters;
             let trend = match self.went_up {
                 None => "half of the largest load",
                 Some(true) => "everything came out: up",
@@ -107,9 +90,9 @@ impl Procedure for Equilibrium {
             Question {
                 sample_ns: Some(1_000_000_000),
                 ..Question::constant(
-                    p.frame_size,
+                    self.frame_size,
                     self.load as f64,
-                    p.trial_ns,
+                    self.parameters.duration.ns(),
                     Purpose::Search,
                     reason,
                 )
@@ -139,13 +122,13 @@ impl Procedure for Equilibrium {
                 "{rate} frames/s were forwarded, much less than offered: continue from that load"
             );
         }
-        let up = rate >= self.share(1.0 - self.parameters.tolerance);
+        let up = rate >= self.share(1.0 - self.parameters.tolerance.0);
         self.has_turned |= self.went_up.is_some_and(|before| before != up);
         if self.has_turned {
             self.step /= 2;
         }
         self.went_up = Some(up);
-        let most = self.parameters.max_load_pps as u64;
+        let most = self.max_load_pps as u64;
         let is_at_top = up && self.load >= most;
         let before = self.load;
         self.load = match up {
@@ -155,7 +138,7 @@ impl Procedure for Equilibrium {
         self.load = self.load.min(most);
         self.is_done = is_at_top
             || self.load == 0
-            || self.step <= self.share(self.parameters.tolerance)
+            || self.step <= self.share(self.parameters.tolerance.0)
             || self.steps.len() >= MOST_TRIALS;
         let word = if up { "all" } else { "less" };
         format!("{rate} of {before} frames/s came out: {word}")
@@ -168,20 +151,19 @@ impl Procedure for Equilibrium {
     /// Lowers the largest load to what the generator sent.
     fn load_not_reached(&mut self, _: &Question, answer: &Answer, reason: &str) {
         let reached = REACHED_SHARE * sent_pps(answer);
-        if reached * self.parameters.tolerance < 1.0 {
+        if reached * self.parameters.tolerance.0 < 1.0 {
             return self.abort(reason);
         }
-        self.parameters.max_load_pps = reached;
+        self.max_load_pps = reached;
         self.load = reached as u64;
         self.step = self.step.min(self.load / 4);
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
         let last = self.steps.last().map(|step| step.forwarding_rate_pps);
         let rates = self.steps.iter().map(|step| step.forwarding_rate_pps);
         let all = self.steps.last().is_some_and(|step| {
-            step.load_pps >= p.max_load_pps.floor() && self.went_up == Some(true)
+            step.load_pps >= self.max_load_pps.floor() && self.went_up == Some(true)
         });
         let verdict = match last {
             Some(0.0) => FORWARDS_NOTHING,
@@ -191,7 +173,7 @@ impl Procedure for Equilibrium {
         };
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.frame_size,
+            frame_size_bytes: self.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: self.is_done
                 && self.progress.failure.is_none()
@@ -201,8 +183,8 @@ impl Procedure for Equilibrium {
             warnings: Vec::new(),
             trials: self.progress.trials,
             found: Found::Equilibrium(fwdlab_model::outcome::Equilibrium {
-                max_load_pps: p.max_load_pps,
-                tolerance: p.tolerance,
+                max_load_pps: self.max_load_pps,
+                tolerance: self.parameters.tolerance.0,
                 equilibrium_pps: last.filter(|_| self.is_done),
                 max_seen_pps: rates.reduce(f64::max),
                 steps: self.steps.clone(),
@@ -215,9 +197,14 @@ impl Procedure for Equilibrium {
 mod tests {
     use super::*;
 
+    fn search(max_load_pps: f64) -> Result<Equilibrium, String> {
+        let parameters = campaign::Equilibrium::default();
+        Equilibrium::new(FrameSize::MIN, max_load_pps, parameters)
+    }
+
     /// Replays a published run: its rates are the answers, its loads and steps are expected.
     fn replay(link: f64, run: &[(u64, u64, u64)], estimated: f64, max_seen: f64) {
-        let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, link)).unwrap();
+        let mut search = search(link).unwrap();
         for (n, &(load, step, rate)) in run.iter().enumerate() {
             let question = search
                 .next_trial()
@@ -290,18 +277,18 @@ mod tests {
 
     #[test]
     fn at_the_ends() {
-        let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, 1000.0)).unwrap();
-        while let Some(question) = search.next_trial() {
+        let mut at_ends = search(1000.0).unwrap();
+        while let Some(question) = at_ends.next_trial() {
             let answer = crate::remaining::ideal(&question, 1e9);
-            search.record(&question, &answer);
+            at_ends.record(&question, &answer);
         }
-        assert!(search.outcomes()[0].verdict.contains("may forward more"));
-        let mut search = Equilibrium::new(Parameters::standard(FrameSize::MIN, 1000.0)).unwrap();
-        while let Some(question) = search.next_trial() {
+        assert!(at_ends.outcomes()[0].verdict.contains("may forward more"));
+        let mut at_ends = search(1000.0).unwrap();
+        while let Some(question) = at_ends.next_trial() {
             let answer = crate::remaining::ideal(&question, 0.0);
-            search.record(&question, &answer);
+            at_ends.record(&question, &answer);
         }
-        assert_eq!(search.outcomes()[0].verdict, FORWARDS_NOTHING);
-        assert!(Equilibrium::new(Parameters::standard(FrameSize::MIN, 100.0)).is_err());
+        assert_eq!(at_ends.outcomes()[0].verdict, FORWARDS_NOTHING);
+        assert!(search(100.0).is_err());
     }
 }

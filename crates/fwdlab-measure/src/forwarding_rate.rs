@@ -6,6 +6,7 @@
 //! trial slightly above the result shows whether the DUT forwards less in overload than it could.
 //! Start with [`ForwardingRate`].
 
+use fwdlab_model::campaign;
 use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
 use fwdlab_model::units::FrameSize;
@@ -25,27 +26,13 @@ const LOWER_NS: u64 = 5_000_000_000;
 /// Minimum number of samples for a meaningful median.
 const FEWEST: u64 = 3;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// Load: line rate, or the maximum that can be offered.
-    pub load_pps: f64,
-    /// Duration.
-    pub duration_ns: u64,
-    /// Length of a sample.
-    pub sample_ns: u64,
-    /// Samples that begin earlier than this after the first frame came back are ignored.
-    pub trim_start_ns: u64,
-    /// Samples that end later than this before the last frame was sent are ignored.
-    pub trim_end_ns: u64,
-}
-
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct ForwardingRate {
-    parameters: Parameters,
+    frame_size: FrameSize,
+    /// Line rate, or the maximum that can be offered.
+    load_pps: f64,
+    parameters: campaign::ForwardingRate,
     made: Option<Answer>,
     lower: Option<(f64, f64)>,
     progress: Progress,
@@ -56,21 +43,27 @@ impl ForwardingRate {
     ///
     /// # Errors
     /// An impossible load, or fewer than three usable samples.
-    pub fn new(parameters: Parameters) -> Result<ForwardingRate, String> {
+    pub fn new(
+        frame_size: FrameSize,
+        load_pps: f64,
+        parameters: campaign::ForwardingRate,
+    ) -> Result<ForwardingRate, String> {
         let p = &parameters;
-        check_load("the load", p.load_pps)?;
-        check_duration("a sample", p.sample_ns, p.load_pps)?;
-        let trimmed = p.trim_start_ns.saturating_add(p.trim_end_ns);
-        if p.duration_ns < trimmed.saturating_add(FEWEST * p.sample_ns) {
+        check_load("the load", load_pps)?;
+        check_duration("a sample", p.sample.ns(), load_pps)?;
+        let trimmed = p.trim_start.ns().saturating_add(p.trim_end.ns());
+        if p.duration.ns() < trimmed.saturating_add(FEWEST * p.sample.ns()) {
             return Err(format!(
                 "a trial of {} has fewer than {FEWEST} samples of {} when {} at its ends are not used: use a longer trial, or \
                  shorter samples or trims",
-                time(p.duration_ns),
-                time(p.sample_ns),
+                time(p.duration.ns()),
+                time(p.sample.ns()),
                 time(trimmed)
             ));
         }
         Ok(ForwardingRate {
+            frame_size,
+            load_pps,
             parameters,
             made: None,
             lower: None,
@@ -90,12 +83,12 @@ impl ForwardingRate {
         let (Some(first), Some(last)) = (first, last) else {
             return Vec::new();
         };
-        let from_ns = first.at_ns + p.trim_start_ns;
-        let until_ns = (last.at_ns + last.length_ns).saturating_sub(p.trim_end_ns);
+        let from_ns = first.at_ns + p.trim_start.ns();
+        let until_ns = (last.at_ns + last.length_ns).saturating_sub(p.trim_end.ns());
         let counts = |sample: &&Interval| {
             // a sample on a busy machine is slightly longer than planned
             sample.at_ns >= from_ns
-                && sample.at_ns + sample.length_ns <= until_ns + p.sample_ns / 2
+                && sample.at_ns + sample.length_ns <= until_ns + p.sample.ns() / 2
                 && sample.frames_received > 0
         };
         let inside: Vec<Interval> = samples.iter().filter(counts).copied().collect();
@@ -129,13 +122,13 @@ impl Procedure for ForwardingRate {
         }
         if self.made.is_none() {
             return Some(Question {
-                sample_ns: Some(p.sample_ns),
+                sample_ns: Some(p.sample.ns()),
                 // the offered load is part of the result, whatever it is
                 needs_load: false,
                 ..Question::constant(
-                    p.frame_size,
-                    p.load_pps,
-                    p.duration_ns,
+                    self.frame_size,
+                    self.load_pps,
+                    p.duration.ns(),
                     Purpose::Measure,
                     "the output in overload",
                 )
@@ -146,9 +139,9 @@ impl Procedure for ForwardingRate {
         (offered > load).then(|| Question {
             overload: true,
             ..Question::constant(
-                p.frame_size,
+                self.frame_size,
                 load,
-                LOWER_NS.min(p.duration_ns),
+                LOWER_NS.min(p.duration.ns()),
                 Purpose::Confirm,
                 "slightly more than came out: does the DUT forward less in overload?",
             )
@@ -181,7 +174,6 @@ impl Procedure for ForwardingRate {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
         let rates: Vec<f64> = self.used().iter().map(forwarded_pps).collect();
         let rate = spread(&rates);
         let offered = self.offered_pps();
@@ -202,7 +194,7 @@ impl Procedure for ForwardingRate {
             warnings.push(format!(
                 "livelock: of {load:.0} frames/s {lower:.0} came out, of {:.0} only {:.0}: this is what the DUT forwards in \
                  overload, not its maximum; a ramp or a search shows the maximum",
-                offered.unwrap_or(p.load_pps),
+                offered.unwrap_or(self.load_pps),
                 rate.median
             ));
         }
@@ -215,7 +207,7 @@ impl Procedure for ForwardingRate {
             _ => "measured",
         };
         vec![Outcome {
-            frame_size_bytes: p.frame_size,
+            frame_size_bytes: self.frame_size,
             variant: Variant::default(),
             verdict: self.progress.verdict(verdict),
             answered: rate.is_some() && self.progress.failure.is_none(),
@@ -224,7 +216,7 @@ impl Procedure for ForwardingRate {
             warnings,
             trials: self.progress.trials,
             found: Found::ForwardingRate(fwdlab_model::outcome::ForwardingRate {
-                load_pps: p.load_pps,
+                load_pps: self.load_pps,
                 offered_load_pps: offered,
                 variation_percent: rate.and_then(|rate| Some(100.0 * rate.stdev? / rate.mean)),
                 forwarding_rate_pps: rate,
@@ -242,20 +234,18 @@ impl Procedure for ForwardingRate {
 
 #[cfg(test)]
 mod tests {
+    use fwdlab_model::campaign::value::Period;
+
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn machine() -> ForwardingRate {
-        ForwardingRate::new(Parameters {
-            frame_size: FrameSize::MIN,
-            load_pps: 1000.0,
-            duration_ns: 15 * SECOND,
-            sample_ns: SECOND,
-            trim_start_ns: 5 * SECOND,
-            trim_end_ns: 2 * SECOND,
-        })
-        .unwrap()
+    fn machine(seconds: u64) -> Result<ForwardingRate, String> {
+        let parameters = campaign::ForwardingRate {
+            duration: Period::seconds(seconds),
+            ..campaign::ForwardingRate::default()
+        };
+        ForwardingRate::new(FrameSize::MIN, 1000.0, parameters)
     }
 
     fn answer(received: &[u64]) -> Answer {
@@ -283,7 +273,7 @@ mod tests {
     /// an even number has the mean of the middle two.
     #[test]
     fn ends_and_empty_samples_do_not_count() {
-        let mut machine = machine();
+        let mut machine = machine(15).unwrap();
         let question = machine.next_trial().unwrap();
         // one empty second, five of start, then 500 0 510 490 505 530, then two of end
         machine.record(
@@ -311,12 +301,7 @@ mod tests {
 
     #[test]
     fn too_short_a_trial_is_reported_early() {
-        let p = machine().parameters;
-        let error = ForwardingRate::new(Parameters {
-            duration_ns: 9 * SECOND,
-            ..p
-        })
-        .unwrap_err();
+        let error = machine(9).unwrap_err();
         assert!(error.contains("fewer than 3 samples"), "{error}");
     }
 }

@@ -5,6 +5,7 @@
 //! back counts, and the frame loss ratio is next to the delays: with loss they are those of a full
 //! buffer. Start with [`LoadedLatency`].
 
+use fwdlab_model::campaign::{self, value::Percent};
 use fwdlab_model::outcome::{Compliance, Found, LoadedPoint, Outcome};
 use fwdlab_model::procedure::{Answer, Delays, Purpose, Question, Tagging};
 use fwdlab_model::units::FrameSize;
@@ -12,27 +13,15 @@ use fwdlab_model::variant::Variant;
 
 use crate::procedure::{Procedure, Progress, check_duration, check_load, describe_stalls, spread};
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// The load of 100 %.
-    pub load_pps: f64,
-    /// The loads in percent of it, in the order of the trials.
-    pub percents: Vec<f64>,
-    /// Duration of a trial.
-    pub trial_ns: u64,
-    /// Minimum number of timed frames; engines that time every frame have more.
-    pub tagged: u32,
-    /// Trials at each load.
-    pub repetitions: u32,
-}
-
 /// The state machine: all trials of a load, then the next load.
 #[derive(Debug, Clone)]
 pub struct LoadedLatency {
-    parameters: Parameters,
+    frame_size: FrameSize,
+    /// The load of 100 %.
+    load_pps: f64,
+    /// Minimum number of timed frames; engines that time every frame have more.
+    tagged: u32,
+    parameters: campaign::LoadedLatency,
     points: Vec<LoadedPoint>,
     /// Answers at the current load.
     answers: Vec<Answer>,
@@ -44,31 +33,39 @@ impl LoadedLatency {
     ///
     /// # Errors
     /// No loads or repetitions, an impossible load, or trials without a frame.
-    pub fn new(parameters: Parameters) -> Result<LoadedLatency, String> {
+    pub fn new(
+        frame_size: FrameSize,
+        load_pps: f64,
+        tagged: u32,
+        parameters: campaign::LoadedLatency,
+    ) -> Result<LoadedLatency, String> {
         let p = &parameters;
-        check_load("the load", p.load_pps)?;
-        if p.percents.is_empty() || p.repetitions == 0 {
+        check_load("the load", load_pps)?;
+        if p.at.is_empty() || p.repetitions == 0 {
             return Err("at least one load and one repetition are needed".into());
         }
-        for percent in &p.percents {
+        for Percent(percent) in &p.at {
             if !(*percent > 0.0 && *percent <= 100.0) {
                 return Err(format!(
                     "at: {percent} % of the load: it must be above 0 and at most 100 %"
                 ));
             }
-            check_duration("a trial", p.trial_ns, p.load_pps * percent / 100.0)?;
+            check_duration("a trial", p.duration.ns(), load_pps * percent / 100.0)?;
         }
         Ok(LoadedLatency {
             points: Vec::new(),
             answers: Vec::new(),
             progress: Progress::default(),
+            frame_size,
+            load_pps,
+            tagged,
             parameters,
         })
     }
 
     /// Ends the current load with what its trials found.
     fn finish_load(&mut self) {
-        let percent = self.parameters.percents[self.points.len()];
+        let Percent(percent) = self.parameters.at[self.points.len()];
         let answers = std::mem::take(&mut self.answers);
         let sum = |of: fn(&Answer) -> u64| answers.iter().map(of).sum::<u64>() as f64;
         let seconds = (sum(|answer| answer.duration_ns) / 1e9).max(f64::MIN_POSITIVE);
@@ -77,7 +74,7 @@ impl LoadedLatency {
         let of = |value: fn(&Delays) -> f64| spread(&delays.iter().map(value).collect::<Vec<_>>());
         self.points.push(LoadedPoint {
             percent,
-            load_pps: self.parameters.load_pps * percent / 100.0,
+            load_pps: self.load_pps * percent / 100.0,
             offered_load_pps: sent / seconds,
             forwarding_rate_pps: received / seconds,
             frame_loss_ratio: ((sent - received) / sent.max(1.0)).max(0.0),
@@ -91,21 +88,27 @@ impl LoadedLatency {
 impl Procedure for LoadedLatency {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
-        let percent = p.percents.get(self.points.len());
-        let percent = percent.filter(|_| self.progress.failure.is_none())?;
+        let percent = p.at.get(self.points.len());
+        let Percent(percent) = percent.filter(|_| self.progress.failure.is_none())?;
         let reason = format!(
             "latency at {percent} % of the load, {} of {}",
             self.answers.len() + 1,
             p.repetitions
         );
-        let load_pps = p.load_pps * percent / 100.0;
+        let load_pps = self.load_pps * percent / 100.0;
         Some(Question {
             tagging: Some(Tagging {
                 from_ns: 0,
-                until_ns: p.trial_ns,
-                frames: p.tagged,
+                until_ns: p.duration.ns(),
+                frames: self.tagged,
             }),
-            ..Question::constant(p.frame_size, load_pps, p.trial_ns, Purpose::Measure, reason)
+            ..Question::constant(
+                self.frame_size,
+                load_pps,
+                p.duration.ns(),
+                Purpose::Measure,
+                reason,
+            )
         })
     }
 
@@ -140,8 +143,7 @@ impl Procedure for LoadedLatency {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
-        let is_done = self.points.len() == p.percents.len();
+        let is_done = self.points.len() == self.parameters.at.len();
         let timed = || self.points.iter().flat_map(|point| &point.repetitions);
         let is_timed = timed().next().is_some();
         let mut warnings = Vec::new();
@@ -166,7 +168,7 @@ impl Procedure for LoadedLatency {
         };
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.frame_size,
+            frame_size_bytes: self.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: is_done && is_timed && self.progress.failure.is_none(),
             not_applicable: false,
@@ -174,7 +176,7 @@ impl Procedure for LoadedLatency {
             warnings,
             trials: self.progress.trials,
             found: Found::LoadedLatency(fwdlab_model::outcome::LoadedLatency {
-                load_pps: p.load_pps,
+                load_pps: self.load_pps,
                 points: self.points.clone(),
             }),
         }]
@@ -183,24 +185,25 @@ impl Procedure for LoadedLatency {
 
 #[cfg(test)]
 mod tests {
+    use fwdlab_model::campaign::value::Period;
+
     use super::*;
     use crate::procedure::Session;
 
-    fn parameters() -> Parameters {
-        Parameters {
-            frame_size: FrameSize::MIN,
-            load_pps: 1e6,
-            percents: vec![10.0, 50.0, 100.0],
-            trial_ns: 1_000_000_000,
-            tagged: 1000,
-            repetitions: 2,
-        }
+    fn at(percents: &[f64], repetitions: u32) -> Result<LoadedLatency, String> {
+        let parameters = campaign::LoadedLatency {
+            at: percents.iter().copied().map(Percent).collect(),
+            duration: Period::seconds(1),
+            repetitions,
+            ..campaign::LoadedLatency::default()
+        };
+        LoadedLatency::new(FrameSize::MIN, 1e6, 1000, parameters)
     }
 
     /// A DUT that forwards 800,000 frames per second, whose delay is its load in nanoseconds per
     /// thousand frames, 10 ns more in every trial; and a generator that reaches `most_pps`.
-    fn measured(parameters: Parameters, most_pps: f64) -> Outcome {
-        let procedure = LoadedLatency::new(parameters).unwrap();
+    fn measured(percents: &[f64], most_pps: f64) -> Outcome {
+        let procedure = at(percents, 2).unwrap();
         let mut session = Session::new(Box::new(procedure));
         let mut trial = 0;
         while let Some((question, _)) = session.next_trial() {
@@ -227,7 +230,7 @@ mod tests {
 
     #[test]
     fn delays_and_loss_at_every_load() {
-        let outcome = measured(parameters(), f64::MAX);
+        let outcome = measured(&[10.0, 50.0, 100.0], f64::MAX);
         assert!(
             outcome.answered && outcome.warnings.is_empty(),
             "{outcome:?}"
@@ -261,37 +264,26 @@ mod tests {
 
     #[test]
     fn a_load_that_the_generator_does_not_reach_has_no_delays() {
-        let outcome = measured(parameters(), 600_000.0);
+        let outcome = measured(&[10.0, 50.0, 100.0], 600_000.0);
         assert!(outcome.answered);
         assert_eq!(
             outcome.warnings,
             ["no latency at 100 % of the load: the generator did not reach it"]
         );
         assert_eq!(outcome.figures().len(), 2);
-        let none = measured(
-            Parameters {
-                percents: vec![100.0],
-                ..parameters()
-            },
-            600_000.0,
-        );
+        let none = measured(&[100.0], 600_000.0);
         assert!(!none.answered && none.figures().is_empty());
     }
 
     #[test]
     fn impossible_parameters_are_refused() {
         for (percents, repetitions, says) in [
-            (vec![], 1, "at least one load"),
-            (vec![50.0], 0, "at least one load"),
-            (vec![0.0], 1, "above 0 and at most 100 %"),
-            (vec![101.0], 1, "above 0 and at most 100 %"),
+            (&[][..], 1, "at least one load"),
+            (&[50.0], 0, "at least one load"),
+            (&[0.0], 1, "above 0 and at most 100 %"),
+            (&[101.0], 1, "above 0 and at most 100 %"),
         ] {
-            let wrong = LoadedLatency::new(Parameters {
-                percents,
-                repetitions,
-                ..parameters()
-            });
-            let reason = wrong.err().unwrap();
+            let reason = at(percents, repetitions).err().unwrap();
             assert!(reason.contains(says), "{reason}");
         }
     }

@@ -8,13 +8,13 @@
 use fwdlab_model::campaign::value::Rate;
 use fwdlab_model::campaign::{self, Sweep, Test};
 use fwdlab_model::link::{Line, MeanSize};
-use fwdlab_model::management::{Request, Requests};
+use fwdlab_model::management::Request;
 use fwdlab_model::procedure::{Purpose, Question, Tagging, Waits};
 use fwdlab_model::reset::Reset;
 use fwdlab_model::units::FrameSize;
 
 use crate::compliance::Conditions;
-use crate::mlr::{machine as mlr, typed};
+use crate::mlr::machine as mlr;
 use crate::procedure::{Procedure, Single};
 use crate::rfc2544::suite::{Plan, Suite};
 use crate::rfc2544::{Setup, bursts};
@@ -75,7 +75,8 @@ impl Limit {
         })
     }
 
-    fn smallest(&self, Rate(load): Rate) -> Result<f64, String> {
+    /// Converts the smallest load of a search, on this line.
+    pub(crate) fn smallest(&self, Rate(load): Rate) -> Result<f64, String> {
         let pps = load.on_line("the smallest load", self.mean, self.line)?;
         pps.ok_or_else(|| "min: give a load such as 9001 or 10kpps".into())
     }
@@ -133,21 +134,20 @@ pub fn make(requested: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, S
     if matches!(&requested.procedure, campaign::Procedure::Rfc2544(_)) {
         return Err("a sweep compares one figure: use throughput instead of rfc2544".into());
     }
-    Ok(Box::new(sweep::Sweep::new(sweep::Parameters {
-        frame_size: first.frame_size,
-        parameter: sweep.parameter.clone(),
-        values: sweep.values.clone(),
-        runs: sweep.runs,
-        seed: requested.seed,
-        inner: Box::new(move |value| {
-            let of_size = |limit: &&Limit| u64::from(limit.frame_size.bytes()) == value;
-            match limits.iter().find(of_size).filter(|_| by_size) {
-                Some(limit) => plain(&inner, std::slice::from_ref(limit)),
-                None if by_size => Err("no frame size of a stream".into()),
-                None => plain(&inner, &limits),
-            }
-        }),
-    })?))
+    let at_value = move |value| {
+        let of_size = |limit: &&Limit| u64::from(limit.frame_size.bytes()) == value;
+        match limits.iter().find(of_size).filter(|_| by_size) {
+            Some(limit) => plain(&inner, std::slice::from_ref(limit)),
+            None if by_size => Err("no frame size of a stream".into()),
+            None => plain(&inner, &limits),
+        }
+    };
+    Ok(Box::new(sweep::Sweep::new(
+        first.frame_size,
+        sweep.clone(),
+        requested.seed,
+        Box::new(at_value),
+    )?))
 }
 
 /// Returns true if it measures the forwarding rate in overload. Then the tester does not have to
@@ -200,24 +200,11 @@ fn plain(requested: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, Stri
             })?)
         }
         Of::ForwardingRate(p) => Box::new(forwarding_rate::ForwardingRate::new(
-            forwarding_rate::Parameters {
-                frame_size: size,
-                load_pps: load(p.load)?,
-                duration_ns: p.duration.ns(),
-                sample_ns: p.sample.ns(),
-                trim_start_ns: p.trim_start.ns(),
-                trim_end_ns: p.trim_end.ns(),
-            },
+            size,
+            load(p.load)?,
+            p.clone(),
         )?),
-        Of::Ramp(p) => Box::new(ramp::Ramp::new(ramp::Parameters {
-            warm_up_ns: p.warm_up.ns(),
-            ramp_ns: p.ramp.ns(),
-            hold_ns: p.hold.ns(),
-            sample_ns: p.sample.ns(),
-            up_down: p.up_down,
-            loss_threshold: p.threshold.0,
-            ..ramp::Parameters::standard(size, load(p.target)?)
-        })?),
+        Of::Ramp(p) => Box::new(ramp::Ramp::new(size, load(p.target)?, p.clone())?),
         Of::Throughput(p) => suite(requested, p, Some(Test::Throughput), limits)?,
         Of::Latency(p) => suite(requested, p, Some(Test::Latency), limits)?,
         Of::FrameLoss(p) => suite(requested, p, Some(Test::FrameLoss), limits)?,
@@ -226,91 +213,31 @@ fn plain(requested: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, Stri
         Of::Reset(p) => suite(requested, p, Some(Test::Reset), limits)?,
         Of::Bursts(p) => suite(requested, p, Some(Test::Bursts), limits)?,
         Of::Rfc2544(p) => suite(requested, p, None, limits)?,
-        Of::Mlrsearch(p) => Box::new(mlr::Machine::new(mlr::Parameters {
-            frame_size: size,
-            goals: typed::parse(&p.goals.join(";"))?,
-            min_load_pps: limit.smallest(p.min)?,
-            max_load_pps: limit.max_load_pps,
-            max_load_source: limit.source.clone(),
-            line: limit.line,
-            warm_up_ns: p.warm_up.ns(),
-            time_limit_ns: p.time_limit.ns(),
-            early_end: p.early_end.unwrap_or(!requested.simulated),
-            simulated: requested.simulated,
-        })?),
-        Of::Churn(p) => {
-            let Some(event) = p.event.clone().filter(|event| !event.trim().is_empty()) else {
-                return Err("churn needs an event: a command for sh on the DUT, such as 'birdc restart peer1'".into());
-            };
-            Box::new(churn::Churn::new(churn::Parameters {
-                frame_size: size,
-                event,
-                load_pps: load(p.load)?,
-                before_ns: p.before.ns(),
-                after_ns: p.after.ns(),
-                longest_ns: p.timeout.ns(),
-                sample_ns: p.sample.ns(),
-                share: p.share.0,
-                repetitions: p.repetitions,
-            })?)
-        }
-        Of::Energy(p) => Box::new(energy::Energy::new(energy::Parameters {
-            frame_size: size,
-            max_load_pps: limit.max_load_pps,
-            shares: p.loads.iter().map(|load| load.0 / 100.0).collect(),
-            trial_ns: p.duration.ns(),
-            settle_ns: p.settle.ns(),
-        })?),
+        Of::Mlrsearch(p) => Box::new(mlr::Machine::new(limit.clone(), p, requested.simulated)?),
+        Of::Churn(p) => Box::new(churn::Churn::new(size, load(p.load)?, p.clone())?),
+        Of::Energy(p) => Box::new(energy::Energy::new(size, limit.max_load_pps, p.clone())?),
         Of::Management(_) if requested.simulated => {
             return Err("a simulated DUT has no management to query; measure on a test bed".into());
         }
-        Of::Management(p) => Box::new(management::Responsive::new(management::Parameters {
-            frame_size: size,
-            requests: Requests {
-                requests: p.requests.clone(),
-                address: p.address.clone(),
-                every_ns: p.every.ns(),
-                timeout_ns: p.timeout.ns(),
-            },
-            flood_pps: load(p.load)?,
-            at_percent: p.at.iter().map(|percent| percent.0).collect(),
-            each_ns: p.duration.ns(),
-            after_ns: p.after.ns(),
-        })?),
-        Of::Mrr(p) => Box::new(mrr::Mrr::new(mrr::Parameters {
-            trial_ns: p.duration.ns(),
-            trials: p.trials,
-            warm_up_ns: p.warm_up.ns(),
-            ..mrr::Parameters::standard(size, limit.max_load_pps)
-        })?),
+        Of::Management(p) => Box::new(management::Responsive::new(size, load(p.load)?, p.clone())?),
+        Of::Mrr(p) => Box::new(mrr::Mrr::new(size, limit.max_load_pps, p.clone())?),
         Of::Soak(p) => {
             let Some(load_pps) = limit.pps("the load", p.load)? else {
                 return Err("a soak needs a load such as 1Mpps; at the largest load it measures overload (plr finds the \
                     load)".into());
             };
-            Box::new(soak::Soak::new(soak::Parameters {
-                duration_ns: p.duration.ns(),
-                loss_ratio_goal: p.loss.0,
-                ..soak::Parameters::standard(size, load_pps)
-            })?)
+            Box::new(soak::Soak::new(size, load_pps, p.clone())?)
         }
         Of::LoadedLatency(p) => Box::new(loaded_latency::LoadedLatency::new(
-            loaded_latency::Parameters {
-                frame_size: size,
-                load_pps: load(p.load)?,
-                percents: p.at.iter().map(|percent| percent.0).collect(),
-                trial_ns: p.duration.ns(),
-                tagged: TAGGED,
-                repetitions: p.repetitions,
-            },
+            size,
+            load(p.load)?,
+            TAGGED,
+            p.clone(),
         )?),
         Of::Plr(p) => {
             let min = limit.smallest(p.min)?;
-            Box::new(plr::Plr::new(plr::Parameters {
-                duration_ns: p.duration.ns(),
-                loss_ratio: p.loss.0,
-                ..plr::Parameters::standard(size, min, limit.max_load_pps, requested.seed)
-            })?)
+            let loads_pps = (min, limit.max_load_pps);
+            Box::new(plr::Plr::new(size, loads_pps, p.clone(), requested.seed)?)
         }
         Of::Maxfwd(_) | Of::Paired(_) | Of::Exact(_) => {
             return Err(format!(
@@ -318,11 +245,11 @@ fn plain(requested: &Asked, limits: &[Limit]) -> Result<Box<dyn Procedure>, Stri
                 requested.procedure.id()
             ));
         }
-        Of::Equilibrium(p) => Box::new(equilibrium::Equilibrium::new(equilibrium::Parameters {
-            tolerance: p.tolerance.0,
-            trial_ns: p.duration.ns(),
-            ..equilibrium::Parameters::standard(size, limit.max_load_pps)
-        })?),
+        Of::Equilibrium(p) => Box::new(equilibrium::Equilibrium::new(
+            size,
+            limit.max_load_pps,
+            p.clone(),
+        )?),
     })
 }
 

@@ -6,6 +6,7 @@
 //! then all loads follow each other in one trial, and the same requests continue throughout. The
 //! caller sends them over a port of its choice. Start with [`Responsive`].
 
+use fwdlab_model::campaign;
 use fwdlab_model::management::{
     Asked, AtLoad, Fate, LoadStep, Management, Request, Requests, Responsiveness, Sent,
 };
@@ -42,27 +43,12 @@ const LATE: f64 = 0.5;
 /// Maximum length of a request's name.
 const LETTERS: usize = 40;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// The requests and their rate.
-    pub requests: Requests,
-    /// The flood.
-    pub flood_pps: f64,
-    /// Loads between rest and flood, in percent of what the DUT forwards in the flood.
-    pub at_percent: Vec<f64>,
-    /// Duration of the rest, and of each load.
-    pub each_ns: u64,
-    /// Duration of the rest after the flood.
-    pub after_ns: u64,
-}
-
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Responsive {
-    parameters: Parameters,
+    frame_size: FrameSize,
+    flood_pps: f64,
+    parameters: campaign::Management,
     carries_pps: Option<f64>,
     answer: Option<Answer>,
     progress: Progress,
@@ -73,37 +59,43 @@ impl Responsive {
     ///
     /// # Errors
     /// No requests, or unknown ones; an impossible load; times too short to count requests.
-    pub fn new(parameters: Parameters) -> Result<Responsive, String> {
+    pub fn new(
+        frame_size: FrameSize,
+        flood_pps: f64,
+        parameters: campaign::Management,
+    ) -> Result<Responsive, String> {
         let p = &parameters;
-        check_load("the flood", p.flood_pps)?;
-        if p.requests.requests.is_empty() {
+        check_load("the flood", flood_pps)?;
+        if p.requests.is_empty() {
             return Err("requests: the list is empty; give at least one, such as echo".into());
         }
-        for (n, typed) in p.requests.requests.iter().enumerate() {
+        for (n, typed) in p.requests.iter().enumerate() {
             Request::parse(typed).map_err(|reason| format!("requests: {reason}"))?;
-            if p.requests.requests[..n].contains(typed) {
+            if p.requests[..n].contains(typed) {
                 return Err(format!("requests: `{typed}` is listed twice"));
             }
         }
-        if let Some(address) = &p.requests.address
+        if let Some(address) = &p.address
             && address.parse::<std::net::Ipv4Addr>().is_err()
         {
             return Err(format!(
                 "address: `{address}` is not an IPv4 address, such as 192.0.2.1"
             ));
         }
-        let least = FEWEST * p.requests.every_ns;
+        let least = FEWEST * p.every.ns();
         let least = least.max(2 * GUARD_NS + 2 * SAMPLE_NS);
-        if p.requests.every_ns == 0 || p.each_ns < least || p.after_ns < least {
+        if p.every.ns() == 0 || p.duration.ns() < least || p.after.ns() < least {
             return Err(format!(
                 "for, after: each must have time for at least {FEWEST} requests of a kind: {}",
                 time(least)
             ));
         }
-        if p.requests.timeout_ns == 0 || p.requests.timeout_ns > p.each_ns {
+        if p.timeout.ns() == 0 || p.timeout.ns() > p.duration.ns() {
             return Err("timeout: it must be above 0 and no longer than `for`".into());
         }
         Ok(Responsive {
+            frame_size,
+            flood_pps,
             parameters,
             carries_pps: None,
             answer: None,
@@ -116,15 +108,10 @@ impl Responsive {
     fn loads(&self) -> Vec<(String, f64)> {
         let p = &self.parameters;
         let carries = self.carries_pps.unwrap_or(0.0);
-        let between = p.at_percent.iter();
-        let between = between.map(|share| {
-            (
-                format!("{} %", percent(share / 100.0)),
-                share / 100.0 * carries,
-            )
-        });
+        let between = p.at.iter().map(|at| at.0 / 100.0);
+        let between = between.map(|share| (format!("{} %", percent(share)), share * carries));
         let rest = ("0 %".to_owned(), 0.0);
-        let flood = ("flood".to_owned(), p.flood_pps);
+        let flood = ("flood".to_owned(), self.flood_pps);
         std::iter::once(rest)
             .chain(between)
             .chain([flood])
@@ -132,7 +119,7 @@ impl Responsive {
     }
 
     fn steps(&self, answer: &Answer) -> Vec<LoadStep> {
-        let each_ns = self.parameters.each_ns;
+        let each_ns = self.parameters.duration.ns();
         let steps = self.loads().into_iter().enumerate();
         steps
             .map(|(n, (name, pps))| {
@@ -160,7 +147,7 @@ impl Responsive {
     }
 
     fn responsiveness(&self, requested: &Asked) -> Responsiveness {
-        let each_ns = self.parameters.each_ns;
+        let each_ns = self.parameters.duration.ns();
         let loads = self.loads().len() as u64;
         let at = |n: u64| at_load(&requested.requests, n * each_ns, (n + 1) * each_ns);
         Responsiveness {
@@ -182,7 +169,7 @@ impl Responsive {
                 "this was not a flood: less than 1.1 times the output was offered, and the tester is at its limit".into(),
             );
         }
-        let every_s = self.parameters.requests.every_ns as f64 / 1e9;
+        let every_s = self.parameters.every.ns() as f64 / 1e9;
         let late = found.iter().map(|one| one.late_s).fold(0.0, f64::max);
         if late > LATE * every_s {
             warnings.push(format!(
@@ -339,22 +326,33 @@ impl Procedure for Responsive {
             return Some(Question {
                 // an overload without the full load is still an overload
                 needs_load: false,
-                ..Question::constant(p.frame_size, p.flood_pps, FIRST_NS, Purpose::Search, reason)
+                ..Question::constant(
+                    self.frame_size,
+                    self.flood_pps,
+                    FIRST_NS,
+                    Purpose::Search,
+                    reason,
+                )
             });
         }
         let loads = self.loads().into_iter();
-        let steps = loads.map(|(_, pps)| Stretch::constant(pps, p.each_ns));
-        let after = Stretch::constant(0.0, p.after_ns);
+        let steps = loads.map(|(_, pps)| Stretch::constant(pps, p.duration.ns()));
+        let after = Stretch::constant(0.0, p.after.ns());
         let reason = format!(
             "{} at rest, under load, in the flood and after it",
-            p.requests.requests.join(", ")
+            p.requests.join(", ")
         );
         Some(Question {
             stretches: steps.chain([after]).collect(),
             sample_ns: Some(SAMPLE_NS),
-            requests: Some(p.requests.clone()),
+            requests: Some(Requests {
+                requests: p.requests.clone(),
+                address: p.address.clone(),
+                every_ns: p.every.ns(),
+                timeout_ns: p.timeout.ns(),
+            }),
             needs_load: false,
-            ..Question::constant(p.frame_size, p.flood_pps, 1, Purpose::Measure, reason)
+            ..Question::constant(self.frame_size, self.flood_pps, 1, Purpose::Measure, reason)
         })
     }
 
@@ -374,7 +372,7 @@ impl Procedure for Responsive {
             .iter()
             .map(|requested| self.responsiveness(requested))
             .collect();
-        verdict(&found, self.parameters.after_ns)
+        verdict(&found, self.parameters.after.ns())
     }
 
     fn abort(&mut self, reason: &str) {
@@ -409,12 +407,12 @@ impl Procedure for Responsive {
             () if !is_done => "not all loads were offered".to_owned(),
             () if found.is_empty() => "no request was made".into(),
             () if !mute.is_empty() => format!("no answer even at rest: {}", mute.join(", ")),
-            () => verdict(&found, p.after_ns),
+            () => verdict(&found, p.after.ns()),
         };
         let answered = is_done && mute.is_empty() && !found.is_empty();
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.frame_size,
+            frame_size_bytes: self.frame_size,
             verdict: self.progress.verdict(said),
             answered,
             not_applicable: false,
@@ -423,8 +421,8 @@ impl Procedure for Responsive {
             trials: self.progress.trials,
             found: Found::Management(Management {
                 carries_pps: self.carries_pps,
-                every_s: p.requests.every_ns as f64 / 1e9,
-                timeout_s: p.requests.timeout_ns as f64 / 1e9,
+                every_s: p.every.ns() as f64 / 1e9,
+                timeout_s: p.timeout.ns() as f64 / 1e9,
                 loads: steps,
                 requests: found,
             }),
@@ -434,32 +432,29 @@ impl Procedure for Responsive {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use fwdlab_model::campaign::value::Period;
     use fwdlab_model::procedure::Interval;
 
     use super::*;
 
     const MS: u64 = 1_000_000;
 
-    fn parameters() -> Parameters {
-        Parameters {
-            frame_size: FrameSize::MIN,
-            requests: Requests {
-                requests: vec!["echo".into()],
-                address: None,
-                every_ns: 100 * MS,
-                timeout_ns: 1000 * MS,
-            },
-            flood_pps: 2e6,
-            at_percent: vec![50.0, 100.0],
-            each_ns: 10_000 * MS,
-            after_ns: 10_000 * MS,
+    fn parameters() -> campaign::Management {
+        campaign::Management {
+            every: Period(Duration::from_millis(100)),
+            timeout: Period::seconds(1),
+            duration: Period::seconds(10),
+            after: Period::seconds(10),
+            ..campaign::Management::default()
         }
     }
 
     /// A DUT that forwards a million frames, and a request every 100 ms; `said` returns its result
     /// for a time in seconds.
     fn measured(said: impl Fn(f64) -> (u64, Fate)) -> Outcome {
-        let mut machine = Responsive::new(parameters()).unwrap();
+        let mut machine = Responsive::new(FrameSize::MIN, 2e6, parameters()).unwrap();
         let first = machine.next_trial().unwrap();
         assert!(first.requests.is_none() && first.peak_pps() == 2e6);
         let flood = Answer {
@@ -614,51 +609,29 @@ mod tests {
 
     #[test]
     fn errors_are_reported() {
-        let requests = |list: &[&str]| Requests {
+        let requests = |list: &[&str]| campaign::Management {
             requests: list.iter().map(|one| (*one).to_owned()).collect(),
-            ..parameters().requests
+            ..parameters()
+        };
+        let by_name = campaign::Management {
+            address: Some("router".into()),
+            ..parameters()
+        };
+        let short = campaign::Management {
+            duration: Period(Duration::from_millis(900)),
+            ..parameters()
         };
         for (bad, words) in [
+            (requests(&[]), "the list is empty"),
             (
-                Parameters {
-                    requests: requests(&[]),
-                    ..parameters()
-                },
-                "the list is empty",
-            ),
-            (
-                Parameters {
-                    requests: requests(&["ping"]),
-                    ..parameters()
-                },
+                requests(&["ping"]),
                 "requests: `ping` is not a management request",
             ),
-            (
-                Parameters {
-                    requests: requests(&["echo", "echo"]),
-                    ..parameters()
-                },
-                "twice",
-            ),
-            (
-                Parameters {
-                    requests: Requests {
-                        address: Some("router".into()),
-                        ..requests(&["echo"])
-                    },
-                    ..parameters()
-                },
-                "is not an IPv4 address",
-            ),
-            (
-                Parameters {
-                    each_ns: 900 * MS,
-                    ..parameters()
-                },
-                "at least 10 requests of a kind: 1 s",
-            ),
+            (requests(&["echo", "echo"]), "twice"),
+            (by_name, "is not an IPv4 address"),
+            (short, "at least 10 requests of a kind: 1 s"),
         ] {
-            let error = Responsive::new(bad).unwrap_err();
+            let error = Responsive::new(FrameSize::MIN, 2e6, bad).unwrap_err();
             assert!(error.contains(words), "{error}");
         }
     }

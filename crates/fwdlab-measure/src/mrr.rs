@@ -4,6 +4,7 @@
 //! A cheap alarm for regressions; like [`crate::maxfwd`], it is misleading if a DUT forwards less
 //! in overload. Start with [`Mrr`].
 
+use fwdlab_model::campaign;
 use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::units::FrameSize;
@@ -14,38 +15,12 @@ use crate::procedure::{
 };
 use crate::validity::is_lower_bound;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// The largest load.
-    pub max_load_pps: f64,
-    /// Duration of a trial.
-    pub trial_ns: u64,
-    /// Number of trials.
-    pub trials: u32,
-    /// Duration of a first trial that does not count; 0 for none.
-    pub warm_up_ns: u64,
-}
-
-impl Parameters {
-    /// Returns ten trials of a second: CSIT's preset for trends.
-    pub fn standard(frame_size: FrameSize, max_load_pps: f64) -> Parameters {
-        Parameters {
-            frame_size,
-            max_load_pps,
-            trial_ns: 1_000_000_000,
-            trials: 10,
-            warm_up_ns: 0,
-        }
-    }
-}
-
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Mrr {
-    parameters: Parameters,
+    frame_size: FrameSize,
+    max_load_pps: f64,
+    parameters: campaign::Mrr,
     is_warm: bool,
     rates_pps: Vec<f64>,
     /// Trials in which the DUT was not overloaded: their rates are lower bounds.
@@ -58,21 +33,24 @@ impl Mrr {
     ///
     /// # Errors
     /// If there are no trials, the load is impossible, or a trial has no frame.
-    pub fn new(parameters: Parameters) -> Result<Mrr, String> {
-        check_load("the load", parameters.max_load_pps)?;
-        check_duration("a trial", parameters.trial_ns, parameters.max_load_pps)?;
+    pub fn new(
+        frame_size: FrameSize,
+        max_load_pps: f64,
+        parameters: campaign::Mrr,
+    ) -> Result<Mrr, String> {
+        check_load("the load", max_load_pps)?;
+        check_duration("a trial", parameters.duration.ns(), max_load_pps)?;
         if parameters.trials == 0 {
             return Err("mrr needs at least one trial".into());
         }
-        if parameters.warm_up_ns > 0 {
-            check_duration(
-                "the warm-up",
-                parameters.warm_up_ns,
-                parameters.max_load_pps,
-            )?;
+        let warm_up_ns = parameters.warm_up.ns();
+        if warm_up_ns > 0 {
+            check_duration("the warm-up", warm_up_ns, max_load_pps)?;
         }
         Ok(Mrr {
-            is_warm: parameters.warm_up_ns == 0,
+            frame_size,
+            max_load_pps,
+            is_warm: warm_up_ns == 0,
             parameters,
             rates_pps: Vec::new(),
             lower_bounds: 0,
@@ -89,9 +67,9 @@ impl Procedure for Mrr {
                 // the warm-up is not used, so it need not be repeated if the tester sends less
                 needs_load: false,
                 ..Question::constant(
-                    p.frame_size,
-                    p.max_load_pps,
-                    p.warm_up_ns,
+                    self.frame_size,
+                    self.max_load_pps,
+                    p.warm_up.ns(),
                     Purpose::WarmUp,
                     "warms the DUT up; its result is not used",
                 )
@@ -103,9 +81,9 @@ impl Procedure for Mrr {
             Question {
                 overload: true,
                 ..Question::constant(
-                    p.frame_size,
-                    p.max_load_pps,
-                    p.trial_ns,
+                    self.frame_size,
+                    self.max_load_pps,
+                    p.duration.ns(),
                     Purpose::Measure,
                     reason,
                 )
@@ -142,7 +120,7 @@ impl Procedure for Mrr {
         };
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.frame_size,
+            frame_size_bytes: self.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: is_done
                 && self.progress.failure.is_none()
@@ -152,7 +130,7 @@ impl Procedure for Mrr {
             warnings: Vec::new(),
             trials: self.progress.trials,
             found: Found::Mrr(fwdlab_model::outcome::Mrr {
-                load_pps: p.max_load_pps,
+                load_pps: self.max_load_pps,
                 receive_rate_pps: rate,
                 trials_pps: self.rates_pps.clone(),
                 tester_bound,
@@ -163,17 +141,22 @@ impl Procedure for Mrr {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use fwdlab_model::campaign::value::Pause;
+
     use super::*;
     use crate::procedure::Session;
 
     #[test]
     fn a_warm_up_comes_first_and_is_in_no_figure() {
-        let parameters = Parameters {
+        let parameters = campaign::Mrr {
             trials: 2,
-            warm_up_ns: 20_000_000_000,
-            ..Parameters::standard(FrameSize::MIN, 1e6)
+            warm_up: Pause::seconds(20),
+            ..campaign::Mrr::default()
         };
-        let mut session = Session::new(Box::new(Mrr::new(parameters).unwrap()));
+        let mrr = Mrr::new(FrameSize::MIN, 1e6, parameters).unwrap();
+        let mut session = Session::new(Box::new(mrr));
         let mut requested = Vec::new();
         while let Some((question, attempt)) = session.next_trial() {
             let is_first_look = requested.is_empty();
@@ -216,11 +199,14 @@ mod tests {
     /// If no warm-up is valid there is no figure.
     #[test]
     fn without_a_valid_warm_up_nothing_is_measured() {
-        let parameters = Parameters {
-            warm_up_ns: 1_000_000_000,
-            ..Parameters::standard(FrameSize::MIN, 1e6)
+        let warmed_up = |warm_up| {
+            let parameters = campaign::Mrr {
+                warm_up,
+                ..campaign::Mrr::default()
+            };
+            Mrr::new(FrameSize::MIN, 1e6, parameters)
         };
-        let mut session = Session::new(Box::new(Mrr::new(parameters).unwrap()));
+        let mut session = Session::new(Box::new(warmed_up(Pause::seconds(1)).unwrap()));
         while let Some((question, _)) = session.next_trial() {
             assert_eq!(question.purpose, Purpose::WarmUp);
             session.record(&Answer {
@@ -233,10 +219,7 @@ mod tests {
             !outcome.answered && outcome.verdict.contains("the table is not full"),
             "{outcome:?}"
         );
-        let none = Parameters {
-            warm_up_ns: 1,
-            ..Parameters::standard(FrameSize::MIN, 1e6)
-        };
-        assert!(Mrr::new(none).unwrap_err().contains("the warm-up"));
+        let error = warmed_up(Pause(Duration::from_nanos(1))).unwrap_err();
+        assert!(error.contains("the warm-up"), "{error}");
     }
 }

@@ -462,6 +462,7 @@ mod tests {
 
     use super::*;
     use crate::compliance::Conditions;
+    use crate::rfc2544::suite::Plan;
     use crate::rfc2544::{Setup, throughput};
 
     fn single(load: f64) -> Session {
@@ -604,12 +605,12 @@ mod tests {
                 max_load_pps: 5e6,
                 conditions: Conditions::met(),
             };
-            let parameters = throughput::Parameters {
+            let plan = Plan {
                 search_ns: 1_000_000_000,
                 final_ns: 1_000_000_000,
-                ..throughput::Parameters::standard(setup)
+                ..Plan::standard()
             };
-            let procedure = throughput::Throughput::new(parameters).unwrap();
+            let procedure = throughput::Throughput::new(setup, &plan).unwrap();
             let mut session = Session::new(Box::new(procedure));
             let mut trials = 0;
             while let Some((question, _)) = session.next_trial() {

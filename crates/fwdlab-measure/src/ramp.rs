@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use fwdlab_model::campaign;
 use fwdlab_model::outcome::{Compliance, Edge, FORWARDS_NOTHING, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question, Stretch};
 use fwdlab_model::units::FrameSize;
@@ -35,88 +36,8 @@ const THRESHOLDS: std::ops::RangeInclusive<f64> = 0.0001..=1.0;
 /// A DUT collapses if its final rate is below this share of its best rate.
 const COLLAPSE: f64 = 0.9;
 
-/// The parameters of the ramp.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// Load of the warm-up.
-    pub warm_up_pps: f64,
-    /// Duration of the warm-up.
-    pub warm_up_ns: u64,
-    /// Load at the end of the ramp.
-    pub target_pps: f64,
-    /// Duration of the rise.
-    pub ramp_ns: u64,
-    /// Duration at the target.
-    pub hold_ns: u64,
-    /// True to ramp down again and find the onset of loss a second time.
-    pub up_down: bool,
-    /// Loss ratio from which on a sample is lossy.
-    pub loss_threshold: f64,
-    /// Length of a sample.
-    pub sample_ns: u64,
-}
-
-impl Parameters {
-    /// Returns eleven minutes: half a minute of warm-up at 1 kpps, ten minutes of ramp, half a
-    /// minute at the target.
-    pub fn standard(frame_size: FrameSize, target_pps: f64) -> Parameters {
-        const SECOND: u64 = 1_000_000_000;
-        Parameters {
-            frame_size,
-            warm_up_pps: 1000.0,
-            warm_up_ns: 30 * SECOND,
-            target_pps,
-            ramp_ns: 600 * SECOND,
-            hold_ns: 30 * SECOND,
-            up_down: false,
-            loss_threshold: 0.001,
-            sample_ns: SECOND,
-        }
-    }
-
-    /// Returns the change of the load from one sample to the next.
-    pub fn resolution_pps(&self) -> f64 {
-        self.target_pps * self.sample_ns as f64 / self.ramp_ns as f64
-    }
-
-    /// Limits the edge to the target, and adds the times between which the load passed the DUT's
-    /// capacity.
-    fn with_moments(&self, edge: Edge, is_down: bool) -> Edge {
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        let sample_s = seconds(self.sample_ns);
-        let share = edge.lower_pps.unwrap_or(0.0) / self.target_pps;
-        let top_s = seconds(self.warm_up_ns + self.ramp_ns + self.hold_ns);
-        let moments = edge.at_s.map(|at_s| match is_down {
-            false => {
-                let rise_s = share * seconds(self.ramp_ns) - STEP_S / 2.0;
-                let from_s = seconds(self.warm_up_ns) + rise_s.max(0.0);
-                (from_s.min(at_s + sample_s), at_s + sample_s)
-            }
-            true => {
-                let fall_s = (1.0 - share) * seconds(self.ramp_ns) + STEP_S / 2.0;
-                (at_s, (top_s + fall_s).max(at_s))
-            }
-        });
-        Edge {
-            upper_pps: edge.upper_pps.map(|pps| pps.min(self.target_pps)),
-            from_s: moments.map(|(from, _)| from),
-            until_s: moments.map(|(_, until)| until),
-            ..edge
-        }
-    }
-
-    /// Returns the samples of the warm-up, of the way up with the hold, of the hold alone, and of
-    /// the way down.
-    fn parts(&self, samples: usize) -> [Range<usize>; 4] {
-        let at = |ns: u64| ((ns / self.sample_ns) as usize).min(samples);
-        let ramp = at(self.warm_up_ns);
-        let hold = at(self.warm_up_ns + self.ramp_ns);
-        let down = at(self.warm_up_ns + self.ramp_ns + self.hold_ns);
-        [0..ramp, ramp..down, hold..down, down..samples]
-    }
-}
+/// Load of the warm-up.
+const WARM_UP_PPS: f64 = 1000.0;
 
 /// Returns the largest forwarding rate without lasting loss by the rule of the public viewer: in
 /// chronological order, a lossy second sets a mark at its forwarding rate if there is none, a clean
@@ -193,7 +114,10 @@ pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
 /// The state machine: it requests one long trial.
 #[derive(Debug, Clone)]
 pub struct Ramp {
-    parameters: Parameters,
+    frame_size: FrameSize,
+    /// Load at the end of the ramp.
+    target_pps: f64,
+    parameters: campaign::Ramp,
     samples: Vec<Interval>,
     directions: Vec<DirectionCounts>,
     progress: Progress,
@@ -204,40 +128,87 @@ impl Ramp {
     ///
     /// # Errors
     /// An impossible load or threshold, a ramp of less than ten samples, or steps below one frame.
-    pub fn new(parameters: Parameters) -> Result<Ramp, String> {
-        let p = &parameters;
-        check_load("the load of the warm-up", p.warm_up_pps)?;
-        check_load("the target of the ramp", p.target_pps)?;
-        if !THRESHOLDS.contains(&p.loss_threshold) {
+    pub fn new(
+        frame_size: FrameSize,
+        target_pps: f64,
+        parameters: campaign::Ramp,
+    ) -> Result<Ramp, String> {
+        check_load("the target of the ramp", target_pps)?;
+        if !THRESHOLDS.contains(&parameters.threshold.0) {
             return Err(format!(
                 "a loss threshold of {} %: it must be 0.01 % to 100 %",
-                percent(p.loss_threshold)
+                percent(parameters.threshold.0)
             ));
         }
-        if p.sample_ns == 0 || p.ramp_ns < 10 * p.sample_ns {
+        let (ramp_ns, sample_ns) = (parameters.ramp.ns(), parameters.sample.ns());
+        if sample_ns == 0 || ramp_ns < 10 * sample_ns {
             return Err(format!(
                 "a ramp of {} has fewer than ten samples of {}",
-                time(p.ramp_ns),
-                time(p.sample_ns)
+                time(ramp_ns),
+                time(sample_ns)
             ));
         }
-        let step = p.resolution_pps() * (p.sample_ns as f64 / 1e9);
+        let ramp = Ramp {
+            frame_size,
+            target_pps,
+            parameters,
+            samples: Vec::new(),
+            directions: Vec::new(),
+            progress: Progress::default(),
+        };
+        let step = ramp.resolution_pps() * (sample_ns as f64 / 1e9);
         if step < 1.0 {
             return Err(format!(
                 "the load rises by {step:.3} frames per sample: below one frame this is meaningless; make the ramp shorter or \
                  the target higher"
             ));
         }
-        Ok(Ramp {
-            parameters,
-            samples: Vec::new(),
-            directions: Vec::new(),
-            progress: Progress::default(),
-        })
+        Ok(ramp)
     }
-}
 
-impl Ramp {
+    /// Returns the change of the load from one sample to the next.
+    pub fn resolution_pps(&self) -> f64 {
+        self.target_pps * self.parameters.sample.ns() as f64 / self.parameters.ramp.ns() as f64
+    }
+
+    /// Limits the edge to the target, and adds the times between which the load passed the DUT's
+    /// capacity.
+    fn with_moments(&self, edge: Edge, is_down: bool) -> Edge {
+        let p = &self.parameters;
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let sample_s = seconds(p.sample.ns());
+        let share = edge.lower_pps.unwrap_or(0.0) / self.target_pps;
+        let top_s = seconds(p.warm_up.ns() + p.ramp.ns() + p.hold.ns());
+        let moments = edge.at_s.map(|at_s| match is_down {
+            false => {
+                let rise_s = share * seconds(p.ramp.ns()) - STEP_S / 2.0;
+                let from_s = seconds(p.warm_up.ns()) + rise_s.max(0.0);
+                (from_s.min(at_s + sample_s), at_s + sample_s)
+            }
+            true => {
+                let fall_s = (1.0 - share) * seconds(p.ramp.ns()) + STEP_S / 2.0;
+                (at_s, (top_s + fall_s).max(at_s))
+            }
+        });
+        Edge {
+            upper_pps: edge.upper_pps.map(|pps| pps.min(self.target_pps)),
+            from_s: moments.map(|(from, _)| from),
+            until_s: moments.map(|(_, until)| until),
+            ..edge
+        }
+    }
+
+    /// Returns the samples of the warm-up, of the way up with the hold, of the hold alone, and of
+    /// the way down.
+    fn parts(&self, samples: usize) -> [Range<usize>; 4] {
+        let p = &self.parameters;
+        let at = |ns: u64| ((ns / p.sample.ns()) as usize).min(samples);
+        let ramp = at(p.warm_up.ns());
+        let hold = at(p.warm_up.ns() + p.ramp.ns());
+        let down = at(p.warm_up.ns() + p.ramp.ns() + p.hold.ns());
+        [0..ramp, ramp..down, hold..down, down..samples]
+    }
+
     /// Returns the largest load that the generator offered during the rise, if it offered none
     /// above it.
     fn limit_pps(&self, rise: &[Interval]) -> Option<f64> {
@@ -255,29 +226,29 @@ impl Procedure for Ramp {
         }
         let p = &self.parameters;
         let slope = |from_pps: f64, to_pps: f64| Stretch {
-            duration_ns: p.ramp_ns,
+            duration_ns: p.ramp.ns(),
             from_pps,
             to_pps,
         };
         let mut stretches = vec![
-            Stretch::constant(p.warm_up_pps, p.warm_up_ns),
-            slope(0.0, p.target_pps),
-            Stretch::constant(p.target_pps, p.hold_ns),
+            Stretch::constant(WARM_UP_PPS, p.warm_up.ns()),
+            slope(0.0, self.target_pps),
+            Stretch::constant(self.target_pps, p.hold.ns()),
         ];
         if p.up_down {
-            stretches.push(slope(p.target_pps, 0.0));
+            stretches.push(slope(self.target_pps, 0.0));
         }
         let reason = format!(
             "ramp to {:.0} frames/s in {}",
-            p.target_pps,
-            time(p.ramp_ns)
+            self.target_pps,
+            time(p.ramp.ns())
         );
         Some(Question {
             stretches,
-            sample_ns: Some(p.sample_ns),
+            sample_ns: Some(p.sample.ns()),
             // a generator that falls short is part of the result
             needs_load: false,
-            ..Question::constant(p.frame_size, 1.0, 1, Purpose::Measure, reason)
+            ..Question::constant(self.frame_size, 1.0, 1, Purpose::Measure, reason)
         })
     }
 
@@ -294,16 +265,16 @@ impl Procedure for Ramp {
 
     fn outcomes(&self) -> Vec<Outcome> {
         let p = &self.parameters;
-        let [warm_up, rise, hold, fall] = p.parts(self.samples.len());
+        let [warm_up, rise, hold, fall] = self.parts(self.samples.len());
         // samples whose load was not offered are no evidence about the DUT
         let part = |range: Range<usize>| -> Vec<Interval> {
             let part = self.samples[range].iter();
             part.filter(|sample| was_offered(sample)).copied().collect()
         };
-        let resolution = p.resolution_pps();
+        let resolution = self.resolution_pps();
         let limit = self.limit_pps(&self.samples[rise.clone()]);
-        let up = edge(&part(rise.clone()), p.loss_threshold, resolution);
-        let mut up = p.with_moments(up, false);
+        let up = edge(&part(rise.clone()), p.threshold.0, resolution);
+        let mut up = self.with_moments(up, false);
         if let (None, Some(limit)) = (up.at_s, limit) {
             up.reason = format!(
                 "no lasting loss up to {limit:.0} frames/s; above, the generator did not reach its load, and the DUT may forward more"
@@ -311,8 +282,8 @@ impl Procedure for Ramp {
         }
         let down = (p.up_down && !fall.is_empty()).then(|| {
             let reversed: Vec<Interval> = part(fall.clone()).into_iter().rev().collect();
-            let down = edge(&reversed, p.loss_threshold, resolution);
-            p.with_moments(down, true)
+            let down = edge(&reversed, p.threshold.0, resolution);
+            self.with_moments(down, true)
         });
         let to_hold = part(0..rise.end);
         let rates = to_hold.iter().map(Interval::forwarding_rate_pps);
@@ -340,7 +311,7 @@ impl Procedure for Ramp {
         if !is_dead
             && warm
                 .iter()
-                .filter(|s| s.loss_ratio() > p.loss_threshold)
+                .filter(|s| s.loss_ratio() > p.threshold.0)
                 .count()
                 >= STREAK
         {
@@ -385,7 +356,7 @@ impl Procedure for Ramp {
         };
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.frame_size,
+            frame_size_bytes: self.frame_size,
             verdict: self.progress.verdict(verdict),
             answered,
             not_applicable: false,
@@ -393,11 +364,11 @@ impl Procedure for Ramp {
             warnings,
             trials: self.progress.trials,
             found: Found::Ramp(fwdlab_model::outcome::Ramp {
-                target_pps: p.target_pps,
-                loss_threshold: p.loss_threshold,
+                target_pps: self.target_pps,
+                loss_threshold: p.threshold.0,
                 up,
                 down,
-                max_ok_pps: max_ok_pps(&to_hold, p.loss_threshold),
+                max_ok_pps: max_ok_pps(&to_hold, p.threshold.0),
                 max_forwarding_rate_pps: max_rate,
                 max_line_percent: None,
                 held_forwarding_rate_pps: held,
@@ -412,6 +383,10 @@ impl Procedure for Ramp {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use fwdlab_model::campaign::value::{Period, Share};
+
     use super::*;
 
     /// Seconds with frames sent and received.
@@ -488,13 +463,13 @@ mod tests {
     #[test]
     fn a_load_that_was_not_offered_is_no_onset_of_loss() {
         let judged = |stalled: Range<usize>| {
-            let parameters = Parameters {
-                warm_up_ns: 0,
-                hold_ns: 0,
-                ramp_ns: 60_000_000_000,
-                ..Parameters::standard(FrameSize::MIN, 60_000.0)
+            let parameters = campaign::Ramp {
+                warm_up: Period(Duration::ZERO),
+                hold: Period(Duration::ZERO),
+                ramp: Period::seconds(60),
+                ..campaign::Ramp::default()
             };
-            let mut ramp = Ramp::new(parameters).unwrap();
+            let mut ramp = Ramp::new(FrameSize::MIN, 60_000.0, parameters).unwrap();
             let question = ramp.next_trial().unwrap();
             let mut samples = rise(60, 40_000, &[]);
             for sample in &mut samples[stalled] {
@@ -527,20 +502,21 @@ mod tests {
     #[test]
     fn resolution_and_errors() {
         // docs/methodology.md, "Ramp": 14.88 Mpps in 600 s are 24.8 kpps per sample
-        let size = FrameSize::MIN;
-        let standard = Parameters::standard(size, 14_880_000.0);
-        assert_eq!(standard.resolution_pps(), 24_800.0);
-        let question = Ramp::new(standard.clone()).unwrap().next_trial().unwrap();
-        assert_eq!(question.duration_ns(), 660_000_000_000);
-        let wrong = |change: &dyn Fn(&mut Parameters)| {
-            let mut parameters = standard.clone();
+        let ramp = |target_pps, change: fn(&mut campaign::Ramp)| {
+            let mut parameters = campaign::Ramp::default();
             change(&mut parameters);
-            Ramp::new(parameters).unwrap_err()
+            Ramp::new(FrameSize::MIN, target_pps, parameters)
         };
-        assert!(wrong(&|p| p.target_pps = 0.0).contains("above 0"));
-        assert!(wrong(&|p| p.target_pps = 500.0).contains("below one frame"));
-        assert!(wrong(&|p| p.loss_threshold = 0.0).contains("0.01 %"));
-        assert!(wrong(&|p| p.loss_threshold = 1.1).contains("100 %"));
-        assert!(wrong(&|p| p.ramp_ns = 9_000_000_000).contains("ten samples"));
+        let mut standard = ramp(14_880_000.0, |_| {}).unwrap();
+        assert_eq!(standard.resolution_pps(), 24_800.0);
+        let question = standard.next_trial().unwrap();
+        assert_eq!(question.duration_ns(), 660_000_000_000);
+        let wrong = |target_pps, change| ramp(target_pps, change).unwrap_err();
+        assert!(wrong(0.0, |_| {}).contains("above 0"));
+        assert!(wrong(500.0, |_| {}).contains("below one frame"));
+        let target_pps = 14_880_000.0;
+        assert!(wrong(target_pps, |p| p.threshold = Share(0.0)).contains("0.01 %"));
+        assert!(wrong(target_pps, |p| p.threshold = Share(1.1)).contains("100 %"));
+        assert!(wrong(target_pps, |p| p.ramp = Period::seconds(9)).contains("ten samples"));
     }
 }

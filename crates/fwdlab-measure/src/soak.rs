@@ -4,6 +4,7 @@
 //! It passes if the loss is within its goal and no trend is proven. [`crate::plr`] searches for the
 //! load whose average loss is a given tiny share. Start with [`Soak`].
 
+use fwdlab_model::campaign;
 use fwdlab_model::outcome::{Compliance, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
 use fwdlab_model::units::FrameSize;
@@ -14,47 +15,22 @@ use crate::procedure::{
     Procedure, Progress, check_duration, check_load, loss_ratio, sent_pps, time,
 };
 
-/// Share of the no-drop rate to offer.
-pub const SHARE: f64 = 0.95;
+/// Length of a sample; longer if there would be too many.
+const SAMPLE_NS: u64 = 1_000_000_000;
 
-/// Maximum number of samples: longer trials have longer samples.
+/// Maximum number of samples.
 const MOST_SAMPLES: u64 = 20_000;
 
 /// Minimum number of samples for a trend.
 const FEWEST_SAMPLES: u64 = 20;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// The load: by convention 95 % of the no-drop rate.
-    pub load_pps: f64,
-    /// Duration.
-    pub duration_ns: u64,
-    /// Maximum loss ratio to pass.
-    pub loss_ratio_goal: f64,
-    /// Length of a sample; longer if there would be too many.
-    pub sample_ns: u64,
-}
-
-impl Parameters {
-    /// Returns half an hour without a lost frame.
-    pub fn standard(frame_size: FrameSize, load_pps: f64) -> Parameters {
-        Parameters {
-            frame_size,
-            load_pps,
-            duration_ns: 1_800_000_000_000,
-            loss_ratio_goal: 0.0,
-            sample_ns: 1_000_000_000,
-        }
-    }
-}
-
 /// The state machine: it requests one long trial.
 #[derive(Debug, Clone)]
 pub struct Soak {
-    parameters: Parameters,
+    frame_size: FrameSize,
+    /// The load: by convention 95 % of the no-drop rate.
+    load_pps: f64,
+    parameters: campaign::Soak,
     made: Option<Answer>,
     /// True if the load was not offered.
     fell_short: bool,
@@ -66,25 +42,30 @@ impl Soak {
     ///
     /// # Errors
     /// An impossible load or goal, or a duration too short for a trend.
-    pub fn new(mut parameters: Parameters) -> Result<Soak, String> {
-        let p = &mut parameters;
-        check_load("the load", p.load_pps)?;
-        check_duration("a sample", p.sample_ns, p.load_pps)?;
-        if !(0.0..1.0).contains(&p.loss_ratio_goal) {
+    pub fn new(
+        frame_size: FrameSize,
+        load_pps: f64,
+        parameters: campaign::Soak,
+    ) -> Result<Soak, String> {
+        let p = &parameters;
+        check_load("the load", load_pps)?;
+        check_duration("a sample", SAMPLE_NS, load_pps)?;
+        if !(0.0..1.0).contains(&p.loss.0) {
             return Err(format!(
                 "a loss ratio of {}: the goal must be from 0 to below 1",
-                p.loss_ratio_goal
+                p.loss
             ));
         }
-        if p.duration_ns < FEWEST_SAMPLES * p.sample_ns {
+        if p.duration.ns() < FEWEST_SAMPLES * SAMPLE_NS {
             return Err(format!(
                 "a soak of {} has fewer than {FEWEST_SAMPLES} samples of {}: too few for a trend",
-                time(p.duration_ns),
-                time(p.sample_ns)
+                time(p.duration.ns()),
+                time(SAMPLE_NS)
             ));
         }
-        p.sample_ns *= p.duration_ns.div_ceil(p.sample_ns * MOST_SAMPLES);
         Ok(Soak {
+            frame_size,
+            load_pps,
             parameters,
             made: None,
             fell_short: false,
@@ -105,15 +86,15 @@ fn runs(samples: &[Interval], lossy: bool) -> Vec<u64> {
 
 impl Procedure for Soak {
     fn next_trial(&mut self) -> Option<Question> {
-        let p = &self.parameters;
+        let duration_ns = self.parameters.duration.ns();
         (self.made.is_none() && self.progress.failure.is_none()).then(|| {
-            let reason = format!("{:.0} frames/s for {}", p.load_pps, time(p.duration_ns));
+            let reason = format!("{:.0} frames/s for {}", self.load_pps, time(duration_ns));
             Question {
-                sample_ns: Some(p.sample_ns),
+                sample_ns: Some(SAMPLE_NS * duration_ns.div_ceil(SAMPLE_NS * MOST_SAMPLES)),
                 ..Question::constant(
-                    p.frame_size,
-                    p.load_pps,
-                    p.duration_ns,
+                    self.frame_size,
+                    self.load_pps,
+                    duration_ns,
                     Purpose::Measure,
                     reason,
                 )
@@ -142,7 +123,7 @@ impl Procedure for Soak {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
+        let goal = self.parameters.loss.0;
         let answer = self.made.clone().unwrap_or_default();
         let loss = loss_ratio(&answer);
         let samples = &answer.samples;
@@ -154,7 +135,7 @@ impl Procedure for Soak {
             .and_then(|(sample, confidence)| drift(&sample, confidence))
             .filter(|_| hours > 0.0);
         let drifts = trend.is_some_and(|trend| !trend.interval.contains(0.0));
-        let within = loss <= p.loss_ratio_goal;
+        let within = loss <= goal;
         let seconds = |ns: Option<&u64>| ns.map_or(0.0, |ns| *ns as f64 / 1e9);
         let (bursts, clean) = (runs(samples, true), runs(samples, false));
         let verdict = match (&self.made, within, drifts) {
@@ -162,7 +143,7 @@ impl Procedure for Soak {
             _ if self.fell_short => format!(
                 "cannot tell: the generator did not reach the load: {:.0} of {:.0} frames/s were offered",
                 sent_pps(&answer),
-                p.load_pps
+                self.load_pps
             ),
             (_, true, false) => "passed: loss within its goal, no trend".into(),
             (_, true, true) => "failed: the forwarding rate drifts".into(),
@@ -173,7 +154,7 @@ impl Procedure for Soak {
         };
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.frame_size,
+            frame_size_bytes: self.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: self.made.is_some() && !self.fell_short,
             not_applicable: false,
@@ -181,12 +162,12 @@ impl Procedure for Soak {
             warnings: Vec::new(),
             trials: self.progress.trials,
             found: Found::Soak(fwdlab_model::outcome::Soak {
-                load_pps: p.load_pps,
+                load_pps: self.load_pps,
                 duration_s: answer.duration_ns as f64 / 1e9,
                 frames_sent: answer.frames_sent,
                 frames_lost: answer.frames_lost(),
                 loss_ratio: loss,
-                loss_ratio_goal: p.loss_ratio_goal,
+                loss_ratio_goal: goal,
                 longest_lossless_s: seconds(clean.iter().max()),
                 loss_bursts: bursts.len() as u32,
                 longest_burst_s: seconds(bursts.iter().max()),

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use fwdlab_model::campaign;
 use fwdlab_model::outcome::{Compliance, Found, Outcome, SweepPoint};
 use fwdlab_model::procedure::{Answer, Question};
 use fwdlab_model::units::FrameSize;
@@ -23,26 +24,13 @@ const DRIFT: f64 = 0.02;
 /// Creates the procedure for a value of the parameter.
 pub type Inner = Box<dyn Fn(u64) -> Result<Box<dyn Procedure>, String>>;
 
-/// The parameters of the measurement.
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// Name of the parameter: `rules`, `table entries`.
-    pub parameter: String,
-    /// Its values, the reference first.
-    pub values: Vec<u64>,
-    /// Number of runs at each value.
-    pub runs: u32,
-    /// Seed of the order.
-    pub seed: u64,
-    /// The procedure at each value.
-    pub inner: Inner,
-}
-
 /// The state machine.
 pub struct Sweep {
-    parameters: Parameters,
-    inner: String,
+    frame_size: FrameSize,
+    parameters: campaign::Sweep,
+    inner: Inner,
+    /// The id of the inner procedure.
+    id: String,
     queue: VecDeque<(u64, bool)>,
     current: Option<(u64, bool, Box<dyn Procedure>)>,
     runs: Vec<cost::Run>,
@@ -57,7 +45,12 @@ impl Sweep {
     /// # Errors
     /// Fewer than two values, a duplicate value, no runs, or an invalid inner procedure; the
     /// message contains the value.
-    pub fn new(parameters: Parameters) -> Result<Sweep, String> {
+    pub fn new(
+        frame_size: FrameSize,
+        parameters: campaign::Sweep,
+        seed: u64,
+        inner: Inner,
+    ) -> Result<Sweep, String> {
         let p = &parameters;
         if p.values.len() < 2 || p.runs == 0 {
             return Err(format!(
@@ -65,20 +58,20 @@ impl Sweep {
                 p.parameter
             ));
         }
-        let mut inner = "";
+        let mut id = "";
         for (n, value) in p.values.iter().enumerate() {
             if p.values[..n].contains(value) {
                 return Err(format!("{value} {} are given twice", p.parameter));
             }
             let procedure =
-                (p.inner)(*value).map_err(|reason| format!("{value} {}: {reason}", p.parameter))?;
-            inner = procedure
+                inner(*value).map_err(|reason| format!("{value} {}: {reason}", p.parameter))?;
+            id = procedure
                 .outcomes()
                 .first()
                 .map_or("", |o| o.found.procedure());
         }
         let others = p.values.len() - 1;
-        let order: Vec<u64> = blocks(others, p.runs as usize, p.seed)
+        let order: Vec<u64> = blocks(others, p.runs as usize, seed)
             .flatten()
             .map(|place| p.values[place + 1])
             .collect();
@@ -94,7 +87,9 @@ impl Sweep {
         ]
         .concat();
         Ok(Sweep {
-            inner: inner.to_owned(),
+            frame_size,
+            inner,
+            id: id.to_owned(),
             queue: queue.into(),
             current: None,
             runs: Vec::new(),
@@ -161,7 +156,7 @@ impl Procedure for Sweep {
                 self.finish(value, is_reference, procedure.as_ref());
             }
             let (value, is_reference) = self.queue.pop_front()?;
-            match (self.parameters.inner)(value) {
+            match (self.inner)(value) {
                 Ok(procedure) => self.current = Some((value, is_reference, procedure)),
                 Err(cause) => self
                     .warnings
@@ -220,7 +215,7 @@ impl Procedure for Sweep {
         };
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.frame_size,
+            frame_size_bytes: self.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: is_done && measured == points.len(),
             not_applicable: false,
@@ -229,7 +224,7 @@ impl Procedure for Sweep {
             trials: self.progress.trials,
             found: Found::Sweep(fwdlab_model::outcome::Sweep {
                 parameter: p.parameter.clone(),
-                inner: self.inner.clone(),
+                inner: self.id.clone(),
                 cost: cost::parameter_cost(&p.parameter, &self.runs),
                 points,
                 reference_pps: self.reference.clone(),

@@ -3,46 +3,25 @@
 //! It only translates: a planned trial into a request, an answer into a loss ratio, the bounds into
 //! an outcome. Start with [`Machine`].
 
-use fwdlab_model::link::Line;
+use fwdlab_model::campaign;
 use fwdlab_model::outcome::{Compliance, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::search::SearchOutcome;
-use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 
-use super::typed::Named;
+use super::typed::{self, Named};
 use super::{Planned, Search, outcome};
+use crate::machine::Limit;
 use crate::procedure::{Procedure, Progress, loss_ratio};
 use crate::trust;
 
-/// The parameters of the search.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// The goals, with their names.
-    pub goals: Vec<Named>,
-    /// Smallest load in frames per second.
-    pub min_load_pps: f64,
-    /// Largest load in frames per second.
-    pub max_load_pps: f64,
-    /// Origin of that limit, as text.
-    pub max_load_source: String,
-    /// Duration of a first trial whose result is not used; 0 for none.
-    pub warm_up_ns: u64,
-    /// The search ends if its trials took longer.
-    pub time_limit_ns: u64,
-    /// Trials end as soon as they are bad for every goal.
-    pub early_end: bool,
-    /// The line, if there is one.
-    pub line: Option<Line>,
-    /// True if no device is measured.
-    pub simulated: bool,
-}
-
 /// The state machine.
 pub struct Machine {
-    parameters: Parameters,
+    limit: Limit,
+    goals: Vec<Named>,
+    /// Trials end as soon as they are bad for every goal.
+    early_end: bool,
+    simulated: bool,
     search: Search,
     planned: Option<Planned>,
     /// The smallest load that the generator did not reach.
@@ -57,17 +36,26 @@ impl Machine {
     /// # Errors
     /// The goals contradict themselves, the smallest load is not below the largest, or the width is
     /// less than a frame.
-    pub fn new(parameters: Parameters) -> Result<Machine, String> {
+    pub fn new(
+        limit: Limit,
+        parameters: &campaign::Mlrsearch,
+        simulated: bool,
+    ) -> Result<Machine, String> {
+        let goals = typed::parse(&parameters.goals.join(";"))?;
+        let min_load_pps = limit.smallest(parameters.min)?;
         let search = Search::new(&super::Question {
-            goals: parameters.goals.iter().map(|n| n.goal.clone()).collect(),
-            min_load_pps: parameters.min_load_pps,
-            max_load_pps: parameters.max_load_pps,
-            warm_up_ns: parameters.warm_up_ns,
-            time_limit_ns: parameters.time_limit_ns,
+            goals: goals.iter().map(|named| named.goal.clone()).collect(),
+            min_load_pps,
+            max_load_pps: limit.max_load_pps,
+            warm_up_ns: parameters.warm_up.ns(),
+            time_limit_ns: parameters.time_limit.ns(),
         })?;
-        outcome::check_width(&parameters.goals, parameters.min_load_pps)?;
+        outcome::check_width(&goals, min_load_pps)?;
         Ok(Machine {
-            parameters,
+            limit,
+            goals,
+            early_end: parameters.early_end.unwrap_or(!simulated),
+            simulated,
             search,
             planned: None,
             unreached_pps: None,
@@ -77,7 +65,7 @@ impl Machine {
     }
 
     fn warnings(&self, found: &SearchOutcome) -> Vec<String> {
-        let goals = &self.parameters.goals;
+        let goals = &self.goals;
         let mut warnings = outcome::inversions(&self.search, goals);
         warnings.extend(self.unreached_pps.map(|pps| {
             format!(
@@ -92,8 +80,7 @@ impl Machine {
     }
 
     fn shortened(&self) -> Vec<String> {
-        let p = &self.parameters;
-        outcome::shortened(&p.goals, p.line, p.simulated)
+        outcome::shortened(&self.goals, self.limit.line, self.simulated)
     }
 }
 
@@ -108,12 +95,12 @@ impl Procedure for Machine {
             true => Purpose::WarmUp,
             false => Purpose::Search,
         };
-        let reason = outcome::reason(&planned, &self.parameters.goals);
+        let reason = outcome::reason(&planned, &self.goals);
         let ending = self.search.ending(&planned);
         Some(Question {
-            ending: ending.filter(|_| self.parameters.early_end),
+            ending: ending.filter(|_| self.early_end),
             ..Question::constant(
-                self.parameters.frame_size,
+                self.limit.frame_size,
                 planned.load_pps,
                 planned.duration_ns,
                 purpose,
@@ -130,7 +117,7 @@ impl Procedure for Machine {
         self.traffic_ns += answer.duration_ns;
         let loss = loss_ratio(answer);
         self.search.record(loss, answer.took_ns);
-        outcome::describe_trial(&self.search, &planned, &self.parameters.goals, loss).join("; ")
+        outcome::describe_trial(&self.search, &planned, &self.goals, loss).join("; ")
     }
 
     fn abort(&mut self, reason: &str) {
@@ -149,7 +136,7 @@ impl Procedure for Machine {
         let known = self.unreached_pps.unwrap_or(f64::INFINITY);
         self.unreached_pps = Some(known.min(planned.load_pps));
         self.traffic_ns += answer.duration_ns;
-        let goals = self.parameters.goals.iter();
+        let goals = self.goals.iter();
         let allowed = goals.fold(0.0f64, |most, named| most.max(named.goal.loss_ratio));
         // what did not come back, so that the rate at this load is that of the DUT
         let back = answer.frames_received as f64 / answer.frames_intended.max(1) as f64;
@@ -160,7 +147,7 @@ impl Procedure for Machine {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let (search, named) = (&self.search, &self.parameters.goals);
+        let (search, named) = (&self.search, &self.goals);
         let goals = outcome::goals(search, named, self.unreached_pps);
         let failure = outcome::failure(search, named);
         let last = search.grid().last();
@@ -180,7 +167,7 @@ impl Procedure for Machine {
             variant: Variant::default(),
             min_load_pps: search.grid().load(0),
             max_load_pps: search.grid().load(last),
-            max_load_source: self.parameters.max_load_source.clone(),
+            max_load_source: self.limit.source.clone(),
             max_load_index: last,
             trials: self.progress.trials,
             traffic_s: self.traffic_ns as f64 / 1e9,
@@ -190,7 +177,7 @@ impl Procedure for Machine {
             shortened: self.shortened(),
         };
         vec![Outcome {
-            frame_size_bytes: self.parameters.frame_size,
+            frame_size_bytes: self.limit.frame_size,
             variant: Variant::default(),
             verdict: self.progress.verdict(verdict),
             answered,
@@ -208,25 +195,22 @@ impl Procedure for Machine {
 
 #[cfg(test)]
 mod tests {
+    use fwdlab_model::campaign::value::Pause;
+    use fwdlab_model::units::FrameSize;
+
     use super::*;
 
     /// A sender that stalls a little says nothing of a DUT that loses most: the step has what came
     /// back.
     #[test]
     fn a_load_that_was_not_reached_counts_with_what_came_back() {
-        let mut machine = Machine::new(Parameters {
-            frame_size: FrameSize::MIN,
-            goals: super::super::typed::parse("ndr").unwrap(),
-            min_load_pps: 1e4,
-            max_load_pps: 5e6,
-            max_load_source: String::new(),
-            warm_up_ns: 0,
-            time_limit_ns: u64::MAX,
-            early_end: false,
-            line: None,
-            simulated: false,
-        })
-        .unwrap();
+        let limit = Limit::new(FrameSize::MIN, FrameSize::MIN.into(), None, 5e6, "");
+        let parameters = campaign::Mlrsearch {
+            goals: vec!["ndr".into()],
+            warm_up: Pause::seconds(0),
+            ..campaign::Mlrsearch::default()
+        };
+        let mut machine = Machine::new(limit, &parameters, false).unwrap();
         let question = machine.next_trial().unwrap();
         let answer = Answer {
             frames_intended: 1000,

@@ -5,7 +5,6 @@
 //! one that differs from trial to trial, with short and with long tails. Does not choose trials.
 //! Start with [`weigh_models`].
 
-use super::Parameters;
 use super::model::{Change, Model, ModelTrial, Shape};
 use super::posterior::{Coordinates, Focus, Posterior, posterior};
 use crate::order::Random;
@@ -59,9 +58,9 @@ pub(super) struct Belief {
     pub objection: Option<&'static str>,
 }
 
-/// Weights all models by their evidence from the trials.
+/// Weights all models by their evidence from the trials, for a largest load and a loss ratio.
 pub(super) fn weigh_models(
-    parameters: &Parameters,
+    (max_load_pps, loss_ratio): (f64, f64),
     made: &[ModelTrial],
     within: [Focus; 2],
     random: &mut Random,
@@ -69,7 +68,7 @@ pub(super) fn weigh_models(
     let mut fits: Vec<(f64, Change, Posterior)> = Vec::new();
     for (shape, focus) in WITHIN.into_iter().zip(within) {
         let fit = posterior(
-            parameters,
+            max_load_pps,
             made,
             (shape, Change::Within),
             (Coordinates::Square, focus),
@@ -83,7 +82,7 @@ pub(super) fn weigh_models(
         let focus = Focus::around(first - 0.02 * wide, 0.2 * wide, 0.4 * wide);
         for (shape, prior, plane) in BETWEEN {
             let kind = (shape, Change::Between);
-            let fit = posterior(parameters, made, kind, (plane, focus), DRAWN, random);
+            let fit = posterior(max_load_pps, made, kind, (plane, focus), DRAWN, random);
             fits.push((prior, Change::Between, fit));
         }
     }
@@ -100,7 +99,7 @@ pub(super) fn weigh_models(
         if *change == Change::Between {
             between += weight;
         }
-        let critical = fit.critical_loads(parameters.loss_ratio);
+        let critical = fit.critical_loads(loss_ratio);
         loads.extend(critical.into_iter().map(|(ln, share)| (ln, share * weight)));
     }
     loads.sort_by(|a, b| a.0.total_cmp(&b.0));

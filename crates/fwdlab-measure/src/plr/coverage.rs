@@ -6,7 +6,11 @@
 //! models. Start with [`Noise`].
 
 use std::f64::consts::{PI, TAU};
+use std::time::Duration;
 
+use fwdlab_model::campaign::value::Period;
+
+use super::tests::lasting;
 use super::*;
 
 /// Shapes of noise, of mean 0 and standard deviation 1.
@@ -187,11 +191,8 @@ impl Noisy {
     }
 
     fn search(&mut self, seed: u64) -> Outcome {
-        let mut plr = Plr::new(Parameters {
-            duration_ns: (self.seconds * 1e9) as u64,
-            ..Parameters::standard(FrameSize::MIN, 9001.0, 14_880_952.0, seed)
-        })
-        .unwrap();
+        let duration = Period(Duration::from_secs_f64(self.seconds));
+        let mut plr = lasting(duration, (9001.0, 14_880_952.0), seed).unwrap();
         let mut at_s = 0.0;
         while let Some(question) = plr.next_trial() {
             let seconds = question.duration_ns() as f64 / 1e9;

@@ -10,6 +10,7 @@ mod belief;
 mod model;
 mod posterior;
 
+use fwdlab_model::campaign;
 use fwdlab_model::outcome::{Compliance, CriticalLoad, Estimate, Found, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::units::FrameSize;
@@ -36,46 +37,14 @@ const TAKEN: usize = 3;
 /// of 97.5 %: `-ln(0.025)`.
 const CERTAIN: f64 = 3.689;
 
-/// The parameters of the search.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, including the FCS.
-    pub frame_size: FrameSize,
-    /// Smallest load.
-    pub min_load_pps: f64,
-    /// Largest load.
-    pub max_load_pps: f64,
-    /// The average loss ratio to search for.
-    pub loss_ratio: f64,
-    /// Duration of the search.
-    pub duration_ns: u64,
-    /// Seed of the sampling.
-    pub seed: u64,
-}
-
-impl Parameters {
-    /// Returns half an hour, one frame lost in ten million: CSIT's soak test.
-    pub fn standard(
-        frame_size: FrameSize,
-        min_load_pps: f64,
-        max_load_pps: f64,
-        seed: u64,
-    ) -> Parameters {
-        Parameters {
-            frame_size,
-            min_load_pps,
-            max_load_pps,
-            loss_ratio: 1e-7,
-            duration_ns: 1_800_000_000_000,
-            seed,
-        }
-    }
-}
-
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Plr {
-    parameters: Parameters,
+    frame_size: FrameSize,
+    min_load_pps: f64,
+    max_load_pps: f64,
+    parameters: campaign::Plr,
+    seed: u64,
     random: Random,
     made: Vec<ModelTrial>,
     spent_ns: u64,
@@ -95,32 +64,35 @@ impl Plr {
     /// # Errors
     /// The loads are invalid or in the wrong order, the ratio is not a ratio, or there is no time
     /// for six trials.
-    pub fn new(parameters: Parameters) -> Result<Plr, String> {
-        let p = &parameters;
-        check_load("the smallest load", p.min_load_pps)?;
-        check_load("the largest load", p.max_load_pps)?;
-        if p.min_load_pps >= p.max_load_pps {
+    pub fn new(
+        frame_size: FrameSize,
+        (min_load_pps, max_load_pps): (f64, f64),
+        parameters: campaign::Plr,
+        seed: u64,
+    ) -> Result<Plr, String> {
+        check_load("the smallest load", min_load_pps)?;
+        check_load("the largest load", max_load_pps)?;
+        if min_load_pps >= max_load_pps {
             return Err(format!(
-                "the smallest load must be below the largest; they are {} and {} frames per second",
-                p.min_load_pps, p.max_load_pps
+                "the smallest load must be below the largest; they are {min_load_pps} and {max_load_pps} frames per second"
             ));
         }
-        if !(p.loss_ratio > 0.0 && p.loss_ratio < 0.5) {
+        let loss = parameters.loss.0;
+        if !(loss > 0.0 && loss < 0.5) {
             return Err(format!(
-                "a loss ratio of {}: it must be above 0 and below 0.5",
-                p.loss_ratio
+                "a loss ratio of {loss}: it must be above 0 and below 0.5"
             ));
         }
-        check_duration("a trial", LENGTH_STEP_NS * LENGTH_OFFSET, p.min_load_pps)?;
+        check_duration("a trial", LENGTH_STEP_NS * LENGTH_OFFSET, min_load_pps)?;
         let least: u64 = (1..=6).map(|k| LENGTH_STEP_NS * (k + LENGTH_OFFSET)).sum();
-        if p.duration_ns < least {
+        if parameters.duration.ns() < least {
             return Err(format!(
                 "at least six trials are needed, which take {:.1} s",
                 least as f64 / 1e9
             ));
         }
         Ok(Plr {
-            random: Random::new(p.seed),
+            random: Random::new(seed),
             made: Vec::new(),
             spent_ns: 0,
             focus: [Focus::NONE; 2],
@@ -128,9 +100,13 @@ impl Plr {
             lossy_loads: Vec::new(),
             zeros: 0,
             estimates: Vec::new(),
-            next_pps: (p.min_load_pps + p.max_load_pps) / 2.0,
+            next_pps: (min_load_pps + max_load_pps) / 2.0,
             progress: Progress::default(),
+            frame_size,
+            min_load_pps,
+            max_load_pps,
             parameters,
+            seed,
         })
     }
 
@@ -142,7 +118,7 @@ impl Plr {
     fn fit(&mut self) {
         for (n, shape) in WITHIN.into_iter().enumerate() {
             let found = posterior(
-                &self.parameters,
+                self.max_load_pps,
                 &self.made,
                 (shape, Change::Within),
                 (Coordinates::Square, self.focus[n]),
@@ -150,7 +126,7 @@ impl Plr {
                 &mut self.random,
             );
             self.focus[n] = found.focus;
-            self.critical[n] = Some(found.critical(self.parameters.loss_ratio));
+            self.critical[n] = Some(found.critical(self.parameters.loss.0));
         }
     }
 
@@ -178,19 +154,20 @@ impl Plr {
     /// by the frames offered at this load and above.
     fn unlost(&self) -> Option<f64> {
         let loads = self.made.iter().map(|made| made.load_pps);
-        let enough = CERTAIN / self.parameters.loss_ratio;
+        let enough = CERTAIN / self.parameters.loss.0;
         loads
             .filter(|load| self.frames(*load) >= enough)
             .reduce(f64::max)
     }
 
     fn choose(&self, answer: &Answer) -> f64 {
-        let p = &self.parameters;
         let load = match self.made.len() {
-            1 => p.max_load_pps,
-            2 | 3 => answer.forwarding_rate_pps() / (1.0 - p.loss_ratio),
+            1 => self.max_load_pps,
+            2 | 3 => answer.forwarding_rate_pps() / (1.0 - self.parameters.loss.0),
             _ => {
-                let estimate = self.combined().map_or(p.max_load_pps, |(ln, _)| ln.exp());
+                let estimate = self
+                    .combined()
+                    .map_or(self.max_load_pps, |(ln, _)| ln.exp());
                 match (self.zeros, self.lossy_loads.first()) {
                     (2.., Some(lossy)) => {
                         let weight = 2f64.powi(1 - self.zeros);
@@ -200,24 +177,24 @@ impl Plr {
                 }
             }
         };
-        load.clamp(p.min_load_pps, p.max_load_pps)
+        load.clamp(self.min_load_pps, self.max_load_pps)
     }
 }
 
 impl Procedure for Plr {
     fn next_trial(&mut self) -> Option<Question> {
         let p = &self.parameters;
-        if self.progress.failure.is_some() || self.spent_ns + self.length_ns() > p.duration_ns {
+        if self.progress.failure.is_some() || self.spent_ns + self.length_ns() > p.duration.ns() {
             return None;
         }
         let reason = match self.made.len() {
             0 => "in the middle".to_owned(),
             1 => "the largest load".into(),
             2 | 3 => "the forwarding rate of the trial before".into(),
-            _ => format!("where both models put a loss ratio of {:e}", p.loss_ratio),
+            _ => format!("where both models put a loss ratio of {:e}", p.loss.0),
         };
         Some(Question::constant(
-            p.frame_size,
+            self.frame_size,
             self.next_pps,
             self.length_ns(),
             Purpose::Search,
@@ -266,16 +243,15 @@ impl Procedure for Plr {
     /// Lowers the largest load to what the generator sent.
     fn load_not_reached(&mut self, _: &Question, answer: &Answer, reason: &str) {
         self.spent_ns += answer.duration_ns;
-        let p = &mut self.parameters;
-        p.max_load_pps = REACHED_SHARE * sent_pps(answer);
-        if p.max_load_pps <= p.min_load_pps {
+        self.max_load_pps = REACHED_SHARE * sent_pps(answer);
+        if self.max_load_pps <= self.min_load_pps {
             return self.abort(reason);
         }
-        self.next_pps = p.max_load_pps;
+        self.next_pps = self.max_load_pps;
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
+        let goal = self.parameters.loss.0;
         let lossy = self
             .estimates
             .iter()
@@ -283,15 +259,20 @@ impl Procedure for Plr {
         let clean = self
             .estimates
             .iter()
-            .any(|estimate| estimate.loss_ratio < p.loss_ratio);
+            .any(|estimate| estimate.loss_ratio < goal);
         let unlost = self.unlost().filter(|_| !lossy);
         let belief = (lossy && self.made.len() >= 4).then(|| {
-            let mut random = Random::new(p.seed ^ self.made.len() as u64);
-            weigh_models(p, &self.made, self.focus, &mut random)
+            let mut random = Random::new(self.seed ^ self.made.len() as u64);
+            weigh_models(
+                (self.max_load_pps, goal),
+                &self.made,
+                self.focus,
+                &mut random,
+            )
         });
         let objection = belief.as_ref().and_then(|belief| belief.objection);
         let ends = belief.as_ref().map(|belief| belief.ln_loads.map(f64::exp));
-        let is_bounded = ends.is_some_and(|[lower, ..]| lower >= p.min_load_pps);
+        let is_bounded = ends.is_some_and(|[lower, ..]| lower >= self.min_load_pps);
         // the interval of a model that does not fit is meaningless; one without a lower end has no
         // middle
         let ends = ends.filter(|_| objection.is_none());
@@ -325,10 +306,10 @@ impl Procedure for Plr {
             () if !lossy => format!(
                 "cannot tell: none of {:.0} frames was lost, but to exclude a loss ratio of {:e} takes {:.0} frames",
                 self.frames(0.0),
-                p.loss_ratio,
-                CERTAIN / p.loss_ratio
+                goal,
+                CERTAIN / goal
             ),
-            () if !clean && upper.is_some_and(|pps| pps < p.min_load_pps) => {
+            () if !clean && upper.is_some_and(|pps| pps < self.min_load_pps) => {
                 "the loss ratio is exceeded even at the smallest load".into()
             }
             () if objection.is_some() => format!(
@@ -338,7 +319,7 @@ impl Procedure for Plr {
             () if !is_bounded => format!(
                 "not found: the forwarding rate varies so much between trials that such a load may not exist; if it does, \
                  it is below {:.0} frames/s",
-                upper.unwrap_or(p.max_load_pps)
+                upper.unwrap_or(self.max_load_pps)
             ),
             () => "found".into(),
         };
@@ -354,7 +335,7 @@ impl Procedure for Plr {
         let answered = self.progress.failure.is_none() && found;
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.frame_size,
+            frame_size_bytes: self.frame_size,
             verdict: self.progress.verdict(verdict),
             answered,
             not_applicable: false,
@@ -362,9 +343,9 @@ impl Procedure for Plr {
             warnings,
             trials: self.progress.trials,
             found: Found::Plr(CriticalLoad {
-                loss_ratio: p.loss_ratio,
-                min_load_pps: p.min_load_pps,
-                max_load_pps: p.max_load_pps,
+                loss_ratio: goal,
+                min_load_pps: self.min_load_pps,
+                max_load_pps: self.max_load_pps,
                 critical_load_pps: both.map(|[_, middle, _]| middle).or(unlost),
                 lower_pps: both.map(|[lower, ..]| lower).or(unlost),
                 upper_pps: upper,
@@ -381,9 +362,23 @@ mod coverage;
 
 #[cfg(test)]
 mod tests {
+    use fwdlab_model::campaign::value::{Period, Share};
+
     use super::model::Shape;
     use super::*;
     use crate::plr::model::Model;
+
+    pub(super) fn lasting(
+        duration: Period,
+        loads_pps: (f64, f64),
+        seed: u64,
+    ) -> Result<Plr, String> {
+        let parameters = campaign::Plr {
+            duration,
+            ..campaign::Plr::default()
+        };
+        Plr::new(FrameSize::MIN, loads_pps, parameters, seed)
+    }
 
     /// A DUT that follows the stretch model: frames lost in one trial are geometric with that mean.
     struct StretchModel {
@@ -417,11 +412,7 @@ mod tests {
             spread,
             random: Random::new(!seed),
         };
-        let mut plr = Plr::new(Parameters {
-            duration_ns: seconds * 1_000_000_000,
-            ..Parameters::standard(FrameSize::MIN, 9001.0, 14_880_952.0, seed)
-        })
-        .unwrap();
+        let mut plr = lasting(Period::seconds(seconds), (9001.0, 14_880_952.0), seed).unwrap();
         while let Some(question) = plr.next_trial() {
             let answer = dut.answer(&question);
             plr.record(&question, &answer);
@@ -436,11 +427,7 @@ mod tests {
     #[test]
     fn duts_at_the_ends_and_wrong_questions() {
         let end = |capacity: f64| {
-            let mut plr = Plr::new(Parameters {
-                duration_ns: 60_000_000_000,
-                ..Parameters::standard(FrameSize::MIN, 1e4, 1e7, 1)
-            })
-            .unwrap();
+            let mut plr = lasting(Period::seconds(60), (1e4, 1e7), 1).unwrap();
             while let Some(question) = plr.next_trial() {
                 let answer = crate::remaining::ideal(&question, capacity);
                 plr.record(&question, &answer);
@@ -451,11 +438,7 @@ mod tests {
         assert!(above.answered && above.found.is_tester_bound(), "{above:?}");
         assert_eq!(above.found.rate_pps(), Some(1e7));
         // at 10 kpps, 60 s have far too few frames for a ratio of 1e-7
-        let mut plr = Plr::new(Parameters {
-            duration_ns: 60_000_000_000,
-            ..Parameters::standard(FrameSize::MIN, 1e3, 1e4, 1)
-        })
-        .unwrap();
+        let mut plr = lasting(Period::seconds(60), (1e3, 1e4), 1).unwrap();
         while let Some(question) = plr.next_trial() {
             plr.record(&question, &crate::remaining::ideal(&question, 1e9));
         }
@@ -464,14 +447,16 @@ mod tests {
         assert!(few.verdict.starts_with("cannot tell"), "{}", few.verdict);
         let dead = end(0.0);
         assert!(!dead.answered, "{dead:?}");
-        let wrong = |change: &dyn Fn(&mut Parameters)| {
-            let mut parameters = Parameters::standard(FrameSize::MIN, 1e4, 1e7, 1);
-            change(&mut parameters);
-            Plr::new(parameters).unwrap_err()
+        let wrong = lasting(Period::seconds(60), (1e7, 1e7), 1).unwrap_err();
+        assert!(wrong.contains("below the largest"), "{wrong}");
+        let wrong = lasting(Period::seconds(1), (1e4, 1e7), 1).unwrap_err();
+        assert!(wrong.contains("six trials"), "{wrong}");
+        let lossless = campaign::Plr {
+            loss: Share(0.0),
+            ..campaign::Plr::default()
         };
-        assert!(wrong(&|p| p.min_load_pps = 1e7).contains("below the largest"));
-        assert!(wrong(&|p| p.loss_ratio = 0.0).contains("above 0"));
-        assert!(wrong(&|p| p.duration_ns = 1).contains("six trials"));
+        let wrong = Plr::new(FrameSize::MIN, (1e4, 1e7), lossless, 1).unwrap_err();
+        assert!(wrong.contains("above 0"), "{wrong}");
     }
 
     /// Dozens of simulated searches.

@@ -4,7 +4,6 @@
 //! It knows nothing about searches, nor which model is right: the caller compares their evidence.
 //! Start with [`posterior`].
 
-use super::Parameters;
 use super::model::{Change, Model, ModelTrial, Shape};
 use crate::order::Random;
 
@@ -122,7 +121,7 @@ pub(super) struct Posterior {
 
 /// Returns the posterior of one model's parameters, by importance sampling around the last focus.
 pub(super) fn posterior(
-    parameters: &Parameters,
+    max_load_pps: f64,
     made: &[ModelTrial],
     (shape, change): (Shape, Change),
     (plane, mut focus): (Coordinates, Focus),
@@ -136,7 +135,7 @@ pub(super) fn posterior(
         drawing.tried = 0;
         let drawn = (0..count)
             .map(|_| {
-                let inside = |point| plane.at(point, parameters.max_load_pps);
+                let inside = |point| plane.at(point, max_load_pps);
                 let (point, (mrr, spread, density), distance) = drawing.inside(&focus, inside);
                 let model = Model::new(shape, change, mrr, spread);
                 let ln_weight = model.ln_likelihood(made) + density.ln() + distance / 2.0;
@@ -254,8 +253,6 @@ impl Drawing {
 
 #[cfg(test)]
 mod tests {
-    use fwdlab_model::units::FrameSize;
-
     use super::*;
 
     /// Mean and standard deviation of the logarithm of the critical load for given trials (load,
@@ -348,7 +345,6 @@ mod tests {
                     lost: f64::from(lost),
                 })
                 .collect();
-            let parameters = Parameters::standard(FrameSize::MIN, 9001.0, 14_880_952.0, 0);
             for seed in 0..10 {
                 let mut random = Random::new(seed);
                 let (mut focus, mut critical) = (Focus::NONE, None);
@@ -356,7 +352,7 @@ mod tests {
                 for known in 3..=made.len() {
                     let kind = (shape, Change::Within);
                     let found = posterior(
-                        &parameters,
+                        14_880_952.0,
                         &made[..known],
                         kind,
                         (Coordinates::Square, focus),

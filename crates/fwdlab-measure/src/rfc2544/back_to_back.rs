@@ -11,7 +11,7 @@ use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
-use crate::compliance::FINAL_NS;
+use super::suite::Plan;
 use crate::procedure::{Procedure, Progress, check_duration, spread};
 
 /// Number of repetitions of the search in RFC 2544.
@@ -32,45 +32,6 @@ const REFINEMENTS: u32 = 10;
 
 /// A result within this share of the limit counts as the limit.
 const NEAR_LIMIT: f64 = 0.99;
-
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, loads, conditions. The rate in a burst is the largest load: the tester's limit,
-    /// at most the line rate.
-    pub setup: Setup,
-    /// The throughput of this size; 0 if none was found.
-    pub throughput_pps: f64,
-    /// The smallest load that is known to lose frames; without one the throughput is used
-    /// unrefined.
-    pub lossy_pps: Option<f64>,
-    /// Duration of the trial without loss at the throughput, and of those that refine it.
-    pub trial_ns: u64,
-    /// Precision of the burst length in frames.
-    pub step_frames: u64,
-    /// Longest burst to try.
-    pub limit_frames: u64,
-    /// Number of searches.
-    pub repetitions: u32,
-    /// Number of repetitions of a lossy burst, which passes if one of them is clean.
-    pub verifications: u32,
-}
-
-impl Parameters {
-    /// Returns the values of the RFCs, with bursts of up to two seconds.
-    pub fn standard(setup: Setup, throughput_pps: f64, lossy_pps: Option<f64>) -> Parameters {
-        Parameters {
-            limit_frames: (2.0 * setup.largest_pps()).max(1.0) as u64,
-            setup,
-            throughput_pps,
-            lossy_pps,
-            trial_ns: FINAL_NS,
-            step_frames: 1,
-            repetitions: REPETITIONS,
-            verifications: 0,
-        }
-    }
-}
 
 /// Returns the duration of the mean burst, the same without the frames forwarded during it (both in
 /// seconds), and the buffer in frames.
@@ -103,13 +64,24 @@ fn ends(
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct BackToBack {
-    parameters: Parameters,
+    /// The rate in a burst is the largest load: the tester's limit, at most the line rate.
+    setup: Setup,
+    /// The throughput of this size; 0 if none was found.
+    throughput_pps: f64,
+    /// The smallest load that is known to lose frames; without one the throughput is used
+    /// unrefined.
+    lossy_pps: Option<f64>,
+    /// Duration of the trial without loss at the throughput, and of those that refine it.
+    trial_ns: u64,
+    /// Longest burst to try.
+    limit_frames: u64,
+    /// Number of searches.
+    repetitions: u32,
     /// Remaining trials to refine the throughput.
     refinements: u32,
     /// In this search, the longest burst without loss and the shortest with loss.
     low: u64,
     high: Option<u64>,
-    attempts: u32,
     found: Vec<u64>,
     progress: Progress,
 }
@@ -118,58 +90,62 @@ impl BackToBack {
     /// Prepares the searches.
     ///
     /// # Errors
-    /// No repetitions, a step below one frame, a limit below the step or above 30 s, or impossible
-    /// loads.
-    pub fn new(parameters: Parameters) -> Result<BackToBack, String> {
-        let p = &parameters;
-        p.setup.check()?;
-        if p.repetitions == 0 || p.step_frames == 0 {
-            return Err(
-                "back-to-back needs at least one repetition and a step of one frame".into(),
-            );
+    /// No repetitions, a limit of no more than one frame or above 30 s, or impossible loads.
+    pub fn new(
+        setup: Setup,
+        (throughput_pps, lossy_pps): (f64, Option<f64>),
+        plan: &Plan,
+    ) -> Result<BackToBack, String> {
+        let (trial_ns, repetitions) = (plan.final_ns, plan.burst_repetitions);
+        let limit_frames = (setup.largest_pps() * (plan.burst_ns as f64 / 1e9)) as u64;
+        setup.check()?;
+        if repetitions == 0 {
+            return Err("back-to-back needs at least one repetition".into());
         }
-        let most = LONGEST_S * p.setup.largest_pps();
-        if p.limit_frames <= p.step_frames || p.limit_frames as f64 > most {
+        let most = LONGEST_S * setup.largest_pps();
+        if limit_frames <= 1 || limit_frames as f64 > most {
             return Err(format!(
-                "bursts of up to {} frames: the limit must be above the step of {} and at most 30 s of the load, {most:.0} frames",
-                p.limit_frames, p.step_frames
+                "bursts of up to {limit_frames} frames: the limit must be above one frame and at most 30 s of the load, {most:.0} frames"
             ));
         }
-        check_duration("a trial", p.trial_ns, p.setup.largest_pps())?;
+        check_duration("a trial", trial_ns, setup.largest_pps())?;
         Ok(BackToBack {
-            parameters,
+            setup,
+            throughput_pps,
+            lossy_pps,
+            trial_ns,
+            limit_frames,
+            repetitions,
             refinements: REFINEMENTS,
             low: 0,
             high: None,
-            attempts: 0,
             found: Vec::new(),
             progress: Progress::default(),
         })
     }
 
     fn applies(&self) -> bool {
-        let p = &self.parameters;
-        p.throughput_pps > 0.0 && p.throughput_pps < p.setup.largest_pps()
+        self.throughput_pps > 0.0 && self.throughput_pps < self.setup.largest_pps()
     }
 
     /// Returns the load between the throughput and the smallest one with loss, as long as the two
     /// are too far apart.
     fn refinement(&self) -> Option<f64> {
-        let p = &self.parameters;
-        let lossy = p.lossy_pps.filter(|_| self.refinements > 0)?;
-        let apart = lossy - p.throughput_pps;
-        let one_frame = 1e9 / p.trial_ns as f64;
-        let left = p.setup.largest_pps() - p.throughput_pps;
-        (apart > one_frame && apart > CAPACITY_KNOWN * left).then(|| p.throughput_pps + apart / 2.0)
+        let lossy = self.lossy_pps.filter(|_| self.refinements > 0)?;
+        let apart = lossy - self.throughput_pps;
+        let one_frame = 1e9 / self.trial_ns as f64;
+        let left = self.setup.largest_pps() - self.throughput_pps;
+        (apart > one_frame && apart > CAPACITY_KNOWN * left)
+            .then(|| self.throughput_pps + apart / 2.0)
     }
 
     fn near_limit(&self) -> bool {
-        let limit = NEAR_LIMIT * self.parameters.limit_frames as f64;
+        let limit = NEAR_LIMIT * self.limit_frames as f64;
         self.found.iter().any(|&burst| burst as f64 >= limit)
     }
 
     fn is_done(&self) -> bool {
-        self.found.len() >= self.parameters.repetitions as usize
+        self.found.len() >= self.repetitions as usize
     }
 }
 
@@ -180,21 +156,22 @@ impl Procedure for BackToBack {
         {
             return None;
         }
-        let p = &self.parameters;
         if let Some(load) = self.refinement() {
             let reason = format!(
                 "a more exact throughput than {:.1} % of the gap above it",
-                100.0 * (p.lossy_pps.unwrap_or(load) - p.throughput_pps)
-                    / (p.setup.largest_pps() - p.throughput_pps)
+                100.0 * (self.lossy_pps.unwrap_or(load) - self.throughput_pps)
+                    / (self.setup.largest_pps() - self.throughput_pps)
             );
-            return Some(
-                p.setup
-                    .lossless_question(load, p.trial_ns, Purpose::Confirm, reason),
-            );
+            return Some(self.setup.lossless_question(
+                load,
+                self.trial_ns,
+                Purpose::Confirm,
+                reason,
+            ));
         }
         let (frames, reason) = match self.high {
             None => (
-                p.limit_frames,
+                self.limit_frames,
                 "the longest burst: it must lose frames".to_owned(),
             ),
             Some(high) => (
@@ -202,14 +179,14 @@ impl Procedure for BackToBack {
                 format!("between {} frames without and {high} with loss", self.low),
             ),
         };
-        let rate = p.setup.largest_pps();
+        let rate = self.setup.largest_pps();
         let duration_ns = (frames as f64 / rate * 1e9).round() as u64;
         let reason = format!(
             "burst of {frames} frames: {reason}, search {}",
             self.found.len() + 1
         );
         let mut question =
-            p.setup
+            self.setup
                 .lossless_question(rate, duration_ns.max(1), Purpose::Search, reason);
         let waits = &mut question.waits;
         // the buffer takes as long as the burst to empty, and the RFC requires two seconds
@@ -222,31 +199,21 @@ impl Procedure for BackToBack {
         let is_clean = answer.frames_lost() == 0;
         if question.purpose == Purpose::Confirm {
             self.refinements -= 1;
-            let p = &mut self.parameters;
             if is_clean {
-                p.throughput_pps = question.peak_pps();
+                self.throughput_pps = question.peak_pps();
                 return "no frame lost: the throughput is higher".into();
             }
-            p.lossy_pps = Some(question.peak_pps());
+            self.lossy_pps = Some(question.peak_pps());
             return "lost frames: the throughput is lower than this".into();
         }
-        let p = &self.parameters;
         let frames = question.frames();
-        if !is_clean && self.attempts < p.verifications {
-            self.attempts += 1;
-            return "lost frames; once more, one burst without loss is enough".into();
-        }
-        self.attempts = 0;
         match (is_clean, self.high) {
             // no loss at the limit
             (true, None) => (self.low, self.high) = (frames, Some(frames)),
             (true, Some(_)) => self.low = frames,
             (false, _) => self.high = Some(frames),
         }
-        if self
-            .high
-            .is_some_and(|high| high - self.low <= p.step_frames)
-        {
+        if self.high.is_some_and(|high| high - self.low <= 1) {
             self.found.push(self.low);
             (self.low, self.high) = (0, None);
             return format!(
@@ -270,49 +237,42 @@ impl Procedure for BackToBack {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
-        let rate = p.setup.largest_pps();
+        let rate = self.setup.largest_pps();
         let counts: Vec<f64> = self.found.iter().map(|&burst| burst as f64).collect();
         let answered = self.applies()
             && self.is_done()
             && !self.near_limit()
             && self.progress.failure.is_none();
         let bursts = spread(&counts).filter(|_| answered);
-        let figures = bursts.map(|bursts| buffer(bursts.mean, rate, p.throughput_pps));
-        let ends = bursts.zip(p.lossy_pps).map(|(bursts, lossy)| {
+        let figures = bursts.map(|bursts| buffer(bursts.mean, rate, self.throughput_pps));
+        let ends = bursts.zip(self.lossy_pps).map(|(bursts, lossy)| {
             ends(
                 bursts.min,
                 bursts.max,
                 rate,
-                p.throughput_pps,
+                self.throughput_pps,
                 lossy,
-                p.trial_ns,
+                self.trial_ns,
             )
         });
         let verdict = match () {
-            () if p.throughput_pps <= 0.0 => "not applicable: no throughput was found".to_owned(),
+            () if self.throughput_pps <= 0.0 => "not applicable: no throughput was found".to_owned(),
             () if !self.applies() => {
                 "not applicable: the DUT forwards everything that can be offered, its buffer is never filled".into()
             }
             () if self.near_limit() => format!(
                 "invalid: bursts at the limit of {} frames lost nothing; raise the limit",
-                p.limit_frames
+                self.limit_frames
             ),
             () if !self.is_done() => "not all repetitions were run".into(),
             () if self.found.iter().all(|&burst| burst == 0) => "even a single frame is lost occasionally".into(),
             () => "measured".into(),
         };
         let mut further = Vec::new();
-        if p.repetitions < REPETITIONS {
-            further.push(format!("{} repetitions instead of 50", p.repetitions));
+        if self.repetitions < REPETITIONS {
+            further.push(format!("{} repetitions instead of 50", self.repetitions));
         }
-        if p.step_frames > 1 {
-            further.push(format!(
-                "burst lengths in steps of {} frames",
-                p.step_frames
-            ));
-        }
-        if p.setup.line_rate_pps.is_none() {
+        if self.setup.line_rate_pps.is_none() {
             further.push(
                 "there is no line rate: bursts at the largest load of the tester, not at minimum gap"
                     .into(),
@@ -320,11 +280,11 @@ impl Procedure for BackToBack {
         }
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.setup.frame_size,
+            frame_size_bytes: self.setup.frame_size,
             verdict: self.progress.verdict(verdict),
             answered,
             not_applicable: !self.applies() && self.progress.failure.is_none(),
-            compliance: p
+            compliance: self
                 .setup
                 .conditions
                 .label("RFC 9004 back-to-back", u64::MAX, further),
@@ -332,11 +292,11 @@ impl Procedure for BackToBack {
             trials: self.progress.trials,
             found: Found::BackToBack(fwdlab_model::outcome::BackToBack {
                 line_rate_pps: rate,
-                throughput_pps: p.throughput_pps,
-                lossy_pps: p.lossy_pps,
+                throughput_pps: self.throughput_pps,
+                lossy_pps: self.lossy_pps,
                 burst_frames: bursts,
                 repetitions: self.found.clone(),
-                limit_frames: p.limit_frames,
+                limit_frames: self.limit_frames,
                 implied_time_s: figures.map(|figures| figures.0),
                 corrected_time_s: figures.map(|figures| figures.1),
                 buffer_frames: figures.map(|figures| figures.2),

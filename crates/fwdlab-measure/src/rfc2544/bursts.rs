@@ -9,13 +9,14 @@ use fwdlab_model::procedure::{Answer, Bursts, Purpose, Question};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
+use super::suite::Plan;
 use crate::procedure::{Procedure, Progress, check_duration, time};
 
 /// Lengths of bursts in §21, in frames.
 pub const FRAMES: [u32; 4] = [16, 64, 256, 1024];
 
 /// A DUT that has not recovered from a burst after this time will not recover.
-pub const LONGEST_GAP_NS: u64 = 100_000_000;
+const LONGEST_GAP_NS: u64 = 100_000_000;
 
 /// The search for a gap ends if the largest gap with loss is smaller by at most this share.
 pub const RESOLUTION: f64 = 0.01;
@@ -23,26 +24,15 @@ pub const RESOLUTION: f64 = 0.01;
 /// Minimum number of bursts in a trial.
 const FEWEST_BURSTS: u64 = 10;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, loads, conditions. The rate in a burst is the largest load: the tester's limit,
-    /// at most the line rate.
-    pub setup: Setup,
-    /// Lengths of bursts in frames.
-    pub frames: Vec<u32>,
-    /// Duration of every trial.
-    pub trial_ns: u64,
-    /// Longest gap to try.
-    pub longest_gap_ns: u64,
-    /// Resolution of a gap, relative.
-    pub resolution: f64,
-}
-
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Bursty {
-    parameters: Parameters,
+    /// The rate in a burst is the largest load: the tester's limit, at most the line rate.
+    setup: Setup,
+    /// Lengths of bursts in frames.
+    frames: Vec<u32>,
+    trial_ns: u64,
+    longest_gap_ns: u64,
     /// For the current length: the largest gap with loss and the smallest without, in nanoseconds.
     lossy: Option<f64>,
     clean: Option<f64>,
@@ -54,34 +44,34 @@ impl Bursty {
     /// Prepares the searches.
     ///
     /// # Errors
-    /// No lengths or one below two frames, an invalid resolution, trials too short for some bursts,
-    /// impossible loads.
-    pub fn new(parameters: Parameters) -> Result<Bursty, String> {
-        let p = &parameters;
-        p.setup.check()?;
-        let Some(longest) = p.frames.iter().max() else {
+    /// No lengths or one below two frames, trials too short for some bursts, impossible loads.
+    pub fn new(setup: Setup, plan: &Plan) -> Result<Bursty, String> {
+        let (frames, trial_ns) = (plan.burst_frames.clone(), plan.final_ns);
+        let longest_gap_ns = LONGEST_GAP_NS.min(trial_ns / 20);
+        setup.check()?;
+        let Some(longest) = frames.iter().max() else {
             return Err("no burst length was given: RFC 2544 §21 has 16,64,256,1024".into());
         };
-        if p.frames.iter().any(|frames| *frames < 2) {
+        if frames.iter().any(|frames| *frames < 2) {
             return Err("a burst needs at least two frames".into());
         }
-        if !(p.resolution > 0.0 && p.resolution < 1.0) {
-            return Err(format!("{} is not a valid resolution", p.resolution));
-        }
-        let burst_ns = f64::from(*longest) / p.setup.largest_pps() * 1e9;
-        let needed = FEWEST_BURSTS * (p.longest_gap_ns + burst_ns as u64);
-        if p.trial_ns < needed {
+        let burst_ns = f64::from(*longest) / setup.largest_pps() * 1e9;
+        let needed = FEWEST_BURSTS * (longest_gap_ns + burst_ns as u64);
+        if trial_ns < needed {
             return Err(format!(
                 "trials of {} are too short for {FEWEST_BURSTS} bursts of {longest} frames with gaps of up to {}: make them at \
                  least {} long",
-                time(p.trial_ns),
-                time(p.longest_gap_ns),
+                time(trial_ns),
+                time(longest_gap_ns),
                 time(needed)
             ));
         }
-        check_duration("a trial", p.trial_ns, p.setup.largest_pps())?;
+        check_duration("a trial", trial_ns, setup.largest_pps())?;
         Ok(Bursty {
-            parameters,
+            setup,
+            frames,
+            trial_ns,
+            longest_gap_ns,
             lossy: None,
             clean: None,
             found: Vec::new(),
@@ -91,10 +81,10 @@ impl Bursty {
 
     /// Returns the burst length that is being measured.
     fn bursts(&self) -> Option<Bursts> {
-        let frames = *self.parameters.frames.get(self.found.len())?;
+        let frames = *self.frames.get(self.found.len())?;
         Some(Bursts {
             frames,
-            rate_pps: self.parameters.setup.largest_pps(),
+            rate_pps: self.setup.largest_pps(),
         })
     }
 
@@ -103,7 +93,7 @@ impl Bursty {
         let shortest = 1e9 / bursts.rate_pps;
         match (self.clean, self.lossy) {
             (None, _) => (
-                self.parameters.longest_gap_ns as f64,
+                self.longest_gap_ns as f64,
                 "the longest gap: a single burst must pass".into(),
             ),
             (Some(_), None) => (shortest, "no gap at all: the full load".into()),
@@ -148,10 +138,11 @@ impl Procedure for Bursty {
             gap(gap_ns)
         );
         let load = bursts.load_pps(gap_ns);
-        let p = &self.parameters;
         Some(Question {
             bursts: Some(bursts),
-            ..p.setup.question(load, p.trial_ns, Purpose::Measure, reason)
+            ..self
+                .setup
+                .question(load, self.trial_ns, Purpose::Measure, reason)
         })
     }
 
@@ -169,7 +160,7 @@ impl Procedure for Bursty {
         let known = match (self.clean, self.lossy) {
             (None, Some(_)) => Some("frames are lost at any gap".to_owned()),
             (Some(clean), _) if clean * bursts.rate_pps <= 1e9 => Some("no gap is needed".into()),
-            (Some(clean), Some(lossy)) if clean <= lossy * (1.0 + self.parameters.resolution) => {
+            (Some(clean), Some(lossy)) if clean <= lossy * (1.0 + RESOLUTION) => {
                 Some(format!("the smallest gap is {}", gap(clean)))
             }
             _ => None,
@@ -189,8 +180,7 @@ impl Procedure for Bursty {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
-        let complete = self.found.len() == p.frames.len();
+        let complete = self.found.len() == self.frames.len();
         let too_long: Vec<String> = (self.found.iter())
             .filter(|burst| burst.gap_s.is_none())
             .map(|burst| burst.frames.to_string())
@@ -204,7 +194,7 @@ impl Procedure for Bursty {
             ),
         };
         let mut further = Vec::new();
-        if p.setup.line_rate_pps.is_none() {
+        if self.setup.line_rate_pps.is_none() {
             further.push(
                 "there is no line rate: bursts at the largest load of the tester, not at minimum gap"
                     .into(),
@@ -212,19 +202,19 @@ impl Procedure for Bursty {
         }
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.setup.frame_size,
+            frame_size_bytes: self.setup.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: complete && self.progress.failure.is_none(),
             not_applicable: false,
-            compliance: p.setup.conditions.label(
+            compliance: self.setup.conditions.label(
                 "RFC 2544 §21 bursty traffic",
-                p.trial_ns,
+                self.trial_ns,
                 further,
             ),
             warnings: Vec::new(),
             trials: self.progress.trials,
             found: Found::Bursts(fwdlab_model::outcome::BurstGaps {
-                rate_pps: p.setup.largest_pps(),
+                rate_pps: self.setup.largest_pps(),
                 bursts: self.found.clone(),
             }),
         }]

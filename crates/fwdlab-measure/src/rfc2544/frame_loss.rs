@@ -10,7 +10,7 @@ use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
-use crate::compliance::FINAL_NS;
+use super::suite::Plan;
 use crate::procedure::{Procedure, Progress, check_duration};
 
 /// Largest step that the RFC allows, in percent.
@@ -22,32 +22,13 @@ const SMALLEST_PERCENT: f64 = 0.1;
 /// A DUT collapses if its rate at the highest load is below this share of its best rate.
 const COLLAPSE: f64 = 0.9;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, loads, conditions.
-    pub setup: Setup,
-    /// Step from one load to the next, in percent of the full rate.
-    pub step_percent: f64,
-    /// Duration of a trial.
-    pub trial_ns: u64,
-}
-
-impl Parameters {
-    /// Returns the values of RFC 2544.
-    pub fn standard(setup: Setup) -> Parameters {
-        Parameters {
-            setup,
-            step_percent: LARGEST_STEP,
-            trial_ns: FINAL_NS,
-        }
-    }
-}
-
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct FrameLoss {
-    parameters: Parameters,
+    setup: Setup,
+    /// Step from one load to the next, in percent of the full rate.
+    step_percent: f64,
+    trial_ns: u64,
     points: Vec<LossPoint>,
     /// Number of steps of the next load below 100 %.
     steps: u32,
@@ -63,24 +44,25 @@ impl FrameLoss {
     /// # Errors
     /// The step is invalid, or larger than the RFC allows; a load is impossible; trials are too
     /// short.
-    pub fn new(parameters: Parameters) -> Result<FrameLoss, String> {
-        let p = &parameters;
-        p.setup.check()?;
-        if !(p.step_percent > 0.0 && p.step_percent <= LARGEST_STEP) {
+    pub fn new(setup: Setup, plan: &Plan) -> Result<FrameLoss, String> {
+        let (step_percent, trial_ns) = (plan.loss_step_percent, plan.final_ns);
+        setup.check()?;
+        if !(step_percent > 0.0 && step_percent <= LARGEST_STEP) {
             return Err(format!(
-                "a step of {} %: RFC 2544 §26.3 allows steps above 0 and up to 10 %",
-                p.step_percent
+                "a step of {step_percent} %: RFC 2544 §26.3 allows steps above 0 and up to 10 %",
             ));
         }
-        let smallest = p.setup.full_rate_pps() * SMALLEST_PERCENT / 100.0;
-        check_duration("a trial at the smallest load", p.trial_ns, smallest)?;
-        let reachable = p.setup.largest_pps() / p.setup.full_rate_pps();
-        let steps = ((1.0 - reachable) * 100.0 / p.step_percent - 1e-9)
+        let smallest = setup.full_rate_pps() * SMALLEST_PERCENT / 100.0;
+        check_duration("a trial at the smallest load", trial_ns, smallest)?;
+        let reachable = setup.largest_pps() / setup.full_rate_pps();
+        let steps = ((1.0 - reachable) * 100.0 / step_percent - 1e-9)
             .ceil()
             .max(0.0);
         Ok(FrameLoss {
             steps: steps as u32,
-            parameters,
+            setup,
+            step_percent,
+            trial_ns,
             points: Vec::new(),
             clean: 0,
             unreached: 0,
@@ -90,7 +72,7 @@ impl FrameLoss {
 
     /// Returns the next load; below the last whole step it is halved.
     fn percent(&self) -> f64 {
-        let step = self.parameters.step_percent;
+        let step = self.step_percent;
         let whole = (100.0 / step + 1e-9).floor() as u32 - 1;
         let halvings = self.steps.saturating_sub(whole);
         (100.0 - f64::from(self.steps - halvings) * step) / 2f64.powi(halvings as i32)
@@ -103,10 +85,12 @@ impl Procedure for FrameLoss {
         if self.clean >= 2 || percent < SMALLEST_PERCENT || self.progress.failure.is_some() {
             return None;
         }
-        let p = &self.parameters;
-        let load = p.setup.full_rate_pps() * percent / 100.0;
+        let load = self.setup.full_rate_pps() * percent / 100.0;
         let reason = format!("loss at {percent} % of the full rate");
-        Some(p.setup.question(load, p.trial_ns, Purpose::Measure, reason))
+        Some(
+            self.setup
+                .question(load, self.trial_ns, Purpose::Measure, reason),
+        )
     }
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
@@ -141,7 +125,6 @@ impl Procedure for FrameLoss {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
         let ended_clean = self.clean >= 2;
         let rates = self.points.iter().map(|point| point.forwarding_rate_pps);
         let best = rates.fold(0.0, f64::max);
@@ -188,19 +171,19 @@ impl Procedure for FrameLoss {
         };
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.setup.frame_size,
+            frame_size_bytes: self.setup.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: ended_clean && self.progress.failure.is_none(),
             not_applicable: false,
-            compliance: p.setup.conditions.label(
+            compliance: self.setup.conditions.label(
                 "RFC 2544 §26.3 frame loss rate",
-                p.trial_ns,
+                self.trial_ns,
                 further,
             ),
             warnings,
             trials: self.progress.trials,
             found: Found::FrameLoss(fwdlab_model::outcome::FrameLoss {
-                max_load_pps: p.setup.full_rate_pps(),
+                max_load_pps: self.setup.full_rate_pps(),
                 points: self.points.clone(),
                 ended_clean,
                 collapse_ratio,

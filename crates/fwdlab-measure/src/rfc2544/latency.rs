@@ -10,6 +10,7 @@ use fwdlab_model::procedure::{Answer, Delays, Purpose, Question, Tagging};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
+use super::suite::Plan;
 use crate::procedure::{
     Procedure, Progress, check_duration, check_load, describe_stalls, spread, time,
 };
@@ -26,50 +27,6 @@ pub const TRIAL_NS: u64 = 120_000_000_000;
 /// Time of the first tagged frame.
 pub const TAG_FROM_NS: u64 = 60_000_000_000;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, loads, conditions.
-    pub setup: Setup,
-    /// One tagged frame or many.
-    pub mode: LatencyMode,
-    /// The throughput of this size; 0 if none was found.
-    pub throughput_pps: f64,
-    /// Loads in percent of it; the RFCs use 100.
-    pub percents: Vec<f64>,
-    /// Duration of a trial.
-    pub trial_ns: u64,
-    /// Time of the first tagged frame.
-    pub tag_from_ns: u64,
-    /// Frames to tag, in RFC 8219 mode.
-    pub tagged: u32,
-    /// Number of trials at each load.
-    pub repetitions: u32,
-    /// Between which events a delay is measured, as text.
-    pub definition: String,
-}
-
-impl Parameters {
-    /// Returns the values of the RFCs, only at the throughput.
-    pub fn standard(setup: Setup, mode: LatencyMode, throughput_pps: f64) -> Parameters {
-        let definition = match setup.conditions.simulated {
-            true => "from when a frame is sent to when it is received",
-            false => "from when a frame was due to leave to when it arrived at the tester",
-        };
-        Parameters {
-            setup,
-            mode,
-            throughput_pps,
-            percents: vec![100.0],
-            trial_ns: TRIAL_NS,
-            tag_from_ns: TAG_FROM_NS,
-            tagged: TAGGED,
-            repetitions: REPETITIONS,
-            definition: definition.into(),
-        }
-    }
-}
-
 /// Converts the delay between the first bits to that of a store-and-forward device by RFC 1242 §3.8
 /// (last bit in to first bit out), for ports of equal speed.
 pub fn store_and_forward_ns(first_to_first_ns: f64, frame_bytes: u16, link_bps: f64) -> f64 {
@@ -79,7 +36,12 @@ pub fn store_and_forward_ns(first_to_first_ns: f64, frame_bytes: u16, link_bps: 
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Latency {
-    parameters: Parameters,
+    setup: Setup,
+    /// The throughput of this size; 0 if none was found.
+    throughput_pps: f64,
+    plan: Plan,
+    /// Time of the first tagged frame.
+    tag_from_ns: u64,
     points: Vec<LatencyPoint>,
     /// Points without a figure, because the generator did not reach their loads.
     unreached: Vec<usize>,
@@ -91,34 +53,36 @@ impl Latency {
     ///
     /// # Errors
     /// There are no loads or repetitions, a load is impossible, or tagging begins after the end.
-    pub fn new(parameters: Parameters) -> Result<Latency, String> {
-        let p = &parameters;
-        p.setup.check()?;
-        if p.percents.is_empty() || p.repetitions == 0 {
+    pub fn new(setup: Setup, throughput_pps: f64, plan: &Plan) -> Result<Latency, String> {
+        let tag_from_ns = TAG_FROM_NS.min(plan.latency_trial_ns / 2);
+        setup.check()?;
+        if plan.latency_percents.is_empty() || plan.latency_repetitions == 0 {
             return Err("latency needs at least one load and one repetition".into());
         }
-        if p.tag_from_ns >= p.trial_ns || (p.mode == LatencyMode::Rfc8219 && p.tagged == 0) {
+        if tag_from_ns >= plan.latency_trial_ns
+            || (plan.latency_mode == LatencyMode::Rfc8219 && plan.tagged == 0)
+        {
             return Err(format!(
                 "no frame is tagged: tagging starts at {} in a trial of {}",
-                time(p.tag_from_ns),
-                time(p.trial_ns)
+                time(tag_from_ns),
+                time(plan.latency_trial_ns)
             ));
         }
-        for percent in &p.percents {
+        for percent in &plan.latency_percents {
             if !(*percent > 0.0 && *percent <= 100.0) {
                 return Err(format!(
                     "a load of {percent} % of the throughput: it must be above 0 and at most 100 %"
                 ));
             }
-            if p.throughput_pps > 0.0 {
-                let load = p.throughput_pps * percent / 100.0;
-                check_load("the throughput", p.throughput_pps)?;
-                check_duration("a trial", p.trial_ns - p.tag_from_ns, load)?;
+            if throughput_pps > 0.0 {
+                let load = throughput_pps * percent / 100.0;
+                check_load("the throughput", throughput_pps)?;
+                check_duration("a trial", plan.latency_trial_ns - tag_from_ns, load)?;
             }
         }
-        let points = p.percents.iter().map(|&percent| LatencyPoint {
+        let points = plan.latency_percents.iter().map(|&percent| LatencyPoint {
             percent,
-            load_pps: p.throughput_pps * percent / 100.0,
+            load_pps: throughput_pps * percent / 100.0,
             latency_ns: None,
             typical_ns: None,
             worst_case_ns: None,
@@ -128,15 +92,18 @@ impl Latency {
         Ok(Latency {
             points: points.collect(),
             unreached: Vec::new(),
-            parameters,
+            setup,
+            throughput_pps,
+            plan: plan.clone(),
+            tag_from_ns,
             progress: Progress::default(),
         })
     }
 
     /// Returns the first load with missing repetitions.
     fn current(&self) -> Option<usize> {
-        let requested = self.parameters.repetitions as usize;
-        let ended = self.parameters.throughput_pps <= 0.0 || self.progress.failure.is_some();
+        let requested = self.plan.latency_repetitions as usize;
+        let ended = self.throughput_pps <= 0.0 || self.progress.failure.is_some();
         let mut points = self.points.iter().enumerate();
         points
             .position(|(n, point)| {
@@ -148,30 +115,31 @@ impl Latency {
 
 impl Procedure for Latency {
     fn next_trial(&mut self) -> Option<Question> {
-        let p = &self.parameters;
+        let p = &self.plan;
         let point = &self.points[self.current()?];
         let reason = format!(
             "latency at {} % of the throughput, {} of {}",
             point.percent,
             point.repetitions.len() + 1,
-            p.repetitions
+            p.latency_repetitions
         );
-        let tagging = match p.mode {
+        let tagging = match p.latency_mode {
             LatencyMode::Rfc2544 => Tagging {
-                from_ns: p.tag_from_ns,
-                until_ns: p.tag_from_ns,
+                from_ns: self.tag_from_ns,
+                until_ns: self.tag_from_ns,
                 frames: 1,
             },
             LatencyMode::Rfc8219 => Tagging {
-                from_ns: p.tag_from_ns,
-                until_ns: p.trial_ns,
+                from_ns: self.tag_from_ns,
+                until_ns: p.latency_trial_ns,
                 frames: p.tagged,
             },
         };
         Some(Question {
             tagging: Some(tagging),
-            ..p.setup
-                .question(point.load_pps, p.trial_ns, Purpose::Measure, reason)
+            ..self
+                .setup
+                .question(point.load_pps, p.latency_trial_ns, Purpose::Measure, reason)
         })
     }
 
@@ -191,7 +159,7 @@ impl Procedure for Latency {
         let of = |value: fn(&Delays) -> f64| {
             spread(&point.repetitions.iter().map(value).collect::<Vec<_>>())
         };
-        match self.parameters.mode {
+        match self.plan.latency_mode {
             LatencyMode::Rfc2544 => point.latency_ns = of(|d| d.mean_ns),
             LatencyMode::Rfc8219 => {
                 (point.typical_ns, point.worst_case_ns) =
@@ -203,7 +171,7 @@ impl Procedure for Latency {
         } else {
             ""
         };
-        match self.parameters.mode {
+        match self.plan.latency_mode {
             LatencyMode::Rfc2544 if delays.frames > 1 => format!(
                 "the mean of all {} frames is {:.0} ns{lost}",
                 delays.frames, delays.mean_ns
@@ -237,9 +205,9 @@ impl Procedure for Latency {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
+        let p = &self.plan;
         let is_done = self.current().is_none() && self.progress.failure.is_none();
-        let applies = p.throughput_pps > 0.0;
+        let applies = self.throughput_pps > 0.0;
         let lossy: u32 = self.points.iter().map(|point| point.lossy).sum();
         let mut warnings = Vec::new();
         if lossy > 0 {
@@ -256,7 +224,7 @@ impl Procedure for Latency {
         }
         warnings.extend(describe_stalls(timed()));
         let fewest = timed().min_by_key(|delays| delays.frames);
-        if let (LatencyMode::Rfc8219, Some(delays)) = (p.mode, fewest)
+        if let (LatencyMode::Rfc8219, Some(delays)) = (p.latency_mode, fewest)
             && delays.supported_p999_ns().is_none()
         {
             warnings.push(format!(
@@ -265,13 +233,13 @@ impl Procedure for Latency {
             ));
         }
         let mut further = Vec::new();
-        let requested = match p.mode {
+        let requested = match p.latency_mode {
             LatencyMode::Rfc2544 => 1,
             LatencyMode::Rfc8219 => p.tagged,
         };
         let all_were_timed = timed().any(|delays| delays.frames > u64::from(requested));
         if all_were_timed {
-            further.push(match p.mode {
+            further.push(match p.latency_mode {
                 LatencyMode::Rfc2544 => {
                     "the mean of all frames of a trial instead of one tagged frame".to_owned()
                 }
@@ -280,19 +248,25 @@ impl Procedure for Latency {
                 ),
             });
         }
-        if p.repetitions < REPETITIONS {
-            further.push(format!("{} repetitions instead of 20", p.repetitions));
-        }
-        if p.trial_ns < TRIAL_NS {
-            further.push(format!("trials of {} instead of 120 s", time(p.trial_ns)));
-        }
-        if p.tag_from_ns < TAG_FROM_NS && !all_were_timed {
+        if p.latency_repetitions < REPETITIONS {
             further.push(format!(
-                "tagged from {} instead of 60 s on",
-                time(p.tag_from_ns)
+                "{} repetitions instead of 20",
+                p.latency_repetitions
             ));
         }
-        let standard = match p.mode {
+        if p.latency_trial_ns < TRIAL_NS {
+            further.push(format!(
+                "trials of {} instead of 120 s",
+                time(p.latency_trial_ns)
+            ));
+        }
+        if self.tag_from_ns < TAG_FROM_NS && !all_were_timed {
+            further.push(format!(
+                "tagged from {} instead of 60 s on",
+                time(self.tag_from_ns)
+            ));
+        }
+        let standard = match p.latency_mode {
             LatencyMode::Rfc2544 => "RFC 2544 §26.2 latency",
             LatencyMode::Rfc8219 => {
                 let frames = fewest.map_or(u64::from(p.tagged), |delays| delays.frames);
@@ -313,18 +287,22 @@ impl Procedure for Latency {
         };
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.setup.frame_size,
+            frame_size_bytes: self.setup.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: applies && is_done && self.unreached.len() < self.points.len(),
             not_applicable: !applies && self.progress.failure.is_none(),
             // durations are judged here: they differ from those of other procedures
-            compliance: p.setup.conditions.label(standard, u64::MAX, further),
+            compliance: self.setup.conditions.label(standard, u64::MAX, further),
             warnings,
             trials: self.progress.trials,
             found: Found::Latency(fwdlab_model::outcome::Latency {
-                mode: p.mode,
-                definition: p.definition.clone(),
-                throughput_pps: p.throughput_pps,
+                mode: p.latency_mode,
+                definition: match self.setup.conditions.simulated {
+                    true => "from when a frame is sent to when it is received",
+                    false => "from when a frame was due to leave to when it arrived at the tester",
+                }
+                .into(),
+                throughput_pps: self.throughput_pps,
                 points: self.points.clone(),
             }),
         }]

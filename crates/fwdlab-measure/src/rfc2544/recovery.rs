@@ -8,7 +8,7 @@ use fwdlab_model::procedure::{Answer, Purpose, Question, Stretch};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
-use crate::compliance::FINAL_NS;
+use super::suite::Plan;
 use crate::procedure::{Procedure, Progress, check_duration, spread};
 
 /// Number of repetitions: the RFC requires several.
@@ -17,38 +17,15 @@ pub const REPETITIONS: u32 = 10;
 /// Ratio of the overload to the throughput.
 const OVERLOAD: f64 = 1.1;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, loads, conditions.
-    pub setup: Setup,
-    /// The throughput of this size; 0 if none was found.
-    pub throughput_pps: f64,
-    /// Duration of the overload.
-    pub overload_ns: u64,
-    /// Duration of the reduced load, in which losses are detected.
-    pub rest_ns: u64,
-    /// Number of trials.
-    pub repetitions: u32,
-}
-
-impl Parameters {
-    /// Returns the values of RFC 2544.
-    pub fn standard(setup: Setup, throughput_pps: f64) -> Parameters {
-        Parameters {
-            setup,
-            throughput_pps,
-            overload_ns: FINAL_NS,
-            rest_ns: FINAL_NS,
-            repetitions: REPETITIONS,
-        }
-    }
-}
-
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Recovery {
-    parameters: Parameters,
+    setup: Setup,
+    /// The throughput of this size; 0 if none was found.
+    throughput_pps: f64,
+    /// Duration of the overload, and of the reduced load, in which losses are detected.
+    trial_ns: u64,
+    repetitions: u32,
     times_s: Vec<f64>,
     resolution_ns: Option<u64>,
     /// Number of trials that still lost frames at their end, and of trials whose overload lost
@@ -63,22 +40,21 @@ impl Recovery {
     ///
     /// # Errors
     /// No repetitions, impossible loads, trials that are too short.
-    pub fn new(parameters: Parameters) -> Result<Recovery, String> {
-        let p = &parameters;
-        p.setup.check()?;
-        if p.repetitions == 0 {
+    pub fn new(setup: Setup, throughput_pps: f64, plan: &Plan) -> Result<Recovery, String> {
+        let (trial_ns, repetitions) = (plan.final_ns, plan.recovery_repetitions);
+        setup.check()?;
+        if repetitions == 0 {
             return Err("recovery needs at least one repetition".into());
         }
-        if p.throughput_pps > 0.0 {
-            let shortest = p.overload_ns.min(p.rest_ns);
-            check_duration(
-                "overload or rest",
-                shortest,
-                OVERLOAD / 2.0 * p.throughput_pps,
-            )?;
+        if throughput_pps > 0.0 {
+            let load_pps = OVERLOAD / 2.0 * throughput_pps;
+            check_duration("overload or rest", trial_ns, load_pps)?;
         }
         Ok(Recovery {
-            parameters,
+            setup,
+            throughput_pps,
+            trial_ns,
+            repetitions,
             times_s: Vec::new(),
             resolution_ns: None,
             unended: 0,
@@ -88,21 +64,19 @@ impl Recovery {
     }
 
     fn overload_pps(&self) -> f64 {
-        let p = &self.parameters;
-        (OVERLOAD * p.throughput_pps).min(p.setup.largest_pps())
+        (OVERLOAD * self.throughput_pps).min(self.setup.largest_pps())
     }
 
     fn applies(&self) -> bool {
-        self.parameters.throughput_pps > 0.0 && self.overload_pps() > self.parameters.throughput_pps
+        self.throughput_pps > 0.0 && self.overload_pps() > self.throughput_pps
     }
 }
 
 impl Procedure for Recovery {
     fn next_trial(&mut self) -> Option<Question> {
-        let p = &self.parameters;
         if !self.applies()
             || self.progress.failure.is_some()
-            || self.progress.trials >= p.repetitions
+            || self.progress.trials >= self.repetitions
         {
             return None;
         }
@@ -110,14 +84,14 @@ impl Procedure for Recovery {
         let reason = format!(
             "{load:.0} frames/s, then half of it: when is the last frame lost? {} of {}",
             self.progress.trials + 1,
-            p.repetitions
+            self.repetitions
         );
-        let mut question = p
+        let mut question = self
             .setup
-            .question(load, p.overload_ns, Purpose::Measure, reason);
+            .question(load, self.trial_ns, Purpose::Measure, reason);
         question
             .stretches
-            .push(Stretch::constant(load / 2.0, p.rest_ns));
+            .push(Stretch::constant(load / 2.0, self.trial_ns));
         question.locate_loss = true;
         Some(question)
     }
@@ -131,7 +105,7 @@ impl Procedure for Recovery {
             return "no frame lost: this was not an overload".into();
         };
         let after_ns = last_ns.saturating_sub(end_ns);
-        let rest_ns = self.parameters.rest_ns;
+        let rest_ns = self.trial_ns;
         // within a hundredth of the end it would have continued
         if after_ns >= rest_ns - rest_ns / 100 {
             self.unended += 1;
@@ -149,10 +123,11 @@ impl Procedure for Recovery {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
-        let is_done = self.progress.trials >= p.repetitions && self.progress.failure.is_none();
+        let is_done = self.progress.trials >= self.repetitions && self.progress.failure.is_none();
         let verdict = match () {
-            () if p.throughput_pps <= 0.0 => "not applicable: no throughput was found".to_owned(),
+            () if self.throughput_pps <= 0.0 => {
+                "not applicable: no throughput was found".to_owned()
+            }
             () if !self.applies() => "not applicable: the tester cannot overload the DUT".into(),
             () if !is_done => "not all repetitions were run".into(),
             () if self.unended > 0 => format!(
@@ -175,21 +150,21 @@ impl Procedure for Recovery {
             ));
         }
         let mut further = Vec::new();
-        if self.applies() && self.overload_pps() < OVERLOAD * p.throughput_pps * (1.0 - 1e-9) {
-            let percent = 100.0 * self.overload_pps() / p.throughput_pps;
+        if self.applies() && self.overload_pps() < OVERLOAD * self.throughput_pps * (1.0 - 1e-9) {
+            let percent = 100.0 * self.overload_pps() / self.throughput_pps;
             further.push(format!(
                 "overload of {percent:.1} % of the throughput instead of 110 %"
             ));
         }
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.setup.frame_size,
+            frame_size_bytes: self.setup.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: self.applies() && is_done && self.unended == 0 && !self.times_s.is_empty(),
             not_applicable: !self.applies() && self.progress.failure.is_none(),
-            compliance: p.setup.conditions.label(
+            compliance: self.setup.conditions.label(
                 "RFC 2544 §26.5 system recovery",
-                p.overload_ns,
+                self.trial_ns,
                 further,
             ),
             warnings,

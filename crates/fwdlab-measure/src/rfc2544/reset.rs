@@ -9,6 +9,7 @@ use fwdlab_model::procedure::{Answer, Ending, Purpose, Question};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
+use super::suite::Plan;
 use crate::procedure::{Procedure, Progress, check_load, spread, time};
 
 /// Number of trials; the RFC requires one or more.
@@ -18,7 +19,7 @@ pub const REPETITIONS: u32 = 5;
 pub const LONGEST_NS: u64 = 900_000_000_000;
 
 /// Duration of traffic before the reset.
-pub const BEFORE_NS: u64 = 5_000_000_000;
+const BEFORE_NS: u64 = 5_000_000_000;
 
 /// The DUT is back if it has forwarded this share of the load...
 const BACK_SHARE: f64 = 0.99;
@@ -32,41 +33,17 @@ const SAMPLE_NS: u64 = 100_000_000;
 /// One in this number of frames may be in flight.
 const ON_THEIR_WAY: u64 = 1000;
 
-/// The parameters of the measurement.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, loads, conditions.
-    pub setup: Setup,
-    /// What is reset and how, as text: `OS reboot`, `forwarding process restarted`.
-    pub what: String,
-    /// A load that the DUT forwards without loss.
-    pub load_pps: f64,
-    /// Duration of traffic before the reset.
-    pub before_ns: u64,
-    /// Maximum wait for the DUT.
-    pub longest_ns: u64,
-    /// Number of trials.
-    pub repetitions: u32,
-}
-
-impl Parameters {
-    /// Returns the values of RFC 6201.
-    pub fn standard(setup: Setup, what: impl Into<String>, load_pps: f64) -> Parameters {
-        Parameters {
-            setup,
-            what: what.into(),
-            load_pps,
-            before_ns: BEFORE_NS,
-            longest_ns: LONGEST_NS,
-            repetitions: REPETITIONS,
-        }
-    }
-}
-
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Reset {
-    parameters: Parameters,
+    setup: Setup,
+    /// A load that the DUT forwards without loss.
+    load_pps: f64,
+    /// What is reset and how, as text: `OS reboot`, `forwarding process restarted`.
+    what: String,
+    /// Maximum wait for the DUT.
+    longest_ns: u64,
+    repetitions: u32,
     times_s: Vec<(f64, Option<f64>)>,
     resolution_ns: Option<u64>,
     /// Number of trials that lost frames before the reset.
@@ -79,26 +56,28 @@ impl Reset {
     ///
     /// # Errors
     /// No repetitions, an impossible load, no traffic before the reset.
-    pub fn new(parameters: Parameters) -> Result<Reset, String> {
-        let p = &parameters;
-        p.setup.check()?;
-        check_load("the load of the reset test", p.load_pps)?;
-        if p.load_pps > p.setup.largest_pps() {
+    pub fn new(setup: Setup, load_pps: f64, plan: &Plan) -> Result<Reset, String> {
+        let (longest_ns, repetitions) = (plan.reset_longest_ns, plan.reset_repetitions);
+        setup.check()?;
+        check_load("the load of the reset test", load_pps)?;
+        if load_pps > setup.largest_pps() {
             return Err(format!(
-                "a load of {} frames per second: the tester offers at most {}",
-                p.load_pps,
-                p.setup.largest_pps()
+                "a load of {load_pps} frames per second: the tester offers at most {}",
+                setup.largest_pps()
             ));
         }
-        if p.repetitions == 0 || p.before_ns < 2 * SAMPLE_NS || p.longest_ns < BACK_NS {
+        if repetitions == 0 || longest_ns < BACK_NS {
             return Err(format!(
-                "a reset test needs a repetition, traffic for {} before the reset, and {} after it",
-                time(2 * SAMPLE_NS),
+                "a reset test needs a repetition, and traffic for {} after the reset",
                 time(BACK_NS)
             ));
         }
         Ok(Reset {
-            parameters,
+            setup,
+            load_pps,
+            what: plan.reset.clone().unwrap_or_default(),
+            longest_ns,
+            repetitions,
             times_s: Vec::new(),
             resolution_ns: None,
             lossy_before: 0,
@@ -109,39 +88,38 @@ impl Reset {
 
 impl Procedure for Reset {
     fn next_trial(&mut self) -> Option<Question> {
-        let p = &self.parameters;
-        if self.progress.failure.is_some() || self.progress.trials >= p.repetitions {
+        if self.progress.failure.is_some() || self.progress.trials >= self.repetitions {
             return None;
         }
         let reason = format!(
             "reset after {} ({}), {} of {}",
-            time(p.before_ns),
-            p.what,
+            time(BEFORE_NS),
+            self.what,
             self.progress.trials + 1,
-            p.repetitions
+            self.repetitions
         );
-        let duration = p.before_ns + p.longest_ns;
+        let duration = BEFORE_NS + self.longest_ns;
         Some(Question {
             sample_ns: Some(SAMPLE_NS),
-            reset_at_ns: Some(p.before_ns),
-            reset: Some(p.what.clone()),
+            reset_at_ns: Some(BEFORE_NS),
+            reset: Some(self.what.clone()),
             ending: Some(Ending::Recovered {
                 share: BACK_SHARE,
                 for_ns: BACK_NS,
             }),
-            ..p.setup
-                .question(p.load_pps, duration, Purpose::Measure, reason)
+            ..self
+                .setup
+                .question(self.load_pps, duration, Purpose::Measure, reason)
         })
     }
 
     fn record(&mut self, _: &Question, answer: &Answer) -> String {
         self.progress.trials += 1;
-        let p = &self.parameters;
         self.resolution_ns = self.resolution_ns.max(answer.resolution_ns);
         let before = answer
             .samples
             .iter()
-            .filter(|s| s.at_ns + s.length_ns < p.before_ns);
+            .filter(|s| s.at_ns + s.length_ns < BEFORE_NS);
         let (sent, received) = before.fold((0, 0), |(sent, received), s| {
             (sent + s.frames_sent, received + s.frames_received)
         });
@@ -158,7 +136,7 @@ impl Procedure for Reset {
         self.times_s.push((by_loss, by_timestamp));
         match by_timestamp {
             Some(seconds) => format!("{by_loss:.3} s by lost frames, {seconds:.3} s by timestamps"),
-            None => format!("the DUT did not come back within {}", time(p.longest_ns)),
+            None => format!("the DUT did not come back within {}", time(self.longest_ns)),
         }
     }
 
@@ -167,8 +145,7 @@ impl Procedure for Reset {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
-        let is_done = self.progress.trials >= p.repetitions && self.progress.failure.is_none();
+        let is_done = self.progress.trials >= self.repetitions && self.progress.failure.is_none();
         let back: Vec<(f64, f64)> = self
             .times_s
             .iter()
@@ -198,7 +175,7 @@ impl Procedure for Reset {
             () if gone > 0 => format!(
                 "after {gone} of {} resets the DUT did not come back within {}",
                 self.times_s.len(),
-                time(p.longest_ns)
+                time(self.longest_ns)
             ),
             () => "measured".into(),
         };
@@ -206,19 +183,19 @@ impl Procedure for Reset {
             |value: fn(&(f64, f64)) -> f64| spread(&back.iter().map(value).collect::<Vec<_>>());
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.setup.frame_size,
+            frame_size_bytes: self.setup.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: is_done && gone == 0,
             not_applicable: false,
-            compliance: p
+            compliance: self
                 .setup
                 .conditions
                 .label("RFC 6201 reset", u64::MAX, Vec::new()),
             warnings,
             trials: self.progress.trials,
             found: Found::Reset(fwdlab_model::outcome::Reset {
-                what: p.what.clone(),
-                load_pps: p.load_pps,
+                what: self.what.clone(),
+                load_pps: self.load_pps,
                 by_loss_s: of(|times| times.0),
                 by_timestamp_s: of(|times| times.1),
                 repetitions_s: self.times_s.clone(),

@@ -9,7 +9,14 @@ pub use fwdlab_model::campaign::Test;
 use fwdlab_model::outcome::{Found, LatencyMode, Outcome};
 use fwdlab_model::procedure::{Answer, Question};
 
-use super::{Setup, back_to_back, bursts, frame_loss, latency, recovery, reset, throughput};
+use super::back_to_back::BackToBack;
+use super::bursts::Bursty;
+use super::frame_loss::FrameLoss;
+use super::latency::Latency;
+use super::recovery::Recovery;
+use super::reset::Reset;
+use super::throughput::Throughput;
+use super::{Setup, back_to_back, frame_loss, latency, recovery, reset};
 use crate::procedure::Procedure;
 
 /// Times and repetitions of all tests.
@@ -177,57 +184,18 @@ fn procedure(
     plan: &Plan,
     setup: Setup,
     test: Test,
-    (throughput_pps, lossy_pps): (f64, Option<f64>),
+    throughput: (f64, Option<f64>),
 ) -> Result<Box<dyn Procedure>, String> {
+    let throughput_pps = throughput.0;
     Ok(match test {
-        Test::Throughput => Box::new(throughput::Throughput::new(throughput::Parameters {
-            resolution: plan.resolution,
-            search_ns: plan.search_ns,
-            final_ns: plan.final_ns,
-            ..throughput::Parameters::standard(setup)
-        })?),
-        Test::Latency => Box::new(latency::Latency::new(latency::Parameters {
-            percents: plan.latency_percents.clone(),
-            trial_ns: plan.latency_trial_ns,
-            tag_from_ns: latency::TAG_FROM_NS.min(plan.latency_trial_ns / 2),
-            tagged: plan.tagged,
-            repetitions: plan.latency_repetitions,
-            ..latency::Parameters::standard(setup, plan.latency_mode, throughput_pps)
-        })?),
-        Test::Bursts => Box::new(bursts::Bursty::new(bursts::Parameters {
-            setup,
-            frames: plan.burst_frames.clone(),
-            trial_ns: plan.final_ns,
-            longest_gap_ns: bursts::LONGEST_GAP_NS.min(plan.final_ns / 20),
-            resolution: bursts::RESOLUTION,
-        })?),
-        Test::FrameLoss => Box::new(frame_loss::FrameLoss::new(frame_loss::Parameters {
-            step_percent: plan.loss_step_percent,
-            trial_ns: plan.final_ns,
-            setup,
-        })?),
-        Test::BackToBack => Box::new(back_to_back::BackToBack::new(back_to_back::Parameters {
-            limit_frames: (setup.largest_pps() * (plan.burst_ns as f64 / 1e9)) as u64,
-            repetitions: plan.burst_repetitions,
-            trial_ns: plan.final_ns,
-            ..back_to_back::Parameters::standard(setup, throughput_pps, lossy_pps)
-        })?),
-        Test::Recovery => Box::new(recovery::Recovery::new(recovery::Parameters {
-            overload_ns: plan.final_ns,
-            rest_ns: plan.final_ns,
-            repetitions: plan.recovery_repetitions,
-            ..recovery::Parameters::standard(setup, throughput_pps)
-        })?),
-        Test::Reset => {
-            let what = plan.reset.clone().unwrap_or_default();
-            // half of the throughput, so that only the outage loses frames
-            let load = throughput_pps / 2.0;
-            Box::new(reset::Reset::new(reset::Parameters {
-                repetitions: plan.reset_repetitions,
-                longest_ns: plan.reset_longest_ns,
-                ..reset::Parameters::standard(setup, what, load)
-            })?)
-        }
+        Test::Throughput => Box::new(Throughput::new(setup, plan)?),
+        Test::Latency => Box::new(Latency::new(setup, throughput_pps, plan)?),
+        Test::Bursts => Box::new(Bursty::new(setup, plan)?),
+        Test::FrameLoss => Box::new(FrameLoss::new(setup, plan)?),
+        Test::BackToBack => Box::new(BackToBack::new(setup, throughput, plan)?),
+        Test::Recovery => Box::new(Recovery::new(setup, throughput_pps, plan)?),
+        // half of the throughput, so that only the outage loses frames
+        Test::Reset => Box::new(Reset::new(setup, throughput_pps / 2.0, plan)?),
     })
 }
 

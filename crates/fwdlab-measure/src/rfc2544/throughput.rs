@@ -11,7 +11,7 @@ use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::variant::Variant;
 
 use super::Setup;
-use crate::compliance::FINAL_NS;
+use super::suite::Plan;
 use crate::procedure::{
     Procedure, Progress, TESTER_BOUND, check_duration, is_tester_bound, percent, sent_pps, time,
 };
@@ -20,41 +20,15 @@ use crate::procedure::{
 /// a result must end.
 const FINEST: f64 = 0.01;
 
-/// The parameters of the search.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
-    /// Frame size, loads, conditions.
-    pub setup: Setup,
-    /// The search ends if the bounds are no farther apart than this share of the upper one. Never
-    /// finer than a frame in a trial, nor than this share of a hundredth of the full rate.
-    pub resolution: f64,
-    /// Duration of the trials that guide the search.
-    pub search_ns: u64,
-    /// Duration of the trial that confirms the result.
-    pub final_ns: u64,
-    /// Number of repetitions of a lossy trial, which passes if one of them is clean (ETSI TST009
-    /// §12.3.3).
-    pub verifications: u32,
-}
-
-impl Parameters {
-    /// Returns the values of RFC 2544, with a resolution of 0.5 % of the result, for a tenth of the
-    /// line rate as for all of it.
-    pub fn standard(setup: Setup) -> Parameters {
-        Parameters {
-            setup,
-            resolution: 0.005,
-            search_ns: FINAL_NS,
-            final_ns: FINAL_NS,
-            verifications: 0,
-        }
-    }
-}
-
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Throughput {
-    parameters: Parameters,
+    setup: Setup,
+    /// The search ends if the bounds are no farther apart than this share of the upper one. Never
+    /// finer than a frame in a trial, nor than this share of a hundredth of the full rate.
+    resolution: f64,
+    search_ns: u64,
+    final_ns: u64,
     /// The largest load without loss so far; 0: none.
     low: f64,
     /// The smallest load with loss; `None` while the largest load was not tried, or lost nothing.
@@ -65,7 +39,6 @@ pub struct Throughput {
     is_confirmed: bool,
     step_down: f64,
     failed: u32,
-    attempts: u32,
     is_done: bool,
     progress: Progress,
 }
@@ -76,15 +49,15 @@ impl Throughput {
     /// # Errors
     /// A load is impossible, the resolution is below one frame or above the largest load, or the
     /// trials are too short.
-    pub fn new(parameters: Parameters) -> Result<Throughput, String> {
-        parameters.setup.check()?;
-        let largest = parameters.setup.largest_pps();
-        let Parameters {
+    pub fn new(setup: Setup, plan: &Plan) -> Result<Throughput, String> {
+        setup.check()?;
+        let largest = setup.largest_pps();
+        let Plan {
             resolution,
             search_ns,
             final_ns,
             ..
-        } = parameters;
+        } = *plan;
         let frames = resolution * largest * (search_ns as f64 / 1e9);
         if !(frames >= 1.0 && resolution.is_finite()) {
             return Err(format!(
@@ -109,14 +82,16 @@ impl Throughput {
         }
         check_duration("a trial", search_ns, largest)?;
         Ok(Throughput {
-            parameters,
+            setup,
+            resolution,
+            search_ns,
+            final_ns,
             low: 0.0,
             lossy: None,
             unreached: None,
             is_confirmed: false,
             step_down: 1.0,
             failed: 0,
-            attempts: 0,
             is_done: false,
             progress: Progress::default(),
         })
@@ -132,10 +107,9 @@ impl Throughput {
 
     /// Returns the largest distance of the bounds that is precise enough.
     fn resolution_pps(&self) -> f64 {
-        let p = &self.parameters;
-        let found = self.high().unwrap_or(p.setup.largest_pps());
-        let one_frame = 1e9 / p.search_ns as f64;
-        (p.resolution * found.max(FINEST * p.setup.full_rate_pps())).max(one_frame)
+        let found = self.high().unwrap_or(self.setup.largest_pps());
+        let one_frame = 1e9 / self.search_ns as f64;
+        (self.resolution * found.max(FINEST * self.setup.full_rate_pps())).max(one_frame)
     }
 
     fn is_narrow(&self) -> bool {
@@ -145,12 +119,11 @@ impl Throughput {
 
     /// Returns the next load, whether it is the confirmation, and the reason.
     fn candidate(&self) -> Option<(f64, bool, String)> {
-        let p = &self.parameters;
         if self.is_done || self.progress.failure.is_some() {
             return None;
         }
         let Some(high) = self.high() else {
-            let largest = p.setup.largest_pps();
+            let largest = self.setup.largest_pps();
             let is_first = self.low == 0.0;
             let reason = if is_first {
                 "the largest load first: if nothing is lost there, the search ends"
@@ -160,7 +133,7 @@ impl Throughput {
             return Some((largest, !is_first, reason.into()));
         };
         if !self.is_narrow() {
-            let seconds = p.search_ns as f64 / 1e9;
+            let seconds = self.search_ns as f64 / 1e9;
             let middle = ((self.low + high) / 2.0 * seconds).round() / seconds;
             let reason = match self.lossy {
                 Some(lossy) if lossy <= high => {
@@ -201,12 +174,14 @@ impl Procedure for Throughput {
             self.is_done = true;
         }
         let (load, confirms, reason) = self.candidate()?;
-        let p = &self.parameters;
         let (duration, purpose) = match confirms {
-            true => (p.final_ns, Purpose::Confirm),
-            false => (p.search_ns, Purpose::Search),
+            true => (self.final_ns, Purpose::Confirm),
+            false => (self.search_ns, Purpose::Search),
         };
-        Some(p.setup.lossless_question(load, duration, purpose, reason))
+        Some(
+            self.setup
+                .lossless_question(load, duration, purpose, reason),
+        )
     }
 
     fn record(&mut self, question: &Question, answer: &Answer) -> String {
@@ -222,12 +197,7 @@ impl Procedure for Throughput {
         } else {
             String::new()
         };
-        if !is_clean && self.attempts < self.parameters.verifications {
-            self.attempts += 1;
-            return format!("lost frames{early}; once more, one trial without loss is enough");
-        }
-        self.attempts = 0;
-        let is_full = self.parameters.search_ns >= self.parameters.final_ns;
+        let is_full = self.search_ns >= self.final_ns;
         if question.purpose == Purpose::Confirm {
             if is_clean {
                 self.is_confirmed = true;
@@ -258,7 +228,6 @@ impl Procedure for Throughput {
     /// This is not a loss: the search continues below, at most at the rate at which the generator
     /// sent.
     fn load_not_reached(&mut self, question: &Question, answer: &Answer, _: &str) {
-        self.attempts = 0;
         let load = question.peak_pps();
         self.unreached = Some(load.min(sent_pps(answer).max(self.resolution_pps())));
         if question.purpose == Purpose::Confirm {
@@ -268,12 +237,11 @@ impl Procedure for Throughput {
     }
 
     fn outcomes(&self) -> Vec<Outcome> {
-        let p = &self.parameters;
         let throughput = self
             .throughput_pps()
             .filter(|_| self.progress.failure.is_none());
-        let largest = p.setup.largest_pps();
-        let below_line = p.setup.line_rate_pps.is_none_or(|line| largest < line);
+        let largest = self.setup.largest_pps();
+        let below_line = self.setup.line_rate_pps.is_none_or(|line| largest < line);
         // the load above was not offered, instead of lost
         let is_above_unreached = match (self.unreached, self.lossy) {
             (Some(unreached), Some(lossy)) => unreached < lossy,
@@ -307,31 +275,25 @@ impl Procedure for Throughput {
             ),
             None => "the search has not ended".into(),
         };
-        let mut further = Vec::new();
-        if p.verifications > 0 {
-            further.push(format!(
-                "lossy trials repeated up to {} times (ETSI TST009)",
-                p.verifications
-            ));
-        }
         vec![Outcome {
             variant: Variant::default(),
-            frame_size_bytes: p.setup.frame_size,
+            frame_size_bytes: self.setup.frame_size,
             verdict: self.progress.verdict(verdict),
             answered: throughput.is_some(),
             not_applicable: false,
-            compliance: p
-                .setup
-                .conditions
-                .label("RFC 2544 §26.1 throughput", p.final_ns, further),
+            compliance: self.setup.conditions.label(
+                "RFC 2544 §26.1 throughput",
+                self.final_ns,
+                Vec::new(),
+            ),
             warnings,
             trials: self.progress.trials,
             found: Found::Throughput(fwdlab_model::outcome::Throughput {
-                line_rate_pps: p.setup.line_rate_pps,
+                line_rate_pps: self.setup.line_rate_pps,
                 max_load_pps: largest,
                 throughput_pps: throughput,
-                percent: throughput.map(|pps| 100.0 * pps / p.setup.full_rate_pps()),
-                l2_bps: throughput.map(|pps| p.setup.frame_size.l2_bps(pps)),
+                percent: throughput.map(|pps| 100.0 * pps / self.setup.full_rate_pps()),
+                l2_bps: throughput.map(|pps| self.setup.frame_size.l2_bps(pps)),
                 lossy_pps: self.lossy,
                 resolution_pps: self.resolution_pps(),
                 confirmations_failed: self.failed,

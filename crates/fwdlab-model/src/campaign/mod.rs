@@ -58,8 +58,9 @@ pub use iterations::{HalfWidth, UntilPrecise};
 pub use matrix::{Directions, Matrix, Size};
 use procedure::ProcedureError;
 pub use procedure::{
-    Counting, Equilibrium, Exact, ForwardingRate, Generator, Maxfwd, Mlrsearch, Mrr, Paired, Plr,
-    Procedure, Ramp, Rfc2544, Soak, Sweep, Test, Trial,
+    Churn, Counting, Energy, Equilibrium, Exact, ForwardingRate, Generator, LoadedLatency,
+    Management, Maxfwd, Mlrsearch, Mrr, Paired, Plr, Procedure, Ramp, Rfc2544, Soak, Sweep, Test,
+    Trial,
 };
 pub use reboot::Reboot;
 pub use selection::Selection;

@@ -2,9 +2,10 @@
 //!
 //! Version 0 only: PPTP's version 1 and RFC 1701's routing are an error. Start with [`Repr`].
 
-use super::{Error, get};
+use super::{Error, get, view};
 use crate::checksum;
 use std::fmt;
+use std::ops::Range;
 
 /// Protocol number of GRE in IPv4 and IPv6.
 pub const PROTOCOL: u8 = 47;
@@ -13,27 +14,25 @@ pub const PROTOCOL: u8 = 47;
 pub const ETHERNET: u16 = 0x6558;
 
 /// Length of the header without optional fields, in bytes.
-pub const HEADER_LEN: usize = field::ETHERTYPE.end;
+pub const HEADER_LEN: usize = 4;
 
 /// Flag bits: a checksum, a key, a sequence number follows, in this order.
 const CHECKSUM: u16 = 0x8000;
 const KEY: u16 = 0x2000;
 const SEQUENCE: u16 = 0x1000;
 
-/// View of a GRE packet.
-#[derive(Debug, Clone, Copy)]
-pub struct Packet<T> {
-    buffer: T,
-}
+/// Position of the checksum if there is one, before 16 reserved bits; key and sequence number follow.
+const CHECKSUM_AT: Range<usize> = 4..6;
 
-mod field {
-    use std::ops::Range;
+view! {
+    /// View of a GRE packet.
+    Packet;
 
-    pub const FLAGS: Range<usize> = 0..2;
-    pub const ETHERTYPE: Range<usize> = 2..4;
-    /// Checksum and 16 reserved bits, when there is one; key and sequence number come after it.
-    pub const CHECKSUM: Range<usize> = 4..6;
-    pub const RESERVED: Range<usize> = 6..8;
+    /// Flags, reserved bits and version.
+    flags, set_flags: u16 = 0..2;
+
+    /// Protocol type of what follows: an EtherType.
+    ethertype, set_ethertype: u16 = 2..4;
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
@@ -52,22 +51,10 @@ impl<T: AsRef<[u8]>> Packet<T> {
         if packet.buffer.as_ref().len() < packet.header_len() {
             return Err(Error::Truncated);
         }
-        if packet.has_checksum() && get(packet.buffer.as_ref(), field::RESERVED) != [0, 0] {
+        if packet.has_checksum() && get(packet.buffer.as_ref(), 6..8) != [0, 0] {
             return Err(Error::Unsupported);
         }
         Ok(packet)
-    }
-
-    /// Flags, reserved bits and version.
-    #[inline]
-    pub fn flags(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::FLAGS))
-    }
-
-    /// Protocol type of what follows: an EtherType.
-    #[inline]
-    pub fn ethertype(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::ETHERTYPE))
     }
 
     /// True if there is a checksum.
@@ -85,7 +72,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Checksum, if there is one.
     pub fn checksum(&self) -> Option<u16> {
         self.has_checksum()
-            .then(|| u16::from_be_bytes(get(self.buffer.as_ref(), field::CHECKSUM)))
+            .then(|| u16::from_be_bytes(get(self.buffer.as_ref(), CHECKSUM_AT)))
     }
 
     /// Key, if there is one.
@@ -118,30 +105,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes that the caller is about to fill; getters may panic until then.
-    #[inline]
-    pub(crate) fn new_unchecked(buffer: T) -> Self {
-        Packet { buffer }
-    }
-
-    /// Sets flags, reserved bits and version.
-    #[inline]
-    pub fn set_flags(&mut self, value: u16) {
-        self.buffer.as_mut()[field::FLAGS].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the protocol type.
-    #[inline]
-    pub fn set_ethertype(&mut self, value: u16) {
-        self.buffer.as_mut()[field::ETHERTYPE].copy_from_slice(&value.to_be_bytes());
-    }
-
     /// Computes and sets the checksum, if there is one, over the whole buffer.
     pub fn fill_checksum(&mut self) {
         if self.has_checksum() {
-            self.buffer.as_mut()[field::CHECKSUM].fill(0);
+            self.buffer.as_mut()[CHECKSUM_AT].fill(0);
             let sum = checksum::sum(self.buffer.as_ref());
-            self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&(!sum).to_be_bytes());
+            self.buffer.as_mut()[CHECKSUM_AT].copy_from_slice(&(!sum).to_be_bytes());
         }
     }
 }

@@ -4,7 +4,7 @@
 //! [`icmpv6`](super::icmpv6) uses the same view; only the meaning of the numbers differs there.
 //! Start with [`Repr`].
 
-use super::{Error, get};
+use super::{Error, view};
 use crate::checksum;
 use std::fmt;
 
@@ -12,7 +12,7 @@ use std::fmt;
 pub const PROTOCOL: u8 = 1;
 
 /// Length of the header, in bytes.
-pub const HEADER_LEN: usize = field::WORD.end;
+pub const HEADER_LEN: usize = 8;
 
 /// Type: echo reply.
 pub const ECHO_REPLY: u8 = 0;
@@ -26,19 +26,21 @@ pub const ECHO_REQUEST: u8 = 8;
 /// Type: time exceeded.
 pub const TIME_EXCEEDED: u8 = 11;
 
-/// View of an ICMP or ICMPv6 message.
-#[derive(Debug, Clone, Copy)]
-pub struct Packet<T> {
-    buffer: T,
-}
+view! {
+    /// View of an ICMP or ICMPv6 message.
+    Packet;
 
-mod field {
-    use std::ops::Range;
+    /// Type of the message.
+    kind, set_kind: u8 = 0..1;
 
-    pub const KIND: usize = 0;
-    pub const CODE: usize = 1;
-    pub const CHECKSUM: Range<usize> = 2..4;
-    pub const WORD: Range<usize> = 4..8;
+    /// Code, within the type.
+    code, set_code: u8 = 1..2;
+
+    /// Checksum.
+    checksum, set_checksum: u16 = 2..4;
+
+    /// The second word, whose meaning depends on the type.
+    word, set_word: u32 = 4..8;
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
@@ -51,30 +53,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
             return Err(Error::Truncated);
         }
         Ok(Packet { buffer })
-    }
-
-    /// Type of the message.
-    #[inline]
-    pub fn kind(&self) -> u8 {
-        self.buffer.as_ref()[field::KIND]
-    }
-
-    /// Code, within the type.
-    #[inline]
-    pub fn code(&self) -> u8 {
-        self.buffer.as_ref()[field::CODE]
-    }
-
-    /// Checksum.
-    #[inline]
-    pub fn checksum(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::CHECKSUM))
-    }
-
-    /// The second word, whose meaning depends on the type.
-    #[inline]
-    pub fn word(&self) -> u32 {
-        u32::from_be_bytes(get(self.buffer.as_ref(), field::WORD))
     }
 
     /// Returns true if the checksum is correct. `pseudo_header` is the sum from the IPv6 header's
@@ -91,36 +69,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes that the caller is about to fill; getters may panic until then.
-    #[inline]
-    pub(crate) fn new_unchecked(buffer: T) -> Self {
-        Packet { buffer }
-    }
-
-    /// Sets the type of the message.
-    #[inline]
-    pub fn set_kind(&mut self, value: u8) {
-        self.buffer.as_mut()[field::KIND] = value;
-    }
-
-    /// Sets the code.
-    #[inline]
-    pub fn set_code(&mut self, value: u8) {
-        self.buffer.as_mut()[field::CODE] = value;
-    }
-
-    /// Sets the checksum field to this value.
-    #[inline]
-    pub fn set_checksum(&mut self, value: u16) {
-        self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the second word.
-    #[inline]
-    pub fn set_word(&mut self, value: u32) {
-        self.buffer.as_mut()[field::WORD].copy_from_slice(&value.to_be_bytes());
-    }
-
     /// Computes and sets the checksum of the message, which is the whole buffer. `pseudo_header`:
     /// as in [`verify_checksum`](Self::verify_checksum).
     pub fn fill_checksum(&mut self, pseudo_header: u16) {

@@ -3,7 +3,7 @@
 //! Options are carried, not interpreted, and fragments are not reassembled. Start with [`Repr`].
 
 use super::options::{self, Options};
-use super::{Error, get};
+use super::{Error, view};
 use crate::checksum;
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -15,27 +15,38 @@ pub const ETHERTYPE: u16 = 0x0800;
 pub const PROTOCOL: u8 = 4;
 
 /// Length of the header without options, in bytes.
-pub const HEADER_LEN: usize = field::DESTINATION.end;
+pub const HEADER_LEN: usize = 20;
 
-/// View of an IPv4 packet.
-#[derive(Debug, Clone, Copy)]
-pub struct Packet<T> {
-    buffer: T,
-}
+view! {
+    /// View of an IPv4 packet.
+    Packet;
 
-mod field {
-    use std::ops::Range;
+    /// DSCP (6 bits) and ECN (2 bits).
+    traffic_class, set_traffic_class: u8 = 1..2;
 
-    pub const VERSION_LENGTH: usize = 0;
-    pub const TRAFFIC_CLASS: usize = 1;
-    pub const TOTAL_LEN: Range<usize> = 2..4;
-    pub const IDENTIFICATION: Range<usize> = 4..6;
-    pub const FLAGS_FRAGMENT: Range<usize> = 6..8;
-    pub const TTL: usize = 8;
-    pub const PROTOCOL: usize = 9;
-    pub const CHECKSUM: Range<usize> = 10..12;
-    pub const SOURCE: Range<usize> = 12..16;
-    pub const DESTINATION: Range<usize> = 16..20;
+    /// Length of header and payload, in bytes.
+    total_len, set_total_len: u16 = 2..4;
+
+    /// Identification.
+    identification, set_identification: u16 = 4..6;
+
+    /// Flags (3 bits) and fragment offset (13 bits, in units of 8 bytes).
+    flags_fragment, set_flags_fragment: u16 = 6..8;
+
+    /// Time to live, in hops.
+    ttl, set_ttl: u8 = 8..9;
+
+    /// Protocol of the payload, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
+    protocol, set_protocol: u8 = 9..10;
+
+    /// Header checksum.
+    checksum, set_checksum: u16 = 10..12;
+
+    /// Source address.
+    source, set_source: Ipv4Addr = 12..16;
+
+    /// Destination address.
+    destination, set_destination: Ipv4Addr = 16..20;
 }
 
 /// "Don't fragment" and "more fragments" in the word of flags and fragment offset, and its reserved
@@ -71,67 +82,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Version: 4.
     #[inline]
     pub fn version(&self) -> u8 {
-        self.buffer.as_ref()[field::VERSION_LENGTH] >> 4
+        self.buffer.as_ref()[0] >> 4
     }
 
     /// Length of the header with options, in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
-        usize::from(self.buffer.as_ref()[field::VERSION_LENGTH] & 0x0f) * 4
-    }
-
-    /// DSCP (6 bits) and ECN (2 bits).
-    #[inline]
-    pub fn traffic_class(&self) -> u8 {
-        self.buffer.as_ref()[field::TRAFFIC_CLASS]
-    }
-
-    /// Length of header and payload, in bytes.
-    #[inline]
-    pub fn total_len(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::TOTAL_LEN))
-    }
-
-    /// Identification.
-    #[inline]
-    pub fn identification(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::IDENTIFICATION))
-    }
-
-    /// Flags (3 bits) and fragment offset (13 bits, in units of 8 bytes).
-    #[inline]
-    pub fn flags_fragment(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::FLAGS_FRAGMENT))
-    }
-
-    /// Time to live, in hops.
-    #[inline]
-    pub fn ttl(&self) -> u8 {
-        self.buffer.as_ref()[field::TTL]
-    }
-
-    /// Protocol of the payload, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
-    #[inline]
-    pub fn protocol(&self) -> u8 {
-        self.buffer.as_ref()[field::PROTOCOL]
-    }
-
-    /// Header checksum.
-    #[inline]
-    pub fn checksum(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::CHECKSUM))
-    }
-
-    /// Source address.
-    #[inline]
-    pub fn source(&self) -> Ipv4Addr {
-        Ipv4Addr::from(get::<4>(self.buffer.as_ref(), field::SOURCE))
-    }
-
-    /// Destination address.
-    #[inline]
-    pub fn destination(&self) -> Ipv4Addr {
-        Ipv4Addr::from(get::<4>(self.buffer.as_ref(), field::DESTINATION))
+        usize::from(self.buffer.as_ref()[0] & 0x0f) * 4
     }
 
     /// The options' bytes.
@@ -177,70 +134,10 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes that the caller is about to fill; getters may panic until then.
-    #[inline]
-    pub(crate) fn new_unchecked(buffer: T) -> Self {
-        Packet { buffer }
-    }
-
     /// Sets version 4 and the header length with options, in bytes: a multiple of 4 up to 60.
     #[inline]
     pub fn set_version_and_header_len(&mut self, header_len: usize) {
-        self.buffer.as_mut()[field::VERSION_LENGTH] = 4 << 4 | (header_len / 4) as u8 & 0x0f;
-    }
-
-    /// Sets DSCP and ECN.
-    #[inline]
-    pub fn set_traffic_class(&mut self, value: u8) {
-        self.buffer.as_mut()[field::TRAFFIC_CLASS] = value;
-    }
-
-    /// Sets the length of header and payload, in bytes.
-    #[inline]
-    pub fn set_total_len(&mut self, value: u16) {
-        self.buffer.as_mut()[field::TOTAL_LEN].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the identification.
-    #[inline]
-    pub fn set_identification(&mut self, value: u16) {
-        self.buffer.as_mut()[field::IDENTIFICATION].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets flags and fragment offset.
-    #[inline]
-    pub fn set_flags_fragment(&mut self, value: u16) {
-        self.buffer.as_mut()[field::FLAGS_FRAGMENT].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the time to live, in hops.
-    #[inline]
-    pub fn set_ttl(&mut self, value: u8) {
-        self.buffer.as_mut()[field::TTL] = value;
-    }
-
-    /// Sets the protocol of the payload.
-    #[inline]
-    pub fn set_protocol(&mut self, value: u8) {
-        self.buffer.as_mut()[field::PROTOCOL] = value;
-    }
-
-    /// Sets the header checksum as it is.
-    #[inline]
-    pub fn set_checksum(&mut self, value: u16) {
-        self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the source address.
-    #[inline]
-    pub fn set_source(&mut self, value: Ipv4Addr) {
-        self.buffer.as_mut()[field::SOURCE].copy_from_slice(&value.octets());
-    }
-
-    /// Sets the destination address.
-    #[inline]
-    pub fn set_destination(&mut self, value: Ipv4Addr) {
-        self.buffer.as_mut()[field::DESTINATION].copy_from_slice(&value.octets());
+        self.buffer.as_mut()[0] = 4 << 4 | (header_len / 4) as u8 & 0x0f;
     }
 
     /// Computes and sets the header checksum.

@@ -3,7 +3,7 @@
 //! Extension headers are payload: `next_header` is the number of the first one. Start with
 //! [`Repr`].
 
-use super::{Error, get};
+use super::{Error, get, view};
 use crate::checksum;
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -15,24 +15,26 @@ pub const ETHERTYPE: u16 = 0x86dd;
 pub const PROTOCOL: u8 = 41;
 
 /// Length of the header, in bytes.
-pub const HEADER_LEN: usize = field::DESTINATION.end;
+pub const HEADER_LEN: usize = 40;
 
-/// View of an IPv6 packet.
-#[derive(Debug, Clone, Copy)]
-pub struct Packet<T> {
-    buffer: T,
-}
+view! {
+    /// View of an IPv6 packet.
+    Packet;
 
-mod field {
-    use std::ops::Range;
+    /// Length of what follows the header, in bytes.
+    payload_len, set_payload_len: u16 = 4..6;
 
-    /// 4 bits version, 8 bits traffic class, 20 bits flow label.
-    pub const VERSION_CLASS_LABEL: Range<usize> = 0..4;
-    pub const PAYLOAD_LEN: Range<usize> = 4..6;
-    pub const NEXT_HEADER: usize = 6;
-    pub const HOP_LIMIT: usize = 7;
-    pub const SOURCE: Range<usize> = 8..24;
-    pub const DESTINATION: Range<usize> = 24..40;
+    /// Number of the next header, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
+    next_header, set_next_header: u8 = 6..7;
+
+    /// Hop limit.
+    hop_limit, set_hop_limit: u8 = 7..8;
+
+    /// Source address.
+    source, set_source: Ipv6Addr = 8..24;
+
+    /// Destination address.
+    destination, set_destination: Ipv6Addr = 24..40;
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
@@ -72,36 +74,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.version_class_label() & 0xf_ffff
     }
 
-    /// Length of what follows the header, in bytes.
-    #[inline]
-    pub fn payload_len(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::PAYLOAD_LEN))
-    }
-
-    /// Number of the next header, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
-    #[inline]
-    pub fn next_header(&self) -> u8 {
-        self.buffer.as_ref()[field::NEXT_HEADER]
-    }
-
-    /// Hop limit.
-    #[inline]
-    pub fn hop_limit(&self) -> u8 {
-        self.buffer.as_ref()[field::HOP_LIMIT]
-    }
-
-    /// Source address.
-    #[inline]
-    pub fn source(&self) -> Ipv6Addr {
-        Ipv6Addr::from(get::<16>(self.buffer.as_ref(), field::SOURCE))
-    }
-
-    /// Destination address.
-    #[inline]
-    pub fn destination(&self) -> Ipv6Addr {
-        Ipv6Addr::from(get::<16>(self.buffer.as_ref(), field::DESTINATION))
-    }
-
     /// The bytes after the header, according to the payload length: no Ethernet padding.
     #[inline]
     pub fn payload(&self) -> &[u8] {
@@ -110,52 +82,16 @@ impl<T: AsRef<[u8]>> Packet<T> {
 
     #[inline]
     fn version_class_label(&self) -> u32 {
-        u32::from_be_bytes(get(self.buffer.as_ref(), field::VERSION_CLASS_LABEL))
+        u32::from_be_bytes(get(self.buffer.as_ref(), 0..4))
     }
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes that the caller is about to fill; getters may panic until then.
-    #[inline]
-    pub(crate) fn new_unchecked(buffer: T) -> Self {
-        Packet { buffer }
-    }
-
     /// Sets version 6, traffic class, and the low 20 bits of the flow label, which share bytes.
     #[inline]
     pub fn set_version_class_label(&mut self, traffic_class: u8, flow_label: u32) {
         let value = 6 << 28 | u32::from(traffic_class) << 20 | flow_label & 0xf_ffff;
-        self.buffer.as_mut()[field::VERSION_CLASS_LABEL].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the length of what follows the header, in bytes.
-    #[inline]
-    pub fn set_payload_len(&mut self, value: u16) {
-        self.buffer.as_mut()[field::PAYLOAD_LEN].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets what follows the header.
-    #[inline]
-    pub fn set_next_header(&mut self, value: u8) {
-        self.buffer.as_mut()[field::NEXT_HEADER] = value;
-    }
-
-    /// Sets the hop limit.
-    #[inline]
-    pub fn set_hop_limit(&mut self, value: u8) {
-        self.buffer.as_mut()[field::HOP_LIMIT] = value;
-    }
-
-    /// Sets the source address.
-    #[inline]
-    pub fn set_source(&mut self, value: Ipv6Addr) {
-        self.buffer.as_mut()[field::SOURCE].copy_from_slice(&value.octets());
-    }
-
-    /// Sets the destination address.
-    #[inline]
-    pub fn set_destination(&mut self, value: Ipv6Addr) {
-        self.buffer.as_mut()[field::DESTINATION].copy_from_slice(&value.octets());
+        self.buffer.as_mut()[0..4].copy_from_slice(&value.to_be_bytes());
     }
 }
 

@@ -4,14 +4,14 @@
 //! [`stack`](crate::stack) and [`decode`](crate::decode). Read [`udp`], one of the shortest; the
 //! others have the same shape.
 //!
-//! Every file has the same four parts in the same order, after the protocol's number and header
+//! Every file has the same three parts in the same order, after the protocol's number and header
 //! length:
 //!
-//! 1. a **view** (`Packet<T>`) over bytes, with a getter and a setter per field, if headers of the
-//!    protocol are read or changed in place;
-//! 2. a private `mod field` with the byte ranges, if there are many;
-//! 3. a plain **`Repr`** with `parse` (bytes to values, and the payload that follows) and `emit`;
-//! 4. `Display` for the `Repr`, one line.
+//! 1. a **view** (`Packet<T>`, of the macro `view`) over bytes, with a getter and a setter per
+//!    field, if headers of the protocol are read or changed in place;
+//! 2. a plain **`Repr`** with `parse` (bytes to values, and the payload that follows) and `emit`;
+//!    without a view, a private `mod field` has the byte ranges, if there are many;
+//! 3. `Display` for the `Repr`, one line.
 //!
 //! Contracts:
 //!
@@ -38,6 +38,7 @@ pub mod udp;
 pub mod vlan;
 pub mod vxlan;
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 /// Why bytes are not a valid header.
@@ -57,6 +58,79 @@ pub enum Error {
     #[error("has reserved bits set or an unsupported type")]
     Unsupported,
 }
+
+/// A value of a field of a view.
+trait Value<const N: usize>: Sized {
+    fn from_bytes(bytes: [u8; N]) -> Self;
+    fn bytes(self) -> [u8; N];
+}
+
+macro_rules! values {
+    ($($type:ty, $len:literal: $from:expr, $bytes:ident;)*) => {
+        $(impl Value<$len> for $type {
+            #[inline]
+            fn from_bytes(bytes: [u8; $len]) -> Self {
+                $from(bytes)
+            }
+
+            #[inline]
+            fn bytes(self) -> [u8; $len] {
+                self.$bytes()
+            }
+        })*
+    };
+}
+
+values! {
+    u8, 1: u8::from_be_bytes, to_be_bytes;
+    u16, 2: u16::from_be_bytes, to_be_bytes;
+    u32, 4: u32::from_be_bytes, to_be_bytes;
+    Ipv4Addr, 4: Ipv4Addr::from, octets;
+    Ipv6Addr, 16: Ipv6Addr::from, octets;
+}
+
+/// Defines the view of a header, with a getter and a setter for each field that consists of whole
+/// bytes in network byte order: `getter, setter: type = position`.
+macro_rules! view {
+    (
+        $(#[$about_view:meta])*
+        $view:ident;
+        $($(#[$about:meta])* $get:ident, $set:ident: $type:ty = $at:expr;)*
+    ) => {
+        $(#[$about_view])*
+        #[derive(Debug, Clone, Copy)]
+        pub struct $view<T> {
+            buffer: T,
+        }
+
+        impl<T: AsRef<[u8]>> $view<T> {
+            $(
+                $(#[$about])*
+                #[inline]
+                pub fn $get(&self) -> $type {
+                    super::Value::from_bytes(super::get(self.buffer.as_ref(), $at))
+                }
+            )*
+        }
+
+        impl<T: AsRef<[u8]> + AsMut<[u8]>> $view<T> {
+            /// Wraps bytes that the caller is about to fill; getters may panic until then.
+            #[inline]
+            pub(crate) fn new_unchecked(buffer: T) -> Self {
+                $view { buffer }
+            }
+
+            $(
+                #[doc = concat!("Sets what [`", stringify!($get), "`](Self::", stringify!($get), ") returns.")]
+                #[inline]
+                pub fn $set(&mut self, value: $type) {
+                    self.buffer.as_mut()[$at].copy_from_slice(&super::Value::bytes(value));
+                }
+            )*
+        }
+    };
+}
+use view;
 
 /// The bytes of one field.
 #[inline]

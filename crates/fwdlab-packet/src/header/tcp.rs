@@ -4,7 +4,7 @@
 //! IP header's `Repr`. Start with [`Repr`].
 
 use super::options::{self, Options};
-use super::{Error, get};
+use super::{Error, view};
 use crate::checksum;
 use std::fmt;
 
@@ -12,7 +12,10 @@ use std::fmt;
 pub const PROTOCOL: u8 = 6;
 
 /// Length of the header without options, in bytes.
-pub const HEADER_LEN: usize = field::URGENT.end;
+pub const HEADER_LEN: usize = 20;
+
+/// Position of the data offset and the reserved bits.
+const OFFSET: usize = 12;
 
 /// Control bits (RFC 9293 §3.1), at their position in [`Repr::flags`].
 pub mod flag {
@@ -34,24 +37,33 @@ pub mod flag {
     pub const CWR: u8 = 0x80;
 }
 
-/// View of a TCP segment.
-#[derive(Debug, Clone, Copy)]
-pub struct Packet<T> {
-    buffer: T,
-}
+view! {
+    /// View of a TCP segment.
+    Packet;
 
-mod field {
-    use std::ops::Range;
+    /// Source port.
+    source_port, set_source_port: u16 = 0..2;
 
-    pub const SOURCE_PORT: Range<usize> = 0..2;
-    pub const DESTINATION_PORT: Range<usize> = 2..4;
-    pub const SEQUENCE: Range<usize> = 4..8;
-    pub const ACKNOWLEDGMENT: Range<usize> = 8..12;
-    pub const OFFSET: usize = 12;
-    pub const FLAGS: usize = 13;
-    pub const WINDOW: Range<usize> = 14..16;
-    pub const CHECKSUM: Range<usize> = 16..18;
-    pub const URGENT: Range<usize> = 18..20;
+    /// Destination port.
+    destination_port, set_destination_port: u16 = 2..4;
+
+    /// Sequence number.
+    sequence, set_sequence: u32 = 4..8;
+
+    /// Acknowledgment number.
+    acknowledgment, set_acknowledgment: u32 = 8..12;
+
+    /// Control bits, see [`flag`].
+    flags, set_flags: u8 = 13..14;
+
+    /// Window, unscaled.
+    window, set_window: u16 = 14..16;
+
+    /// Checksum.
+    checksum, set_checksum: u16 = 16..18;
+
+    /// Urgent pointer.
+    urgent, set_urgent: u16 = 18..20;
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
@@ -73,64 +85,16 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(packet)
     }
 
-    /// Source port.
-    #[inline]
-    pub fn source_port(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::SOURCE_PORT))
-    }
-
-    /// Destination port.
-    #[inline]
-    pub fn destination_port(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::DESTINATION_PORT))
-    }
-
-    /// Sequence number.
-    #[inline]
-    pub fn sequence(&self) -> u32 {
-        u32::from_be_bytes(get(self.buffer.as_ref(), field::SEQUENCE))
-    }
-
-    /// Acknowledgment number.
-    #[inline]
-    pub fn acknowledgment(&self) -> u32 {
-        u32::from_be_bytes(get(self.buffer.as_ref(), field::ACKNOWLEDGMENT))
-    }
-
-    /// Control bits, see [`flag`].
-    #[inline]
-    pub fn flags(&self) -> u8 {
-        self.buffer.as_ref()[field::FLAGS]
-    }
-
-    /// Window, unscaled.
-    #[inline]
-    pub fn window(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::WINDOW))
-    }
-
-    /// Checksum.
-    #[inline]
-    pub fn checksum(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::CHECKSUM))
-    }
-
-    /// Urgent pointer.
-    #[inline]
-    pub fn urgent(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::URGENT))
-    }
-
     /// Length of the header with options, in bytes.
     #[inline]
     pub fn header_len(&self) -> usize {
-        usize::from(self.buffer.as_ref()[field::OFFSET] >> 4) * 4
+        usize::from(self.buffer.as_ref()[OFFSET] >> 4) * 4
     }
 
     /// The four bits after the data offset, reserved.
     #[inline]
     pub fn reserved(&self) -> u8 {
-        self.buffer.as_ref()[field::OFFSET] & 0x0f
+        self.buffer.as_ref()[OFFSET] & 0x0f
     }
 
     /// The options' bytes.
@@ -153,65 +117,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes that the caller is about to fill; getters may panic until then.
-    #[inline]
-    pub(crate) fn new_unchecked(buffer: T) -> Self {
-        Packet { buffer }
-    }
-
-    /// Sets the source port.
-    #[inline]
-    pub fn set_source_port(&mut self, value: u16) {
-        self.buffer.as_mut()[field::SOURCE_PORT].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the destination port.
-    #[inline]
-    pub fn set_destination_port(&mut self, value: u16) {
-        self.buffer.as_mut()[field::DESTINATION_PORT].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the sequence number.
-    #[inline]
-    pub fn set_sequence(&mut self, value: u32) {
-        self.buffer.as_mut()[field::SEQUENCE].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the acknowledgment number.
-    #[inline]
-    pub fn set_acknowledgment(&mut self, value: u32) {
-        self.buffer.as_mut()[field::ACKNOWLEDGMENT].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the control bits.
-    #[inline]
-    pub fn set_flags(&mut self, value: u8) {
-        self.buffer.as_mut()[field::FLAGS] = value;
-    }
-
-    /// Sets the window, unscaled.
-    #[inline]
-    pub fn set_window(&mut self, value: u16) {
-        self.buffer.as_mut()[field::WINDOW].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the checksum field to this value.
-    #[inline]
-    pub fn set_checksum(&mut self, value: u16) {
-        self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the urgent pointer.
-    #[inline]
-    pub fn set_urgent(&mut self, value: u16) {
-        self.buffer.as_mut()[field::URGENT].copy_from_slice(&value.to_be_bytes());
-    }
-
     /// Sets the length of the header with options, in bytes: a multiple of 4 up to 60. Clears the
     /// reserved bits.
     #[inline]
     pub fn set_header_len(&mut self, header_len: usize) {
-        self.buffer.as_mut()[field::OFFSET] = ((header_len / 4) as u8) << 4;
+        self.buffer.as_mut()[OFFSET] = ((header_len / 4) as u8) << 4;
     }
 
     /// Computes and sets the checksum of the segment, which is the whole buffer.

@@ -3,7 +3,7 @@
 //! Header and checksum only: the pseudo header comes from the IP header's `Repr`, so this file does
 //! not depend on the IP version. Start with [`Repr`].
 
-use super::{Error, get};
+use super::{Error, view};
 use crate::checksum;
 use std::fmt;
 
@@ -11,21 +11,23 @@ use std::fmt;
 pub const PROTOCOL: u8 = 17;
 
 /// Length of the header, in bytes.
-pub const HEADER_LEN: usize = field::CHECKSUM.end;
+pub const HEADER_LEN: usize = 8;
 
-/// View of a UDP datagram.
-#[derive(Debug, Clone, Copy)]
-pub struct Packet<T> {
-    buffer: T,
-}
+view! {
+    /// View of a UDP datagram.
+    Packet;
 
-mod field {
-    use std::ops::Range;
+    /// Source port.
+    source_port, set_source_port: u16 = 0..2;
 
-    pub const SOURCE_PORT: Range<usize> = 0..2;
-    pub const DESTINATION_PORT: Range<usize> = 2..4;
-    pub const LENGTH: Range<usize> = 4..6;
-    pub const CHECKSUM: Range<usize> = 6..8;
+    /// Destination port.
+    destination_port, set_destination_port: u16 = 2..4;
+
+    /// Length of header and payload, in bytes.
+    length, set_length: u16 = 4..6;
+
+    /// Checksum; 0 means that there is none.
+    checksum, set_checksum: u16 = 6..8;
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
@@ -48,30 +50,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(packet)
     }
 
-    /// Source port.
-    #[inline]
-    pub fn source_port(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::SOURCE_PORT))
-    }
-
-    /// Destination port.
-    #[inline]
-    pub fn destination_port(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::DESTINATION_PORT))
-    }
-
-    /// Length of header and payload, in bytes.
-    #[inline]
-    pub fn length(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::LENGTH))
-    }
-
-    /// Checksum; 0 means that there is none.
-    #[inline]
-    pub fn checksum(&self) -> u16 {
-        u16::from_be_bytes(get(self.buffer.as_ref(), field::CHECKSUM))
-    }
-
     /// Returns true if there is a checksum and it is correct. `pseudo_header` is the sum from the
     /// IP header's `Repr`.
     ///
@@ -91,36 +69,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Wraps bytes that the caller is about to fill; getters may panic until then.
-    #[inline]
-    pub(crate) fn new_unchecked(buffer: T) -> Self {
-        Packet { buffer }
-    }
-
-    /// Sets the source port.
-    #[inline]
-    pub fn set_source_port(&mut self, value: u16) {
-        self.buffer.as_mut()[field::SOURCE_PORT].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the destination port.
-    #[inline]
-    pub fn set_destination_port(&mut self, value: u16) {
-        self.buffer.as_mut()[field::DESTINATION_PORT].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the length of header and payload, in bytes.
-    #[inline]
-    pub fn set_length(&mut self, value: u16) {
-        self.buffer.as_mut()[field::LENGTH].copy_from_slice(&value.to_be_bytes());
-    }
-
-    /// Sets the checksum field to this value.
-    #[inline]
-    pub fn set_checksum(&mut self, value: u16) {
-        self.buffer.as_mut()[field::CHECKSUM].copy_from_slice(&value.to_be_bytes());
-    }
-
     /// Sets the checksum from the `sum` of pseudo header, header with a zero checksum, and payload.
     ///
     /// A computed zero is transmitted as 0xffff, because zero means "no checksum" (RFC 768).
