@@ -135,8 +135,8 @@ impl Linux {
         ))
     }
 
-    /// Returns the error of a command that set something: if it ended without success, the driver or
-    /// the kernel does not support that, and a retry would not help.
+    /// Returns the error of a command that set something: if it ended without success, the driver
+    /// or the kernel does not support that, and a retry would not help.
     pub(super) fn refused(&self, action: &str, error: HostError) -> LabError {
         match &error.failure {
             Failure::Exit { said, .. } => {

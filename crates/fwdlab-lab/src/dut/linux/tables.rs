@@ -57,8 +57,8 @@ const UPDATED_V6: &str = "2001:db8";
 const PER_BLOCK: u32 = 16;
 
 impl Linux {
-    /// Spreads received flows over the first `count` of its CPUs with packet steering. It is off for
-    /// one CPU if a single thread forwards there; otherwise it moves all flows to this CPU.
+    /// Spreads received flows over the first `count` of its CPUs with packet steering. It is off
+    /// for one CPU if a single thread forwards there; otherwise it moves all flows to this CPU.
     pub(super) fn steer(&self, count: usize) -> Result<Change, LabError> {
         let cpus = self.cpus.get(..count).unwrap_or(&self.cpus);
         let mask = match cpus {
