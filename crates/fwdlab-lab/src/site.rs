@@ -127,6 +127,12 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
         test_bed::System::Linux
     }
 
+    /// Returns the number of CPUs that its file gives the DUT; `None` for the embedded bed, whose
+    /// placement has them.
+    fn dut_cpus(&self) -> Option<usize> {
+        None
+    }
+
     /// Returns the content of the file that defines it, if there is one.
     fn file(&self) -> Option<&str> {
         None
@@ -214,6 +220,11 @@ impl Site {
             test_bed::System::Freebsd | test_bed::System::Bsdrp => Some(System::FreeBsd),
             test_bed::System::Vpp | test_bed::System::None => None,
         }
+    }
+
+    /// See [`Builder::dut_cpus`].
+    pub(crate) fn dut_cpus(&self) -> Option<usize> {
+        self.0.dut_cpus()
     }
 
     /// See [`Builder::file`].

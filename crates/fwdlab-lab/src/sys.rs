@@ -112,8 +112,8 @@ pub(crate) fn keep_open(command: &mut Command, files: Vec<Arc<OwnedFd>>) {
 }
 
 /// Makes a TAP device of this name in the network namespace of the calling thread, which lives as
-/// long as the file is open.
-pub(crate) fn tap(name: &str) -> std::io::Result<OwnedFd> {
+/// long as the file is open. One with several queues is opened once for each of them.
+pub(crate) fn tap(name: &str, has_queues: bool) -> std::io::Result<OwnedFd> {
     let too_long = || std::io::Error::from_raw_os_error(libc::ENAMETOOLONG);
     // SAFETY: all bytes zero are a request without a name.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -123,7 +123,8 @@ pub(crate) fn tap(name: &str) -> std::io::Result<OwnedFd> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    let queues = if has_queues { libc::IFF_MULTI_QUEUE } else { 0 };
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | queues) as libc::c_short;
     let file = File::options()
         .read(true)
         .write(true)

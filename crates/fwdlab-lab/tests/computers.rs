@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use fwdlab_lab::LabError;
 use fwdlab_lab::host::Limit;
 use fwdlab_lab::vm::computer::{
-    ADDRESS, Cable, Computer, Devices, End, Restart, Setup, State, System, link,
+    ADDRESS, Cable, Card, Computer, Devices, End, Port, Restart, Setup, State, System, link,
 };
 use fwdlab_lab::vm::image::cache::Cache;
 use fwdlab_lab::vm::image::disk::Disk;
@@ -62,7 +62,13 @@ fn setup(folder: &TempDir, name: &str, system: System, links: Vec<End>) -> Setup
         memory_mib: 512,
         devices: Devices::Virtio,
         address: ADDRESS,
-        links: links.into_iter().map(Cable::Machine).collect(),
+        ports: links
+            .into_iter()
+            .map(|end| Port {
+                card: Card::Virtio,
+                cable: Cable::Machine(end),
+            })
+            .collect(),
         folder: folder.path().join(name),
     }
 }

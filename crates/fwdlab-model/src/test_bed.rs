@@ -222,6 +222,10 @@ pub struct Device {
     pub socket: Option<String>,
     /// The program that connects to a VPP; by default vppctl in PATH
     pub vppctl: Option<String>,
+    /// CPUs of a Linux DUT that forward, in the order in which packet steering and a sweep of cores
+    /// take them
+    #[serde(default)]
+    pub cpus: Vec<usize>,
     /// The hardware of a virtual machine that boots the whole disk vm:DISK with its own system,
     /// with the tester outside; not for a kernel image
     pub machine: Option<Hardware>,
@@ -677,6 +681,10 @@ fn whole_machine(read: Text, image: String, origin: Origin) -> Result<BedFile, F
         ("socket", dut.socket.is_some()),
         ("vppctl", dut.vppctl.is_some()),
     ];
+    if !dut.cpus.is_empty() {
+        let reason = "a virtual machine forwards on all its CPUs: set machine = { cpus = N }";
+        return wrong(&["dut", "cpus"], reason);
+    }
     if let Some((key, _)) = of_dut.iter().find(|(_, is_there)| *is_there) {
         let reason = "fwdlab creates the ports of a virtual machine; omit them";
         return wrong(&["dut", key], reason);
@@ -777,6 +785,18 @@ impl TestBed {
                     "socket and vppctl are for VPP: set kind = \"vpp\", or omit them",
                 )
             }
+            (kind, ..) if kind != System::Linux && !dut.cpus.is_empty() => wrong(
+                &["dut", "cpus"],
+                "only a Linux DUT can be given CPUs; omit this",
+            ),
+            _ if dut
+                .cpus
+                .iter()
+                .enumerate()
+                .any(|(n, cpu)| dut.cpus[..n].contains(cpu)) =>
+            {
+                wrong(&["dut", "cpus"], "a CPU is listed twice")
+            }
             (_, host, ports, _) => {
                 if let Some(ports) = ports {
                     if dut.kind != System::Vpp {
@@ -841,6 +861,7 @@ impl TestBed {
             ready: None,
             socket: None,
             vppctl: None,
+            cpus: Vec::new(),
             machine: None,
         };
         Some(TestBed {

@@ -57,7 +57,13 @@ pub(super) fn check(plan: &Plan) -> Result<(), LabError> {
             return wrong(&["needs"], reason);
         }
         if let Some(applied) = plan.configuration(&case.configuration)
-            && let Err(reason) = can_apply(system, applied, is_embedded, site.is_local())
+            && let Err(reason) = can_apply(
+                system,
+                applied,
+                site.dut_cpus(),
+                is_embedded,
+                site.is_local(),
+            )
         {
             return wrong(&["configuration", &case.configuration], reason);
         }
@@ -122,6 +128,7 @@ fn have_cpus(placement: &Placement, counting: Counting) -> Result<(), String> {
 fn can_apply(
     system: System,
     configuration: &Configuration,
+    cpus: Option<usize>,
     is_embedded: bool,
     is_here: bool,
 ) -> Result<(), String> {
@@ -138,15 +145,21 @@ fn can_apply(
         },
         System::Freebsd | System::Bsdrp => Ok(()),
         System::Linux => steps.try_for_each(|step| match step {
-            Step::Generated(one) => can_generate(one, is_embedded, is_here),
+            Step::Generated(one) => can_generate(one, cpus, is_embedded, is_here),
             _ => Ok(()),
         }),
     }
 }
 
 /// Checks whether the DUT can have a generated configuration. A namespace of this machine has no
-/// CPUs and no kernel of its own, and on the embedded test bed no cards either.
-fn can_generate(one: &Generated, is_embedded: bool, is_here: bool) -> Result<(), String> {
+/// CPUs and no kernel of its own, and on the embedded test bed no cards either. `cpus`: the number
+/// of CPUs that the file of a bed of hosts gives the DUT.
+fn can_generate(
+    one: &Generated,
+    cpus: Option<usize>,
+    is_embedded: bool,
+    is_here: bool,
+) -> Result<(), String> {
     let name = one.family.name;
     let of_machine = match name {
         "governor" | "idle-states" | "smt" | "napi-affinity" => true,
@@ -173,9 +186,12 @@ fn can_generate(one: &Generated, is_embedded: bool, is_here: bool) -> Result<(),
         _ if is_embedded && of_cards => Err(format!(
             "{one} changes network cards and their queues, or the whole kernel, but the embedded test bed has ports of veth; {BED}"
         )),
-        "packet-steering" if !is_embedded => Err(format!(
-            "{one} spreads flows over the CPUs of the DUT, which are not known for a DUT on hosts; measure it on the embedded test bed"
-        )),
+        "packet-steering" => match cpus {
+            Some(known) if (known as u64) < one.count("n") => Err(format!(
+                "{one} spreads flows over more CPUs than the {known} that the test bed gives the DUT: list them with cpus in [dut] of its file"
+            )),
+            _ => Ok(()),
+        },
         _ => Ok(()),
     }
 }
@@ -265,6 +281,9 @@ mod tests {
         let steering = one("generate:packet-steering,n=2");
         // embedded, a namespace of this machine, a machine of its own
         let places = [(true, true), (false, true), (false, false)];
+        // a namespace of this machine has CPUs if its bed gives it some
+        let given =
+            |is_embedded: bool, is_here: bool| (!is_embedded).then_some(usize::from(is_here) * 2);
         for (configuration, system, expected) in [
             (&nft, System::None, [false; 3]),
             (&nft, System::Vpp, [true; 3]),
@@ -273,11 +292,12 @@ mod tests {
             (&governor, System::Linux, [false, false, true]),
             (&two, System::Linux, [false, true, true]),
             (&budget, System::Linux, [false, true, true]),
-            (&steering, System::Linux, [true, false, false]),
+            (&steering, System::Linux, [true, true, false]),
             (&one("generate:queues,n=1"), System::Linux, [true; 3]),
         ] {
             for ((is_embedded, is_here), expected) in places.into_iter().zip(expected) {
-                let can = can_apply(system, configuration, is_embedded, is_here);
+                let cpus = given(is_embedded, is_here);
+                let can = can_apply(system, configuration, cpus, is_embedded, is_here);
                 let name = &configuration.name;
                 assert_eq!(
                     can.is_ok(),

@@ -188,7 +188,8 @@ impl Plan {
             configurations.insert(name.clone(), read);
         }
         let dut = dut(&campaign, host.seed)?;
-        let cpus = host.placement.dut_cpus.len();
+        let cpus = host.site.dut_cpus();
+        let cpus = cpus.unwrap_or(host.placement.dut_cpus.len());
         let swept = match &campaign.sweep {
             Some(sweep) => Some(
                 SweptParameter::new(sweep, dut.is_some(), cpus)

@@ -477,7 +477,8 @@ impl ExistingHosts {
                     _ => host.clone(),
                 };
                 let undo = undo.clone();
-                Arc::new(Linux::new(host.clone(), place, ports, networks, undo))
+                let linux = Linux::new(host.clone(), place, ports, networks, undo);
+                Arc::new(linux.on(&dut.cpus, None))
             }
             System::Freebsd => Arc::new(bsd(FreebsdKind::Plain)),
             System::Bsdrp => Arc::new(bsd(FreebsdKind::Bsdrp)),
@@ -842,6 +843,10 @@ impl Builder for ExistingHosts {
 
     fn kind(&self) -> System {
         self.bed.dut.kind
+    }
+
+    fn dut_cpus(&self) -> Option<usize> {
+        Some(self.bed.dut.cpus.len())
     }
 
     fn file(&self) -> Option<&str> {

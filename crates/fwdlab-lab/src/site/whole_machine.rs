@@ -13,7 +13,6 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,13 +30,12 @@ use crate::error::LabError;
 use crate::host::reboot::{REBOOT, identity};
 use crate::host::registry::{Registration, Registry};
 use crate::host::wire::Noise;
-use crate::host::{Command, Host, Limit, Local, Ssh, netns};
+use crate::host::{Command, Host, Limit, Local, Ssh};
 use crate::networks::mac;
 use crate::placement::Placement;
-use crate::sys;
 use crate::tester::Rig;
 use crate::tester::local::Chosen;
-use crate::vm::computer::{self, ADDRESS, Cable, Computer, Setup};
+use crate::vm::computer::{self, ADDRESS, Computer, Port, Setup};
 use crate::vm::image::disk::Disk;
 use crate::vm::kvm::fastest;
 use crate::vm::login::{Inside, log_in};
@@ -46,10 +44,6 @@ use crate::vm::scratch::Scratch;
 
 /// The tester's ports, whose names cannot clash: they are in a namespace of ours.
 const PORTS: [&str; 2] = ["tx0", "rx0"];
-
-/// Number of frames that wait for a machine that does not fetch them: as many as the path check
-/// sends, and no more than a card has.
-const QUEUE: &str = "1000";
 
 /// Lists ports and their MAC addresses, on Linux and on FreeBSD.
 const LIST_PORTS: &str = "if [ $(uname -s) = FreeBSD ]; then \
@@ -117,22 +111,25 @@ impl MachineSite {
         let registration = registry.register(0, false)?;
         let namespace = registration.record().namespaces[0].clone();
         Local.query("ip", &["netns", "add", &namespace])?;
-        let taps = taps(&namespace)?;
         let scratch = Scratch::new()?;
         let hardware = self.bed.hardware;
+        let devices = match hardware.devices {
+            Devices::Virtio => computer::Devices::Virtio,
+            Devices::Classic => computer::Devices::Classic,
+        };
+        let cables = computer::taps(&namespace, &PORTS, 1)?.into_iter();
         let setup = Setup {
             name: self.disk.path.display().to_string(),
             system: computer::System::Disk(self.disk.clone()),
             cpus: hardware.cpus,
             memory_mib: hardware.memory_mib,
-            devices: match hardware.devices {
-                Devices::Virtio => computer::Devices::Virtio,
-                Devices::Classic => computer::Devices::Classic,
-            },
+            devices,
             address: ADDRESS,
-            links: taps
-                .into_iter()
-                .map(|tap| Cable::Host(Arc::new(tap)))
+            ports: cables
+                .map(|cable| Port {
+                    card: devices.card(),
+                    cable,
+                })
                 .collect(),
             folder: scratch.folder(1),
         };
@@ -195,6 +192,9 @@ impl MachineSite {
         let mut bed =
             TestBed::parse(file, &text).map_err(|error| LabError::Preflight(error.to_string()))?;
         bed.networks = self.bed.networks;
+        if bed.dut.kind == System::Linux {
+            bed.dut.cpus = (0..self.bed.hardware.cpus as usize).collect();
+        }
         bed.dut.ready.clone_from(&self.bed.ready);
         Ok(bed)
     }
@@ -208,24 +208,6 @@ impl MachineSite {
         };
         format!("{} in {fastest}{doubt}", self.disk.path.display())
     }
-}
-
-/// Creates two TAP devices in a namespace, to which a machine is connected.
-fn taps(namespace: &str) -> Result<Vec<OwnedFd>, LabError> {
-    let make = || {
-        let tap = |name: &&str| {
-            sys::tap(name).map_err(|e| LabError::system(format!("make the TAP device {name}"), e))
-        };
-        PORTS.iter().map(tap).collect::<Result<Vec<_>, _>>()
-    };
-    let taps = netns::within(namespace, make)?;
-    for port in PORTS {
-        Local.query(
-            "ip",
-            &["-n", namespace, "link", "set", port, "txqueuelen", QUEUE],
-        )?;
-    }
-    Ok(taps)
 }
 
 /// Returns the machine's own names of its second and third port.
@@ -294,6 +276,10 @@ impl Builder for MachineSite {
 
     fn kind(&self) -> System {
         self.bed.kind
+    }
+
+    fn dut_cpus(&self) -> Option<usize> {
+        Some(self.bed.hardware.cpus as usize)
     }
 
     fn file(&self) -> Option<&str> {

@@ -7,7 +7,7 @@ use fwdlab_model::telemetry::Interrupt;
 /// Parses `/proc/interrupts`, and the files below `/proc/irq` as
 /// `/proc/irq/41/smp_affinity_list:0-3`. Interrupts of the CPUs themselves have no number and are
 /// left out.
-pub(super) fn interrupts(table: &str, affinity: &str) -> Vec<Interrupt> {
+pub(crate) fn interrupts(table: &str, affinity: &str) -> Vec<Interrupt> {
     let cpus: Vec<usize> = (table.lines().next().unwrap_or_default())
         .split_whitespace()
         .filter_map(|name| name.strip_prefix("CPU")?.parse().ok())

@@ -11,7 +11,7 @@
 mod cpu;
 mod drops;
 pub mod freebsd;
-mod interrupts;
+pub(crate) mod interrupts;
 mod ports;
 pub mod queues;
 mod sampler;

@@ -35,6 +35,17 @@ const QUEUES: &[(&str, Way)] = &[
     ("[#]: tx_bcast_packets", Way::Tx),
 ];
 
+/// vmxnet3 prints a block for each queue: its number, and the counters of the queue.
+const BLOCKS: &[(&str, Way)] = &[("Rx Queue#", Way::Rx), ("Tx Queue#", Way::Tx)];
+const IN_BLOCKS: &[&str] = &[
+    "ucast pkts rx",
+    "mcast pkts rx",
+    "bcast pkts rx",
+    "ucast pkts tx",
+    "mcast pkts tx",
+    "bcast pkts tx",
+];
+
 /// Counter of veth, whose NAPI counts every packet as one for XDP, with or without a program.
 /// (virtio_net uses this name, too, for packets that a program saw.) What a queue sends is counted
 /// only for XDP, and so is not read.
@@ -78,9 +89,15 @@ pub(super) fn statistics(port: &str, text: &str) -> (Vec<QueueCount>, PortCount)
         let veth = is_veth.then_some((VETH_QUEUE, Way::Rx));
         QUEUES.iter().copied().chain(veth)
     };
+    let mut block = None;
     for (name, value) in lines {
+        if let Some((_, way)) = BLOCKS.iter().find(|(begin, _)| *begin == name) {
+            block = u32::try_from(value).ok().map(|queue| (*way, queue));
+            continue;
+        }
+        let in_block = block.filter(|_| IN_BLOCKS.contains(&name));
         let queue = patterns().find_map(|(pattern, way)| Some((way, number(pattern, name)?)));
-        if let Some(queue) = queue {
+        if let Some(queue) = queue.or(in_block) {
             *queues.entry(queue).or_default() += value;
             continue;
         }
@@ -89,9 +106,9 @@ pub(super) fn statistics(port: &str, text: &str) -> (Vec<QueueCount>, PortCount)
             continue;
         }
         if has(PAUSES) && !has(NO_PAUSES) {
-            count.pauses.insert(name.to_owned(), value);
+            *count.pauses.entry(name.to_owned()).or_default() += value;
         } else if has(DROPS) {
-            count.drops.insert(name.to_owned(), value);
+            *count.drops.entry(name.to_owned()).or_default() += value;
         }
     }
     count.driver = is_veth.then(|| "veth".to_owned());

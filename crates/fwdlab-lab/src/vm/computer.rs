@@ -27,8 +27,8 @@ use super::qemu::{
     self, Accelerator, CONSOLE, FIRMWARE, MachineFiles, Qemu, check_socket, escaped,
 };
 use crate::error::LabError;
-use crate::host::Limit;
-use crate::sys::keep_open;
+use crate::host::{Host, Limit, Local, netns};
+use crate::sys::{self, keep_open};
 
 /// Time limit for the start of QEMU itself, also on a busy host.
 const START: Duration = Duration::from_secs(60);
@@ -50,6 +50,10 @@ const SSH: u16 = 22;
 /// QEMU's message for a port that another program uses.
 const TAKEN: &str = "Could not set up host forwarding";
 
+/// Number of frames that wait for a machine that does not fetch them: as many as the path check
+/// sends, and no more than a card has.
+const TAP_QUEUE: &str = "1000";
+
 const OVERLAY: &str = "overlay.qcow2";
 
 /// The configuration of a machine.
@@ -68,9 +72,8 @@ pub struct Setup {
     /// The address of its first port, the management port, in a /24 network: DHCP assigns it, and a
     /// system with a static address uses it. Usually [`ADDRESS`].
     pub address: Ipv4Addr,
-    /// What its ports are connected to, from the guest's second port on, because the first is the
-    /// management port.
-    pub links: Vec<Cable>,
+    /// Its ports from the second on, because the first is the management port.
+    pub ports: Vec<Port>,
     /// The directory of its files while it runs; its console log, `console.log`, stays there.
     pub folder: PathBuf,
 }
@@ -101,13 +104,88 @@ pub enum Devices {
     Classic,
 }
 
+impl Devices {
+    /// Returns the model of its ports.
+    pub fn card(self) -> Card {
+        match self {
+            Devices::Virtio => Card::Virtio,
+            Devices::Classic => Card::E1000,
+        }
+    }
+}
+
+/// A port of a machine.
+#[derive(Debug, Clone)]
+pub struct Port {
+    /// Its model.
+    pub card: Card,
+    /// What it is connected to.
+    pub cable: Cable,
+}
+
+/// A model of network cards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Card {
+    /// virtio-net; with RSS if its cable has several queues.
+    Virtio,
+    /// Intel 82540EM: one queue.
+    E1000,
+    /// Intel 82574L: two queues, of which Linux uses one.
+    E1000e,
+    /// VMware's card: as many queues as the machine has CPUs.
+    Vmxnet3,
+}
+
+impl Card {
+    /// Returns QEMU's name of the device, with the options for this number of queues.
+    fn device(self, queues: usize) -> String {
+        match self {
+            // a vector for each queue and way, one for the configuration, one for commands
+            Card::Virtio if queues > 1 => format!(
+                "virtio-net-pci,mq=on,vectors={},rss=on,hash=on",
+                2 * queues + 2
+            ),
+            Card::Virtio => "virtio-net-pci".into(),
+            Card::E1000 => "e1000".into(),
+            Card::E1000e => "e1000e".into(),
+            Card::Vmxnet3 => "vmxnet3".into(),
+        }
+    }
+}
+
 /// What a port of a machine is connected to.
 #[derive(Debug, Clone)]
 pub enum Cable {
     /// A port of another machine.
     Machine(End),
-    /// This host: an open TAP device.
-    Host(Arc<OwnedFd>),
+    /// This host: a TAP device, opened once for each of its queues. Only virtio-net can have more
+    /// than one.
+    Host(Vec<Arc<OwnedFd>>),
+}
+
+/// Creates TAP devices with this number of queues in a network namespace, which exist as long as
+/// the cables.
+///
+/// # Errors
+/// There is no such namespace, or the devices cannot be created.
+pub fn taps(namespace: &str, names: &[&str], queues: usize) -> Result<Vec<Cable>, LabError> {
+    let make = || {
+        let open = |name: &str| {
+            let tap = sys::tap(name, queues > 1);
+            tap.map_err(|e| LabError::system(format!("make the TAP device {name}"), e))
+        };
+        let cable = |name: &&str| {
+            let files = (0..queues).map(|_| open(name).map(Arc::new));
+            Ok(Cable::Host(files.collect::<Result<_, LabError>>()?))
+        };
+        names.iter().map(cable).collect::<Result<Vec<_>, _>>()
+    };
+    let cables = netns::within(namespace, make)?;
+    for name in names {
+        let length = ["link", "set", name, "txqueuelen", TAP_QUEUE];
+        Local.query("ip", &[&["-n", namespace][..], &length].concat())?;
+    }
+    Ok(cables)
 }
 
 /// An end of a link between two machines.
@@ -226,7 +304,7 @@ impl Computer {
     /// Returns the MAC addresses of its ports, the management port first: locally administered, and
     /// always the same for the same name.
     pub fn macs(&self) -> Vec<[u8; 6]> {
-        let ports = 0..=self.setup.links.len();
+        let ports = 0..=self.setup.ports.len();
         ports.map(|port| mac(&self.setup.name, port)).collect()
     }
 
@@ -620,30 +698,38 @@ impl Computer {
             .args(["-vga", "std"])
             .args(["-device", "virtio-rng-pci"])
             .args(["-device", "pvpanic", "-device", "i6300esb"]);
-        let card = match setup.devices {
-            Devices::Virtio => "virtio-net-pci",
-            Devices::Classic => "e1000",
-        };
+        let mut cards = vec![setup.devices.card().device(1)];
         let mut networks = vec![management(setup.address, port)];
         let mut taps = Vec::new();
-        for (number, cable) in (1..).zip(&setup.links) {
-            networks.push(match cable {
-                Cable::Machine(end) => format!(
-                    "dgram,id=net{number},local.type=unix,local.path={},remote.type=unix,remote.path={}",
-                    escaped(&end.ours),
-                    escaped(&end.theirs)
-                ),
-                Cable::Host(tap) => {
-                    taps.push(tap.clone());
-                    format!("tap,id=net{number},fd={}", tap.as_raw_fd())
+        for (number, Port { card, cable }) in (1..).zip(&setup.ports) {
+            let (network, queues) = match cable {
+                Cable::Machine(end) => {
+                    let network = format!(
+                        "dgram,id=net{number},local.type=unix,local.path={},remote.type=unix,remote.path={}",
+                        escaped(&end.ours),
+                        escaped(&end.theirs)
+                    );
+                    (network, 1)
                 }
-            });
+                Cable::Host(files) => {
+                    taps.extend(files.iter().cloned());
+                    let numbers: Vec<String> = files
+                        .iter()
+                        .map(|file| file.as_raw_fd().to_string())
+                        .collect();
+                    let key = if files.len() > 1 { "fds" } else { "fd" };
+                    let network = format!("tap,id=net{number},{key}={}", numbers.join(":"));
+                    (network, files.len())
+                }
+            };
+            networks.push(network);
+            cards.push(card.device(queues));
         }
         if !taps.is_empty() {
             keep_open(&mut command, taps);
         }
-        for ((number, network), mac) in networks.iter().enumerate().zip(self.macs()) {
-            let mac = crate::networks::mac(mac);
+        for (number, (network, card)) in networks.iter().zip(&cards).enumerate() {
+            let mac = crate::networks::mac(mac(&setup.name, number));
             // no network boot
             let device = format!("{card},netdev=net{number},mac={mac},romfile=");
             command.args(["-netdev", network, "-device", &device]);
@@ -660,8 +746,8 @@ impl Drop for Computer {
         for name in ["console", "qmp", OVERLAY] {
             let _ = fs::remove_file(self.setup.folder.join(name));
         }
-        for cable in &self.setup.links {
-            if let Cable::Machine(end) = cable {
+        for port in &self.setup.ports {
+            if let Cable::Machine(end) = &port.cable {
                 let _ = fs::remove_file(&end.ours);
             }
         }

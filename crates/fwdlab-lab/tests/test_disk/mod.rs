@@ -44,6 +44,11 @@ pub struct TestDisk {
 impl TestDisk {
     /// Returns the disk, or why it is not available, so that the test is skipped.
     pub fn get() -> Result<TestDisk, String> {
+        TestDisk::with(&std::env::var(IMAGE).unwrap_or("debian:linux-image-cloud-amd64".into()))
+    }
+
+    /// Returns a disk with this kernel, or why it is not available.
+    pub fn with(image: &str) -> Result<TestDisk, String> {
         let find = |program: &str| Command::new(program).arg("--version").output();
         for (program, package) in NEEDED {
             if find(program).is_err() {
@@ -62,8 +67,7 @@ impl TestDisk {
         let lock = fs::File::create(cache.folder().join("test-disk.lock")).unwrap();
         lock.lock().unwrap();
         let mut tell = |_: &str| {};
-        let image = std::env::var(IMAGE).unwrap_or("debian:linux-image-cloud-amd64".into());
-        let image = Image::find(&image, &cache, &mut tell).map_err(|e| e.to_string())?;
+        let image = Image::find(image, &cache, &mut tell).map_err(|e| e.to_string())?;
         let ImageKind::Kernel(kernel) = &image.kind else {
             panic!("{image:?} is not a kernel");
         };

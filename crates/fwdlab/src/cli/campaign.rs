@@ -938,7 +938,7 @@ mod tests {
         "its DUT is VPP, which cannot",
         "a VPP takes lines of its command line",
         "over a management port",
-        "not known for a DUT on hosts",
+        "more CPUs than the ",
     ];
 
     #[test]

@@ -14,6 +14,7 @@
 mod bisect;
 mod by_hand;
 mod campaign;
+mod cards;
 mod catalogue;
 mod compare;
 mod comparison;

@@ -9,7 +9,10 @@ use fwdlab_model::family::Generated;
 use super::{Linux, hashing};
 use crate::error::LabError;
 use crate::host::not_understood;
-use crate::host::{Command, Files, Limit};
+use crate::host::{Command, Files, Limit, quoted};
+
+/// What ethtool prints for what a driver does not support.
+const NOT_SUPPORTED: &str = "n/a";
 
 /// Returns what shows that a family is in force: a name and a command.
 pub(super) fn shows(family: &str) -> Option<(&'static str, &'static str)> {
@@ -65,18 +68,16 @@ impl Linux {
                     "choose how deep it sleeps",
                 )
             }
-            "smt" => self
-                .check_whole_machine("set the threads per core")
-                .and_then(|()| {
-                    self.set_file("/sys/devices/system/cpu/smt/control", one.value("state"))
-                }),
+            "smt" => self.threads(one.value("state")),
             "deferred-interrupts" => each(&|port| {
                 let folder = format!("/sys/class/net/{port}");
                 let times = one.count("n").to_string();
                 // nanoseconds
                 let wait = (1000 * one.count("usecs")).to_string();
-                self.set_file(&format!("{folder}/napi_defer_hard_irqs"), &times)?;
-                self.set_file(&format!("{folder}/gro_flush_timeout"), &wait)
+                self.set_files(&[
+                    (format!("{folder}/napi_defer_hard_irqs"), times),
+                    (format!("{folder}/gro_flush_timeout"), wait),
+                ])
             }),
             _ => return None,
         })
@@ -93,22 +94,29 @@ impl Linux {
         action: &str,
     ) -> Result<(), LabError> {
         let words: Vec<&str> = ask.split(' ').collect();
-        let look = || -> Result<T, LabError> {
-            let output = self.host.query("ethtool", &words)?;
-            read(&output).ok_or_else(|| {
-                not_understood(self.host.as_ref(), &format!("ethtool {ask}"), &output)
-            })
+        let change = format!("change {action}");
+        let look = || -> Result<(String, T), LabError> {
+            let output = self.host.query("ethtool", &words);
+            let output = output.map_err(|error| self.refused(&change, error))?;
+            match read(&output) {
+                Some(value) => Ok((output, value)),
+                None => Err(not_understood(
+                    self.host.as_ref(),
+                    &format!("ethtool {ask}"),
+                    &output,
+                )),
+            }
         };
-        let before = look()?;
+        let (shown, before) = look()?;
         if before == *requested {
             return Ok(());
         }
-        let undo_commands = Command::shell(&set(&before));
+        let undo_commands = Command::shell(&unless_same(ask, &shown, &set(&before)));
         self.undo
             .changing(&self.host, action, undo_commands, || {
-                self.host
-                    .run(&Command::shell(&set(requested)), Limit::OURS)?;
-                match look()? {
+                let set = self.host.run(&Command::shell(&set(requested)), Limit::OURS);
+                set.map_err(|error| self.refused(&change, error))?;
+                match look()?.1 {
                     found if found == *requested => Ok(()),
                     found => {
                         Err(self
@@ -130,27 +138,83 @@ impl Linux {
     }
 
     fn coalescing(&self, port: &str, usecs: u64) -> Result<(), LabError> {
+        let ask = format!("-c {port}");
+        let action = format!("interrupts of {port}");
+        let words: Vec<&str> = ask.split(' ').collect();
+        let shown = self.host.query("ethtool", &words);
+        let shown = shown.map_err(|error| self.refused(&format!("change {action}"), error))?;
+        // a driver without adaptive moderation refuses even to disable it
+        let adaptive = match coalesced(&shown) {
+            Some((adaptive, _)) if adaptive == NOT_SUPPORTED => adaptive,
+            _ => "off".to_owned(),
+        };
         self.tool(
-            &format!("-c {port}"),
-            &("off".to_owned(), usecs),
+            &ask,
+            &(adaptive, usecs),
             &coalesced,
             &|(adaptive, usecs)| match adaptive.as_str() {
-                // a driver without adaptive moderation refuses even to disable it
-                "n/a" => format!("ethtool -C {port} rx-usecs {usecs}"),
+                NOT_SUPPORTED => format!("ethtool -C {port} rx-usecs {usecs}"),
                 _ => format!("ethtool -C {port} adaptive-rx {adaptive} rx-usecs {usecs}"),
             },
-            &format!("interrupts of {port}"),
+            &action,
         )
     }
 
     fn spread(&self, port: &str, n: u64) -> Result<(), LabError> {
-        self.tool(
-            &format!("-x {port}"),
-            &n,
-            &spread_over,
-            &|n| format!("ethtool -X {port} equal {n}"),
-            &format!("queues that {port} spreads flows over"),
-        )
+        let what = format!("change the queues that {port} spreads flows over");
+        let shown = self.host.query("ethtool", &["-x", port]);
+        shown.map_err(|error| self.refused(&what, error))?;
+        let Some(table) = self.table(port)? else {
+            return Err(self.unsupported(&format!("{what}: its driver shows no indirection table")));
+        };
+        if table.queues == even(table.queues.len(), n) {
+            return Ok(());
+        }
+        let undo_commands = Command::shell(&table.undo);
+        self.undo
+            .changing(&self.host, &what, undo_commands, || self.make_even(port, n))
+            .map(drop)
+    }
+
+    /// Returns the indirection table of a port, and the command that restores it; `None` if it has
+    /// none.
+    pub(super) fn table(&self, port: &str) -> Result<Option<Table>, LabError> {
+        let show = format!("ethtool -x {port} 2>/dev/null || :");
+        let shown = self.host.query("sh", &["-c", &show])?;
+        let queues = hashing::table(&shown);
+        if queues.is_empty() {
+            return Ok(None);
+        }
+        let Some(words) = written(&queues) else {
+            return Err(self.unsupported(&format!(
+                "change the queues of {port}: ethtool could not restore its present indirection table, which is neither even nor by \
+                 weights; set an even one first: ethtool -X {port} default"
+            )));
+        };
+        let set = format!("ethtool -X {port} {words}");
+        let undo = unless_same(&format!("-x {port}"), &shown, &set);
+        Ok(Some(Table { queues, undo }))
+    }
+
+    /// Makes the indirection table of a port name its first `n` queues in turn.
+    pub(super) fn make_even(&self, port: &str, n: u64) -> Result<(), LabError> {
+        let look = || -> Result<bool, LabError> {
+            let table = hashing::table(&self.host.query("ethtool", &["-x", port])?);
+            Ok(!table.is_empty() && table == even(table.len(), n))
+        };
+        if look()? {
+            return Ok(());
+        }
+        let set = Command::shell(&format!("ethtool -X {port} equal {n}"));
+        let what = format!("spread flows over {n} queues of {port}");
+        let set = self.host.run(&set, Limit::OURS);
+        set.map_err(|error| self.refused(&what, error))?;
+        match look()? {
+            true => Ok(()),
+            false => Err(self.otherwise(format!(
+                "the indirection table of {port} does not name its first {n} queues in turn"
+            ))),
+        }
     }
 
     fn hashed(&self, port: &str, fields: &str) -> Result<(), LabError> {
@@ -173,6 +237,18 @@ impl Linux {
         }
     }
 
+    fn threads(&self, requested: &str) -> Result<(), LabError> {
+        const FILE: &str = "/sys/devices/system/cpu/smt/control";
+        let action = "set the threads per core";
+        self.check_whole_machine(action)?;
+        match self.host.query("cat", &[FILE])?.trim() {
+            found @ ("notsupported" | "notimplemented" | "forceoff") => {
+                Err(self.unsupported(&format!("{action}: {FILE} says {found}")))
+            }
+            _ => self.set_file(FILE, requested),
+        }
+    }
+
     /// Sets a file of every CPU of the machine.
     fn set_on_all_cpus(&self, pattern: &str, value: &str, action: &str) -> Result<(), LabError> {
         self.check_whole_machine(action)?;
@@ -183,10 +259,32 @@ impl Linux {
                 "{action}: its kernel has no {pattern} for its CPUs"
             )));
         }
-        output
+        let files = output
             .lines()
-            .try_for_each(|file| self.set_file(file.trim(), value))
+            .map(|file| (file.trim().to_owned(), value.to_owned()));
+        self.set_files(&files.collect::<Vec<_>>())
     }
+}
+
+/// The indirection table of a port.
+pub(super) struct Table {
+    queues: Vec<u32>,
+    /// The command that restores it.
+    pub undo: String,
+}
+
+/// Returns a table of this length that names the first `n` queues in turn.
+fn even(len: usize, n: u64) -> Vec<u32> {
+    (0..len as u64).map(|entry| (entry % n) as u32).collect()
+}
+
+/// Returns a command that restores a setting unless `ethtool ASK` prints the same as before: many
+/// drivers refuse a command that they do not support even if it changes nothing.
+pub(super) fn unless_same(ask: &str, before: &str, restore: &str) -> String {
+    format!(
+        "[ \"$(ethtool {ask})\" = {} ] || {restore}",
+        quoted(before.trim_end())
+    )
 }
 
 /// Returns the number after `name:`.
@@ -212,10 +310,26 @@ fn coalesced(text: &str) -> Option<(String, u64)> {
     Some((adaptive, number_of(text, "rx-usecs")?))
 }
 
-/// Returns the number of queues over which the indirection table of a card spreads flows.
-fn spread_over(text: &str) -> Option<u64> {
-    let last = hashing::table(text).into_iter().max()?;
-    Some(u64::from(last) + 1)
+/// Returns the arguments of `ethtool -X` that set this indirection table: ethtool's own order for
+/// even ones, or ascending queues by weight; `None` for any other.
+fn written(table: &[u32]) -> Option<String> {
+    let queues = table.iter().max()? + 1;
+    let mut entries = (0..).zip(table);
+    if entries.all(|(entry, queue)| *queue == entry % queues) {
+        return Some(format!("equal {queues}"));
+    }
+    if !table.is_sorted() {
+        return None;
+    }
+    let weight = |queue| {
+        table
+            .iter()
+            .filter(|own| **own == queue)
+            .count()
+            .to_string()
+    };
+    let weights: Vec<String> = (0..queues).map(weight).collect();
+    Some(format!("weight {}", weights.join(" ")))
 }
 
 #[cfg(test)]
@@ -233,16 +347,11 @@ mod tests {
         assert_eq!(coalesced(text), Some(("on".into(), 50)));
         let text = "RX flow hash indirection table for ens1 with 4 RX ring(s):\n    0:      0     1     2     3     0     1     2     3\n    \
                     8:      0     1     2     3     0     1     2     3\nRSS hash key:\n10:20\n";
-        assert_eq!(spread_over(text), Some(4));
+        assert_eq!(written(&hashing::table(text)).as_deref(), Some("equal 4"));
         let text = "UDP over IPV4 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\nL4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n\n";
         assert_eq!(hashing::fields(text).as_deref(), Some("sdfn"));
         assert_eq!(
-            (
-                rings(""),
-                coalesced(""),
-                spread_over(""),
-                hashing::fields("")
-            ),
+            (rings(""), coalesced(""), written(&[]), hashing::fields("")),
             (None, None, None, None)
         );
     }

@@ -11,6 +11,7 @@ use fwdlab_model::family::Generated;
 use fwdlab_model::trial::IpVersion;
 
 use super::apply::{NFT, file_of};
+use super::cards::unless_same;
 use super::tables::RuleOwner;
 use super::{Linux, bgp, cards, conntrack, gateway, paths};
 use crate::dut::set::settings;
@@ -18,7 +19,8 @@ use crate::dut::sweep::unused_v4;
 use crate::error::LabError;
 use crate::facts::pci_device;
 use crate::host::not_understood;
-use crate::host::{Command, Failure, Files, Host, Limit, quoted};
+use crate::host::{Command, Failure, Files, Host, HostError, Limit, quoted};
+use crate::telemetry::interrupts::interrupts;
 
 /// Tables of nftables.
 const SET: &str = "fwdlab_set";
@@ -133,6 +135,18 @@ impl Linux {
         ))
     }
 
+    /// Returns the error of a command that set something: if it ended without success, the driver
+    /// or the kernel does not support that, and a retry would not help.
+    pub(super) fn refused(&self, action: &str, error: HostError) -> LabError {
+        match &error.failure {
+            Failure::Exit { said, .. } => {
+                let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+                self.unsupported(&format!("{action}: {said}"))
+            }
+            _ => error.into(),
+        }
+    }
+
     fn nft_set(&self, count: u64) -> Result<(), LabError> {
         let action = format!("a set of {count} addresses");
         let look = |there: &str| {
@@ -218,15 +232,24 @@ impl Linux {
         self.chain(one, IPSET_CHAIN, &rule, 1)
     }
 
+    /// Sets the number of queues, and an even indirection table over them: some drivers leave the
+    /// table as it is, so that new queues get nothing, or frames go to queues that are gone.
     fn queues(&self, requested: u64) -> Result<(), LabError> {
         for port in &self.sides.ports {
-            let read = || -> Result<Vec<Channels>, LabError> {
-                let output = self.host.query("ethtool", &["-l", port])?;
-                channels(&output).ok_or_else(|| {
-                    not_understood(self.host.as_ref(), &format!("ethtool -l {port}"), &output)
-                })
+            let what = format!("set the number of queues of {port}");
+            let read = || -> Result<(String, Vec<Channels>), LabError> {
+                let output = self.host.query("ethtool", &["-l", port]);
+                let output = output.map_err(|error| self.refused(&what, error))?;
+                match channels(&output) {
+                    Some(channels) => Ok((output, channels)),
+                    None => Err(not_understood(
+                        self.host.as_ref(),
+                        &format!("ethtool -l {port}"),
+                        &output,
+                    )),
+                }
             };
-            let before = read()?;
+            let (shown, before) = read()?;
             let words = |value: &dyn Fn(u64) -> u64| {
                 let pairs = before
                     .iter()
@@ -234,9 +257,7 @@ impl Linux {
                 pairs.collect::<Vec<_>>().join(" ")
             };
             if before.is_empty() {
-                return Err(self.unsupported(&format!(
-                    "set the number of queues of {port}: its driver does not support that"
-                )));
+                return Err(self.unsupported(&format!("{what}: its driver does not support that")));
             }
             if before.iter().all(|of| of.now == requested) {
                 continue;
@@ -247,29 +268,45 @@ impl Linux {
                     "have {requested} {kind} queues at {port}: it has at most {most}"
                 )));
             }
-            // some versions fail if nothing changes
-            let undo_commands = format!("ethtool -L {port} {} || [ $? -eq 80 ]", words(&|n| n));
+            let table = self.table(port)?;
+            let set = |to: &str| format!("ethtool -L {port} {to}");
+            let undo_channels = unless_same(&format!("-l {port}"), &shown, &set(&words(&|n| n)));
+            let undo_table = match &table {
+                Some(table) => format!("|| exit\n{}", table.undo),
+                None => String::new(),
+            };
+            let undo_commands = Command::shell(&format!("{undo_channels} {undo_table}"));
             let action = format!("queues of {port}");
-            self.undo
-                .changing(&self.host, &action, Command::shell(&undo_commands), || {
-                    let set = format!("ethtool -L {port} {}", words(&|_| requested));
-                    self.host.run(&Command::shell(&set), Limit::OURS)?;
-                    match read()?.iter().find(|of| of.now != requested) {
-                        None => Ok(()),
-                        Some(Channels { kind, now, .. }) => Err(self
-                            .otherwise(format!("{port} has {now} {kind} queues, not {requested}"))),
-                    }
-                })?;
+            self.undo.changing(&self.host, &action, undo_commands, || {
+                let set = Command::shell(&set(&words(&|_| requested)));
+                let set = self.host.run(&set, Limit::OURS);
+                set.map_err(|error| self.refused(&what, error))?;
+                if let Some(of) = read()?.1.iter().find(|of| of.now != requested) {
+                    let Channels { kind, now, .. } = of;
+                    return Err(
+                        self.otherwise(format!("{port} has {now} {kind} queues, not {requested}"))
+                    );
+                }
+                match table {
+                    Some(_) => self.make_even(port, requested),
+                    None => Ok(()),
+                }
+            })?;
         }
         Ok(())
     }
 
-    /// Assigns the interrupts of a port to these CPUs in turn.
+    /// Assigns the interrupts of each queue of the ports to these CPUs in turn: those of receiving
+    /// and sending on one queue to the same CPU.
     fn irq_affinity(&self, cpus: &[usize]) -> Result<(), LabError> {
         for port in &self.sides.ports {
-            let list = format!("ls {}/msi_irqs 2>/dev/null || :", pci_device(port));
+            let device = pci_device(port);
+            // a card without message-signalled interrupts has one, perhaps shared; 0 is none
+            let list = format!(
+                "ls {device}/msi_irqs 2>/dev/null || grep -vx 0 {device}/irq 2>/dev/null || :"
+            );
             let output = self.host.query("sh", &["-c", &list])?;
-            let numbers: Result<Vec<u64>, _> = output.split_whitespace().map(str::parse).collect();
+            let numbers: Result<Vec<u32>, _> = output.split_whitespace().map(str::parse).collect();
             let Ok(mut numbers) = numbers else {
                 return Err(not_understood(self.host.as_ref(), &list, &output));
             };
@@ -279,12 +316,18 @@ impl Linux {
                     "set the interrupts of {port}: it has no interrupts, like all ports of namespaces"
                 )));
             }
-            for (irq, cpu) in numbers.iter().zip(cpus.iter().cycle()) {
-                self.set_file(
-                    &format!("/proc/irq/{irq}/smp_affinity_list"),
-                    &cpu.to_string(),
-                )?;
-            }
+            let table = self.host.query("cat", &["/proc/interrupts"])?;
+            let table = interrupts(&table, "");
+            let named = numbers.iter().map(|number| {
+                let known = table.iter().find(|known| known.number == *number);
+                (*number, known.map_or("", |known| known.name.as_str()))
+            });
+            let named: Vec<(u32, &str)> = named.collect();
+            let files = turns(&named, port).into_iter().map(|(irq, turn)| {
+                let file = format!("/proc/irq/{irq}/smp_affinity_list");
+                (file, cpus[turn % cpus.len()].to_string())
+            });
+            self.set_files(&files.collect::<Vec<_>>())?;
         }
         Ok(())
     }
@@ -313,25 +356,21 @@ impl Linux {
             ));
         }
         for port in &self.sides.ports {
-            let list = format!("grep -l '^napi/{port}-' /proc/[0-9]*/comm || :");
+            let list = format!("grep '^napi/{port}-' /proc/[0-9]*/comm /dev/null || :");
             let output = self.host.query("sh", &["-c", &list])?;
-            let of = |line: &str| {
-                let number = line.strip_prefix("/proc/")?.strip_suffix("/comm")?;
-                number.parse::<u32>().ok()
-            };
-            let threads: Option<Vec<u32>> = output.lines().map(of).collect();
-            let Some(mut threads) = threads else {
+            let Some(threads) = napi_threads(&output) else {
                 let action = format!("find the threads of {port}");
                 return Err(not_understood(self.host.as_ref(), &action, &output));
             };
-            threads.sort_unstable();
-            if threads.is_empty() {
+            if threads.iter().all(Vec::is_empty) {
                 return Err(self.unsupported(&format!(
                     "move the threads of {port}: it has none; generate threaded-napi, state = \"on\" before"
                 )));
             }
-            for (thread, cpu) in threads.iter().zip(cpus.iter().cycle()) {
-                self.pin(*thread, port, *cpu)?;
+            for group in threads {
+                for (thread, cpu) in group.iter().zip(cpus.iter().cycle()) {
+                    self.pin(*thread, port, *cpu)?;
+                }
             }
         }
         Ok(())
@@ -385,13 +424,14 @@ impl Linux {
                 ))
             })
         };
+        let what = format!("set {feature} of {port} {requested}");
         let (before, is_fixed) = read()?;
         if before == requested {
             return Ok(());
         }
         if is_fixed {
             return Err(self.unsupported(&format!(
-                "set {feature} of {port} {requested}: its driver does not allow that; it is always {before}"
+                "{what}: its driver does not allow that; it is always {before}"
             )));
         }
         let undo_commands = Command::new("ethtool", &["-K", port, feature, &before]);
@@ -401,8 +441,10 @@ impl Linux {
                 &format!("{feature} of {port}"),
                 undo_commands,
                 || {
-                    self.host
-                        .query("ethtool", &["-K", port, feature, requested])?;
+                    let set = self
+                        .host
+                        .query("ethtool", &["-K", port, feature, requested]);
+                    set.map_err(|error| self.refused(&what, error))?;
                     match read()?.0 {
                         found if found == requested => Ok(()),
                         found => Err(self
@@ -431,40 +473,82 @@ impl Linux {
         self.set_file_of(&self.host, file, value)
     }
 
-    /// The same on another host.
+    /// Writes settings to files, each with its value.
+    pub(super) fn set_files(&self, files: &[(String, String)]) -> Result<(), LabError> {
+        self.set_files_of(&self.host, files)
+    }
+
+    /// Writes this value to a file of another host.
     pub(super) fn set_file_of(
         &self,
         host: &Arc<dyn Host>,
         file: &str,
         value: &str,
     ) -> Result<(), LabError> {
-        let read = || -> Result<String, LabError> {
-            let output = host.query("sh", &["-c", &format!("cat {}", quoted(file))])?;
-            let output = output.trim().to_owned();
+        self.set_files_of(host, &[(file.to_owned(), value.to_owned())])
+    }
+
+    fn set_files_of(
+        &self,
+        host: &Arc<dyn Host>,
+        files: &[(String, String)],
+    ) -> Result<(), LabError> {
+        let names = |files: &[&(String, String)]| {
+            let names: Vec<_> = files.iter().map(|(file, _)| quoted(file)).collect();
+            format!("cat {}", names.join(" "))
+        };
+        let read = |files: &[&(String, String)]| -> Result<Vec<String>, LabError> {
+            let action = names(files);
+            let output = host.query("sh", &["-c", &action])?;
             let is_plain = |c: char| c == ' ' || c == '\t' || c.is_ascii_graphic();
-            match !output.is_empty() && output.chars().all(is_plain) {
-                true => Ok(output),
-                false => Err(not_understood(
-                    host.as_ref(),
-                    &format!("cat {file}"),
-                    &output,
-                )),
+            let found: Vec<String> = output.trim().lines().map(|l| l.trim().to_owned()).collect();
+            let is_value = |line: &String| !line.is_empty() && line.chars().all(is_plain);
+            match found.len() == files.len() && found.iter().all(is_value) {
+                true => Ok(found),
+                false => Err(not_understood(host.as_ref(), &action, &output)),
             }
         };
-        let write = |value: &str| format!("printf '%s\\n' {} > {}", quoted(value), quoted(file));
-        let before = read()?;
-        if settings::matches_value(&before, value) {
+        let write = |file: &str, value: &str| {
+            format!("printf '%s\\n' {} > {}", quoted(value), quoted(file))
+        };
+        let all: Vec<&(String, String)> = files.iter().collect();
+        let before = read(&all)?;
+        let changed = all.iter().zip(&before);
+        let changed = changed.filter(|((_, value), old)| !settings::matches_value(old, value));
+        let (changed, before): (Vec<&(String, String)>, Vec<&String>) = changed.unzip();
+        let Some((first, _)) = changed.first() else {
             return Ok(());
-        }
+        };
         // a value that could not be set need not be restored, and often cannot
-        let is_as_before = format!("[ \"$(cat {})\" = {} ]", quoted(file), quoted(&before));
-        let undo_commands = Command::shell(&format!("{is_as_before} || {}", write(&before)));
+        let restore = changed.iter().zip(&before).map(|((file, _), old)| {
+            let is_as_before = format!("[ \"$(cat {})\" = {} ]", quoted(file), quoted(old));
+            format!("{is_as_before} || {}", write(file, old))
+        });
+        let restore: Vec<String> = restore.collect();
+        // one that cannot be restored must not keep others from it
+        let undo_commands = match &restore[..] {
+            [only] => only.clone(),
+            all => format!(
+                "failed=0\n{} || failed=1\nexit $failed",
+                all.join(" || failed=1\n")
+            ),
+        };
+        let what = match changed.len() {
+            1 => first.clone(),
+            many => format!("{many} files such as {first}"),
+        };
         self.undo
-            .changing(host, file, undo_commands, || {
-                host.run(&Command::shell(&write(value)), Limit::OURS)?;
-                match read()? {
-                    found if settings::matches_value(&found, value) => Ok(()),
-                    found => Err(self.otherwise(format!("{file} says {found}, not {value}"))),
+            .changing(host, &what, Command::shell(&undo_commands), || {
+                let lines = changed.iter().map(|(file, value)| write(file, value));
+                let script = lines.collect::<Vec<_>>().join(" && ");
+                let set = host.run(&Command::shell(&script), Limit::OURS);
+                set.map_err(|error| self.refused(&format!("write to {what}"), error))?;
+                let mut found = changed.iter().zip(read(&changed)?);
+                match found.find(|((_, value), found)| !settings::matches_value(found, value)) {
+                    None => Ok(()),
+                    Some(((file, value), found)) => {
+                        Err(self.otherwise(format!("{file} says {found}, not {value}")))
+                    }
                 }
             })
             .map(drop)
@@ -567,6 +651,41 @@ fn channels(text: &str) -> Option<Vec<Channels>> {
         })
     };
     chosen.into_iter().map(of).collect()
+}
+
+/// Returns the interrupts of a port, each with its turn, from 0: the number of its queue, which is
+/// the last number of its name (`eth1-TxRx-3`, `virtio1-input.3`, `mlx5_comp3@pci:0000:03:00.0`).
+/// Those for events, which have none, have the first turn. If no queues are known, each has its own
+/// turn.
+fn turns(named: &[(u32, &str)], port: &str) -> Vec<(u32, usize)> {
+    let queue = |name: &str| {
+        let name = name.split('@').next().unwrap_or_default();
+        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        // the name of the port itself
+        (name != port).then(|| name[name.len() - digits..].parse().ok())?
+    };
+    let queues: Vec<Option<usize>> = named.iter().map(|(_, name)| queue(name)).collect();
+    let is_known = queues.iter().any(Option::is_some);
+    let turn = |at: usize| match is_known {
+        true => queues[at].unwrap_or(0),
+        false => at,
+    };
+    (0..named.len()).map(|at| (named[at].0, turn(at))).collect()
+}
+
+/// Returns the NAPI threads in lines such as `/proc/77/comm:napi/eth1-8193` in the order of their
+/// queues: those that receive, and those that only send, whose id is 0.
+fn napi_threads(text: &str) -> Option<[Vec<u32>; 2]> {
+    let of = |line: &str| {
+        let (file, name) = line.split_once(':')?;
+        let number = file.strip_prefix("/proc/")?.strip_suffix("/comm")?;
+        let (_, id) = name.trim().rsplit_once('-')?;
+        Some((id.parse::<u32>().ok()?, number.parse::<u32>().ok()?))
+    };
+    let mut all = text.lines().map(of).collect::<Option<Vec<_>>>()?;
+    all.sort_unstable();
+    let (sending, receiving): (Vec<_>, Vec<_>) = all.into_iter().partition(|(id, _)| *id == 0);
+    Some([receiving, sending].map(|group| group.into_iter().map(|(_, thread)| thread).collect()))
 }
 
 /// Returns `on` or `off`, and whether the driver allows a change.

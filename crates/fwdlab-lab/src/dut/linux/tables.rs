@@ -14,7 +14,7 @@ use crate::dut::sweep::{unused_v4, unused_v6};
 use crate::dut::{Change, Route, Updates};
 use crate::error::LabError;
 use crate::host::not_understood;
-use crate::host::{Command, Limit};
+use crate::host::{Command, Limit, quoted};
 use crate::networks::End;
 use crate::placement::Placement;
 
@@ -57,43 +57,57 @@ const UPDATED_V6: &str = "2001:db8";
 const PER_BLOCK: u32 = 16;
 
 impl Linux {
-    /// Spreads received flows over the first `count` of its CPUs with packet steering, which is off
-    /// for one CPU.
+    /// Spreads received flows over the first `count` of its CPUs with packet steering. It is off
+    /// for one CPU if a single thread forwards there; otherwise it moves all flows to this CPU.
     pub(super) fn steer(&self, count: usize) -> Result<Change, LabError> {
         let cpus = self.cpus.get(..count).unwrap_or(&self.cpus);
         let mask = match cpus {
-            [] | [_] => "0".to_owned(),
+            [] => "0".to_owned(),
+            [_] if self.thread.is_some() => "0".to_owned(),
             cpus => Placement {
                 dut_cpus: cpus.to_vec(),
                 ..Placement::default()
             }
             .rps_mask(),
         };
-        let file = format!(
-            "/sys/class/net/{}/queues/rx-0/rps_cpus",
-            self.sides.port(End::Input)
-        );
-        let before = self.host.query("sh", &["-c", &format!("cat {file}")])?;
-        let before = before.trim();
-        let is_mask = |text: &str| text.chars().all(|c| c.is_ascii_hexdigit() || c == ',');
-        if before.is_empty() || !is_mask(before) {
-            let action = format!("cat {file}");
-            return Err(not_understood(self.host.as_ref(), &action, before));
-        }
-        let undo_commands = Command::shell(&format!("echo '{before}' > {file}"));
+        let port = quoted(self.sides.port(End::Input)).into_owned();
+        let all = format!("cd /sys/class/net/{port}/queues && grep . rx-*/rps_cpus /dev/null");
+        let read = || -> Result<Vec<(String, String)>, LabError> {
+            let output = self.host.query("sh", &["-c", &all])?;
+            let queue = |line: &str| {
+                let (file, mask) = line.split_once(':')?;
+                let is_mask = mask.chars().all(|c| c.is_ascii_hexdigit() || c == ',');
+                (file.starts_with("rx-") && is_mask && !mask.is_empty())
+                    .then(|| (file.to_owned(), mask.to_owned()))
+            };
+            let queues: Option<Vec<_>> = output.lines().map(queue).collect();
+            let queues = queues.filter(|queues| !queues.is_empty());
+            queues.ok_or_else(|| not_understood(self.host.as_ref(), &all, &output))
+        };
+        let before = read()?;
+        let write = |mask: &dyn Fn(&str) -> String| {
+            let lines = before
+                .iter()
+                .map(|(file, old)| format!("\necho '{}' > {}", mask(old), quoted(file)));
+            let lines: String = lines.collect();
+            Command::shell(&format!("set -e\ncd /sys/class/net/{port}/queues{lines}"))
+                .called(format!("set rps_cpus of the queues of {port}"))
+        };
         self.undo
-            .changing(&self.host, "packet steering", undo_commands, || {
-                let script = Command::shell(&format!("echo {mask} > {file} && cat {file}"));
-                let output = self.host.run(&script, Limit::OURS)?.text();
+            .changing(&self.host, "packet steering", write(&str::to_owned), || {
+                self.host.run(&write(&|_| mask.clone()), Limit::OURS)?;
                 // the kernel may add leading zeros and commas
                 let digits = |text: &str| {
                     let digits = text.trim().replace(',', "");
                     digits.trim_start_matches('0').to_owned()
                 };
-                match digits(&output) == digits(&mask) {
-                    true => Ok(()),
-                    false => {
-                        Err(self.otherwise(format!("{file} says {}, not {mask}", output.trim())))
+                match read()?
+                    .iter()
+                    .find(|(_, found)| digits(found) != digits(&mask))
+                {
+                    None => Ok(()),
+                    Some((file, found)) => {
+                        Err(self.otherwise(format!("{file} of {port} says {found}, not {mask}")))
                     }
                 }
             })

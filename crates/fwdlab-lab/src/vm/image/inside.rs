@@ -95,7 +95,7 @@ fn fill_entry(
         memory_mib: MEMORY_MIB,
         devices: Devices::Virtio,
         address: ADDRESS,
-        links: Vec::new(),
+        ports: Vec::new(),
         folder: scratch.folder(1),
     };
     let computer = Computer::start(setup, fastest.accelerator, is_stopped).map_err(failed)?;

@@ -91,7 +91,7 @@ impl Boot {
                 false => Devices::Virtio,
             },
             address: self.address,
-            links: Vec::new(),
+            ports: Vec::new(),
             folder: scratch.folder(1),
         };
         let started = Instant::now();
