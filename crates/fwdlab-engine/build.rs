@@ -16,6 +16,7 @@ fn main() {
         "forward",
         "groups",
         "histogram_test",
+        "pass",
         "schedule_test",
         "sink",
     ] {

@@ -139,12 +139,4 @@ int count_label(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* Makes a DUT's NAPI thread handle every frame, including those of socket senders (veth bypasses
- * NAPI for these otherwise). */
-SEC("xdp")
-int pass(struct xdp_md *ctx)
-{
-	return XDP_PASS;
-}
-
 char _license[] SEC("license") = "Dual BSD/GPL";

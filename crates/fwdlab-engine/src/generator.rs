@@ -179,6 +179,7 @@ impl Capabilities {
             timestamps: Timestamps::None,
             metadata: Offers {
                 zero_copy: None,
+                redirect_target: None,
                 tx_timestamp: false,
                 tx_checksum: false,
                 tx_launch_time: false,

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use fwdlab_engine::capture::{Capture, Options};
+use fwdlab_engine::netdev::XdpPass;
 use fwdlab_engine::traffic::compile::{self, Direction, Setting};
 use fwdlab_engine::traffic::player::Player;
 use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
-use fwdlab_engine::xdp_count::XdpPass;
 use fwdlab_engine::xdp_live::XdpLive;
 use fwdlab_engine::{
     EngineError, Frames, LoadPlan, Mode, PathSpec, PortSpec, Schedule, SendCounts, Sender,

@@ -13,7 +13,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fwdlab_engine::af_packet::{Foreign, PacketCount, SinglePort};
-use fwdlab_engine::xdp_count::{XdpCount, XdpPass};
+use fwdlab_engine::netdev::XdpPass;
+use fwdlab_engine::xdp_count::XdpCount;
 use fwdlab_engine::{
     Choice, DropMonitor, EngineError, Expected, Frames, LoadPlan, Mode, Reading, ReceiveCounts,
     Receiver, Schedule, SignaturePlace, StallPolicy, TestFrames, Tester,

@@ -23,7 +23,7 @@ use super::socket::{ENTRIES, Given, Queue};
 use super::sys::{CHUNK_BYTES, receive_ring, transmit_queues};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Copies, Mode, Schedule, Sender, Timestamps};
-use crate::netdev::{Offers, check_queues};
+use crate::netdev::{Offers, XdpPass, check_queues};
 use crate::port::{PathSpec, PortSpec, interface_index, within};
 use crate::sender::counters::Counters;
 use crate::sender::source::{Outline, Signed, Source};
@@ -158,6 +158,9 @@ struct Port {
     queues: Vec<Queue>,
     wanted: usize,
     zero_copy: bool,
+    /// Drivers such as ixgbe, i40e and ice read frames in place only while they have a program.
+    /// `None` in copy mode, and if there is a program already.
+    pass: Option<XdpPass>,
     offers: Offers,
     /// Departures, if requested.
     departing: Option<Departing>,
@@ -232,11 +235,13 @@ impl Port {
             queues: vec![],
             wanted: 1,
             zero_copy: false,
+            pass: (!copies).then(|| XdpPass::open(spec).ok()).flatten(),
             offers,
             departing: None,
         };
         port.reopen()?;
         port.zero_copy = port.queues.iter().all(|queue| queue.zero_copy);
+        port.pass = port.pass.filter(|_| port.zero_copy);
         port.wanted = match options.queues {
             Some(queues) => queues.into(),
             None if port.zero_copy => existing as usize,

@@ -18,6 +18,8 @@ const NETDEV_A_DEV_XDP_RX_METADATA_FEATURES: u16 = 5;
 pub struct Offers {
     /// Reads frames of an AF_XDP socket in place, and receives into its memory.
     pub zero_copy: Option<bool>,
+    /// Sends what XDP programs redirect into it (`NETDEV_XDP_ACT_NDO_XMIT`).
+    pub redirect_target: Option<bool>,
     /// Reports when a frame of an AF_XDP socket left (`XDP_TXMD_FLAGS_TIMESTAMP`).
     pub tx_timestamp: bool,
     /// Fills in checksums (`XDP_TXMD_FLAGS_CHECKSUM`).
@@ -43,6 +45,7 @@ impl Offers {
         // linux/netdev.h: NETDEV_XDP_ACT_*, NETDEV_XSK_FLAGS_*, NETDEV_XDP_RX_METADATA_*
         Offers {
             zero_copy: reported(NETDEV_A_DEV_XDP_FEATURES).map(|word| word & 8 != 0),
+            redirect_target: reported(NETDEV_A_DEV_XDP_FEATURES).map(|word| word & 4 != 0),
             tx_timestamp: tx & 1 != 0,
             tx_checksum: tx & 2 != 0,
             tx_launch_time: tx & 4 != 0,
@@ -69,11 +72,12 @@ mod tests {
     fn loopback_has_no_clock_and_a_missing_interface_is_an_error() {
         let offers = Offers::query(1);
         assert_ne!(offers.zero_copy, Some(true));
-        let zero_copy = offers.zero_copy;
+        let (zero_copy, redirect_target) = (offers.zero_copy, offers.redirect_target);
         assert_eq!(
             offers,
             Offers {
                 zero_copy,
+                redirect_target,
                 ..Offers::default()
             }
         );

@@ -4,6 +4,7 @@
 //! The callers interpret the answers. Start with [`Offers::query`] and [`napi_threads`].
 
 mod features;
+mod pass;
 mod peer;
 
 use std::io;
@@ -15,6 +16,8 @@ use rustix::net::{
 };
 
 pub use self::features::Offers;
+pub use self::pass::XdpPass;
+pub(crate) use self::pass::attach;
 pub(crate) use self::peer::{check_cpus, check_queues};
 use crate::error::EngineError;
 use crate::port::interface_index;

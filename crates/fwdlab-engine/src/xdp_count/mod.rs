@@ -11,14 +11,15 @@ mod sys;
 use aya::Ebpf;
 use aya::maps::{Array, MapData, PerCpuArray, PerCpuValues};
 use aya::programs::Xdp;
-use aya::programs::xdp::{XdpLink, XdpMode};
+use aya::programs::xdp::XdpLink;
 
 use self::analyse::{Analysing, Shape};
 use self::sys::{Counters, Expect};
 use crate::analysis::{Analysis, Expected, ReceiveCounts};
 use crate::error::EngineError;
 use crate::generator::Receiver;
-use crate::port::{PortSpec, interface_index, within};
+use crate::netdev::attach;
+use crate::port::{PortSpec, within};
 use crate::signature::SignaturePlace;
 
 static COUNT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/count.o"));
@@ -224,30 +225,6 @@ impl Task {
     }
 }
 
-/// An XDP program on a DUT's port that passes every frame, so that the port's NAPI also handles the
-/// frames of socket senders. Detached when dropped.
-pub struct XdpPass {
-    _link: XdpLink,
-}
-
-impl XdpPass {
-    /// Attaches the program.
-    ///
-    /// # Errors
-    /// As [`XdpCount::open`].
-    pub fn open(port: &PortSpec) -> Result<Self, EngineError> {
-        let action = format!("attach XDP to {}", port.interface);
-        within(&port.netns, || {
-            let mut programs = Ebpf::load(COUNT).map_err(|e| EngineError::bpf(&*action, &e))?;
-            let pass = program(&mut programs, "pass")?;
-            pass.load().map_err(|e| EngineError::bpf(&*action, &e))?;
-            Ok(XdpPass {
-                _link: attach(pass, port, None, &action)?,
-            })
-        })
-    }
-}
-
 fn what(port: &PortSpec) -> String {
     format!("count with XDP on {}", port.interface)
 }
@@ -257,19 +234,4 @@ fn program<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, Engine
         .program_mut(name)
         .and_then(|program| program.try_into().ok())
         .ok_or_else(|| EngineError::Frames(format!("the object has no XDP program {name}")))
-}
-
-fn attach(
-    program: &mut Xdp,
-    port: &PortSpec,
-    before: Option<XdpLink>,
-    action: &str,
-) -> Result<XdpLink, EngineError> {
-    let attached = match before {
-        Some(link) => program.attach_to_link(link),
-        None => program.attach_to_if_index(interface_index(&port.interface)?, XdpMode::Driver),
-    };
-    attached
-        .and_then(|id| program.take_link(id))
-        .map_err(|e| EngineError::bpf(action, &e))
 }

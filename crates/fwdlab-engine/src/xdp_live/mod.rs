@@ -44,8 +44,9 @@ use crate::generator::{
 };
 use crate::histogram::{BUCKETS, Histogram};
 use crate::load::LoadPlan;
+use crate::netdev::{Offers, XdpPass};
 use crate::pacer::{self, CATCH_UP_US, FINE, FRACTION, OVERTIME_NS, StallPolicy};
-use crate::port::{Interfaces, PathSpec, enter, interface_index, pin, within};
+use crate::port::{Interfaces, PathSpec, PortSpec, enter, interface_index, pin, within};
 use crate::sys::{
     become_preferred, interrupt, monotonic_ns, own_thread, prepare_interrupts, waited_ns,
 };
@@ -111,6 +112,21 @@ pub struct XdpLive {
 struct Port {
     name: String,
     index: u32,
+    /// Drivers such as ixgbe, i40e and ice send redirected frames only while they have a program.
+    _pass: Option<XdpPass>,
+}
+
+impl Port {
+    fn open(spec: &PortSpec) -> Result<Port, EngineError> {
+        let index = interface_index(&spec.interface)?;
+        let refuses = || Offers::query(index).redirect_target == Some(false);
+        let pass = refuses().then(|| XdpPass::open(spec).ok()).flatten();
+        Ok(Port {
+            name: spec.interface.clone(),
+            index,
+            _pass: pass.filter(|_| !refuses()),
+        })
+    }
 }
 
 /// The common parts of every sending program.
@@ -182,10 +198,7 @@ impl XdpLive {
         within(&netns.clone(), || {
             let ports: Vec<Port> = paths
                 .iter()
-                .map(|path| {
-                    let name = path.tx.interface.clone();
-                    interface_index(&name).map(|index| Port { name, index })
-                })
+                .map(|path| Port::open(&path.tx))
                 .collect::<Result<_, _>>()?;
             Ok(XdpLive {
                 netns,
@@ -748,7 +761,7 @@ impl Loaded {
         }
         let mut devices = DevMap::try_from(take(&mut programs, "ports")?)
             .map_err(|e| EngineError::bpf(action(), &e))?;
-        for (key, Port { name, index }) in (0..).zip(ports) {
+        for (key, Port { name, index, .. }) in (0..).zip(ports) {
             devices
                 .set(key, *index, None, 0)
                 .map_err(|e| EngineError::bpf(format!("send into {name}"), &e))?;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use fwdlab_engine::af_xdp::{BusyPoll, Options, ZeroCopy};
 use fwdlab_engine::analysis::{AnalysisPlan, StreamPlan};
+use fwdlab_engine::netdev::XdpPass;
 use fwdlab_engine::traffic::player::Player;
 use fwdlab_engine::traffic::share::{Part, Share};
 use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
-use fwdlab_engine::xdp_count::XdpPass;
 use fwdlab_engine::{
     Choice, Copies, EngineError, Frames, Mode, PathSpec, PortSpec, Schedule, SendCounts, Sender,
     SignaturePlace, StallPolicy, Tester, Timestamps, TrafficFrames, af_packet, af_xdp,

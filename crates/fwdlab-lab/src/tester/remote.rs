@@ -237,7 +237,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use fwdlab_engine::analysis::StreamPlan;
-    use fwdlab_engine::{LoadPlan, PathSpec, PortSpec, StallPolicy};
+    use fwdlab_engine::{LoadPlan, Mode, PathSpec, PortSpec, StallPolicy};
     use fwdlab_model::trial::IpVersion;
     use fwdlab_model::units::FrameSize;
 
