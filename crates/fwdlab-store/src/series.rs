@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use fwdlab_model::event::{Compared, RebuildRecord};
 use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::import::ImportedRecord;
-use fwdlab_model::instructions::{BURST, Exact};
+use fwdlab_model::instructions::{BURST, Exact, GENERATOR};
 use fwdlab_model::outcome::{Found, Maxfwd, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, SHARDS, ShardRun, Summary, TrialRecord};
 use fwdlab_model::series::{
@@ -100,6 +100,7 @@ impl StoredRun {
                 series.generator_limited += figure.generator_limited;
                 if let Some(Found::Exact(found)) = of.map(|of| &of.found) {
                     series.half_width = Some(found.half_width());
+                    series.frame_loss_ratio = found.frame_loss_ratio;
                     series.functions = found.profile();
                 }
             }
@@ -139,6 +140,9 @@ impl StoredRun {
             if let Some(found) = exact_of(case) {
                 labels.insert("kernel".into(), found.kernel.clone());
                 labels.insert(BURST.into(), format!("{} frames", found.frames));
+                if let Some(generator) = found.generator {
+                    labels.insert(GENERATOR.into(), generator.to_string());
+                }
             }
         }
         labels

@@ -298,8 +298,6 @@ struct Bursts {
     scratch: Option<Scratch>,
     images: BTreeMap<String, Files>,
     plugin: Option<PathBuf>,
-    /// Senders of the bursts, in words.
-    generators: BTreeSet<String>,
     guests: Vec<(BootRequest, StartedGuest)>,
     /// By image and iteration, with the number of test cases that will continue from it.
     shared: BTreeMap<(String, u32), (usize, Arc<SharedBoot>)>,
@@ -316,7 +314,6 @@ impl Bursts {
             scratch: None,
             images: BTreeMap::new(),
             plugin: None,
-            generators: BTreeSet::new(),
             guests: Vec::new(),
             shared: BTreeMap::new(),
             most: jobs.unwrap_or_else(at_a_time),
@@ -481,19 +478,9 @@ impl Method for Bursts {
         measured: &mut Measured,
     ) -> Result<(), LabError> {
         measured.boots.sort_by_key(|record| record.boot);
-        let names: Vec<String> = self.generators.iter().cloned().collect();
         // in addition to rates: the run's engine is that of the rates
         if run.info.facts.engine.is_empty() {
-            run.info.facts.engine = match names.is_empty() {
-                true => ACCELERATOR.to_string(),
-                false => format!("{} in {ACCELERATOR}", names.join(" and ")),
-            };
-        }
-        if names.len() > 1 {
-            run.warn(format!(
-                "kernels got frames from different generators ({}), so the kernels cannot be compared: set generator = \"pktgen\" for all of them",
-                names.join(" and ")
-            ))?;
+            run.info.facts.engine = engine(&measured.boots);
         }
         Ok(())
     }
@@ -539,11 +526,9 @@ impl Bursts {
             record,
             console,
             profile,
-            generator,
             in_force,
             not_saved,
         } = booted;
-        self.generators.insert(generator);
         if let Some(reason) = not_saved {
             run.warn(format!(
                 "every test case of {} boots by itself: {reason}",
@@ -586,6 +571,17 @@ impl Bursts {
             true => Made::default(),
             false => Made::one(requested.turn.case, iteration),
         })
+    }
+}
+
+/// Describes what sent the bursts of these boots.
+pub(in crate::run) fn engine<'a>(boots: impl IntoIterator<Item = &'a BootRecord>) -> String {
+    let generators = boots.into_iter().filter_map(|boot| boot.generator);
+    let names: BTreeSet<String> = generators.map(|one| one.to_string()).collect();
+    let names: Vec<String> = names.into_iter().collect();
+    match names.is_empty() {
+        true => ACCELERATOR.to_string(),
+        false => format!("{} in {ACCELERATOR}", names.join(" and ")),
     }
 }
 
@@ -791,8 +787,6 @@ struct Booted {
     /// Profiles of the middle bursts, through the DUT and past it, or the reason why there are
     /// none.
     profile: Option<Result<[Stacks; 2], String>>,
-    /// The sender of the bursts, in words.
-    generator: String,
     /// Configurations by name, and which parts of them were in force.
     in_force: Vec<(String, BTreeMap<String, String>)>,
     /// The reason why a boot that test cases should share could not be saved.
@@ -970,6 +964,7 @@ fn boot(
         shared: matches!(guest.start, Start::Saved(_)),
         image: requested.image.clone(),
         kernel: machine.kernel().to_owned(),
+        generator: Some(bursts.generator()),
         ticks_per_instruction,
         boot_s,
         stream: stream.clone(),
@@ -982,7 +977,6 @@ fn boot(
         record,
         console: machine.console(),
         profile: profiled,
-        generator: bursts.generator().to_owned(),
         in_force,
         not_saved,
     })
