@@ -677,6 +677,8 @@ impl Plan {
         }
         match &self.dut {
             Some(dut) => set("dut", dut.to_string().into()),
+            // counts of instructions are the same on all CPUs
+            None if campaign.procedure.counting() == Counting::Instructions => {}
             None => {
                 set("generator_cpus", placement.generator_cpus.clone().into());
                 set("dut_cpus", placement.dut_cpus.clone().into());

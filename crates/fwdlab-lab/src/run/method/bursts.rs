@@ -464,6 +464,11 @@ impl Method for Bursts {
         let booted = guest
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        // hundreds of boots must not fill the disk
+        if let Some(scratch) = &self.scratch {
+            let folder = scratch.folder(running.agenda.number(requested.turn));
+            let _ = std::fs::remove_dir_all(folder);
+        }
         let made = match booted {
             Ok(booted) => self.keep(&requested, booted, run, measured),
             Err(error) => Ok(Made::failed(error)),
@@ -648,6 +653,39 @@ fn plugin(run: &mut Run<'_>) -> Result<Option<PathBuf>, LabError> {
     }
 }
 
+/// What the guests of a campaign need in addition to what all guests have.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::run) struct Contents {
+    /// All words of the configurations: they name programs and modules.
+    pub(in crate::run) words: BTreeSet<String>,
+    /// Files of data planes.
+    data_planes: BTreeSet<PathBuf>,
+}
+
+impl Contents {
+    /// Returns the needs of all test cases, not only of those of a shard: counts of two shards are
+    /// comparable only if their guests have the same initial file system.
+    pub(in crate::run) fn of(plan: &Plan) -> Result<Contents, LabError> {
+        let cases = &plan.campaign().cases;
+        let applied = cases.iter().map(|case| &case.configuration);
+        let applied = applied.filter_map(|name| plan.configuration(name));
+        let mut contents = Contents {
+            words: applied.flat_map(Configuration::words).collect(),
+            data_planes: BTreeSet::new(),
+        };
+        for case in cases {
+            if let Some(line) = data_plane(plan, case)? {
+                let modules = line.of.modules.iter();
+                contents
+                    .words
+                    .extend(modules.map(|module| (*module).to_owned()));
+                contents.data_planes.extend(line.needs()?);
+            }
+        }
+        Ok(contents)
+    }
+}
+
 /// Prepares the files of every image; returns the reason for images that cannot be used.
 fn images(
     running: &Running<'_>,
@@ -665,19 +703,8 @@ fn images(
     let cases = used
         .into_iter()
         .map(|at| &running.plan.campaign().cases[at]);
-    let cases: Vec<&Case> = cases.collect();
     let mut requested = PROGRAMS.to_vec();
-    let applied = cases
-        .iter()
-        .filter_map(|case| running.plan.configuration(&case.configuration));
-    let mut words: BTreeSet<String> = applied.flat_map(Configuration::words).collect();
-    let mut data_planes = BTreeSet::new();
-    for case in &cases {
-        if let Some(line) = data_plane(running.plan, case)? {
-            words.extend(line.of.modules.iter().map(|module| (*module).to_owned()));
-            data_planes.extend(line.needs()?);
-        }
-    }
+    let Contents { words, data_planes } = Contents::of(running.plan)?;
     let is_named = |program: &&&str| words.contains(**program);
     requested.extend(PROGRAMS_NAMED.iter().filter(is_named));
     let mut images = BTreeMap::new();
