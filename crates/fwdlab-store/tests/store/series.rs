@@ -346,6 +346,7 @@ fn values_come_from_the_result_if_it_is_whole() {
         let _ = std::fs::remove_dir_all(&path);
         let mut summary = summary(ID);
         procedure.clone_into(&mut summary.procedure);
+        summary.test_cases[1].doubt = Some("it varies".into());
         if procedure == "mrr" {
             let case = &mut summary.test_cases[0];
             case.iterations[1].failure = Some("nothing came back".into());
@@ -368,12 +369,14 @@ fn values_come_from_the_result_if_it_is_whole() {
     let same = || {
         let (all, values) = (load(&path).unwrap(), load_values(&path).unwrap());
         assert_eq!(values.series(), all.series());
+        let is_doubtful = |one: &Series| one.doubt.as_deref() == Some("it varies");
+        assert!(all.summary.is_none() || values.series().iter().any(is_doubtful));
         assert_eq!(values.without_figures(), all.without_figures());
         assert_eq!(values.problems, all.problems);
         assert_eq!(all.trials.len(), 3);
         values.trials.len()
     };
-    for (procedure, read) in [("mrr", 1), ("maxfwd", 3), ("paired", 3)] {
+    for (procedure, read) in [("mrr", 1), ("trial", 1), ("maxfwd", 3), ("paired", 3)] {
         finish(new(procedure));
         assert_eq!(same(), read, "{procedure}");
     }
