@@ -268,7 +268,7 @@ mod in_guests {
         let some = RULE.replace("ip saddr 10.0.0.1", "numgen inc mod 4 0");
         lab.write("some.sh", &some);
         let gated = |head: &str, base: &str| {
-            let arguments = format!("--base {base} --head {head} --frames 320 --json");
+            let arguments = format!("--base {base} --head {head} --frames 320 --by 5% --json");
             let command = lab.program(&format!("gate --vm {IMAGE} {arguments}"));
             emulated(&lab, command)
         };
