@@ -6,7 +6,8 @@
 #   id=$(sbatch --parsable --array=1-16 slurm-exact.sh)
 #   sbatch --dependency="afterany:$id" slurm-exact.sh
 #
-# A task that was killed continues when it is submitted again: sbatch --array=3 slurm-exact.sh
+# A task that was killed continues when it is requeued or submitted again: sbatch --array=3
+# slurm-exact.sh. One whose shard is measured, with whatever result, has nothing left to do.
 set -eu
 
 campaign=${CAMPAIGN:-campaign.toml}
@@ -16,6 +17,9 @@ directory=${DIRECTORY:-shards}
 
 if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
     runs=$directory/$SLURM_ARRAY_TASK_ID
+    if grep -qs '"state": "finished"' "$runs"/*/run.json; then
+        exit 0
+    fi
     if ls "$runs"/*/run.json >/dev/null 2>&1; then
         exec fwdlab run --resume @1 --plain --runs "$runs"
     fi

@@ -7,7 +7,8 @@
 
 use fwdlab_model::campaign;
 use fwdlab_model::instructions::{
-    BootRecord, BurstRecord, Difference, Exact, FunctionShare, Way, changes,
+    BootRecord, BurstRecord, Difference, Exact, FunctionShare, Way, changes, differing_generators,
+    differing_losses,
 };
 use fwdlab_model::outcome::{Compliance, Found, Outcome};
 use fwdlab_model::stacks::Stacks;
@@ -288,6 +289,7 @@ pub fn judge(record: &BootRecord) -> Result<Exact, String> {
     Ok(Exact {
         image: record.image.clone(),
         kernel: record.kernel.clone(),
+        generator: record.generator,
         instructions_per_frame: whole.median - own.median,
         interval: [
             whole.low - own.high - between,
@@ -301,6 +303,7 @@ pub fn judge(record: &BootRecord) -> Result<Exact, String> {
         frame_loss_ratio: (sent - received.min(sent)) as f64 / sent.max(1) as f64,
         functions: record.functions.clone(),
         difference: None,
+        not_compared: None,
     })
 }
 
@@ -315,6 +318,7 @@ fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
             let found = Exact {
                 image: record.image.clone(),
                 kernel: record.kernel.clone(),
+                generator: record.generator,
                 instructions_per_frame: 0.0,
                 interval: [0.0; 2],
                 through_per_frame: 0.0,
@@ -325,6 +329,7 @@ fn outcome(stream: &Stream, record: &BootRecord) -> Outcome {
                 frame_loss_ratio: 0.0,
                 functions: Vec::new(),
                 difference: None,
+                not_compared: None,
             };
             (found, reason, false)
         }
@@ -365,7 +370,8 @@ pub fn combine(found: &[&Exact]) -> Option<Exact> {
         interval: [values.median - half, values.median + half],
         through_per_frame: of(|f| f.through_per_frame).median,
         tester_per_frame: of(|f| f.tester_per_frame).median,
-        frame_loss_ratio: of(|f| f.frame_loss_ratio).median,
+        // a boot that loses frames must not disappear among others
+        frame_loss_ratio: (found.iter()).fold(0.0f64, |most, f| most.max(f.frame_loss_ratio)),
         bursts: found.iter().map(|f| f.bursts).sum(),
         warm_up: found.iter().map(|f| f.warm_up).max().unwrap_or(0),
         functions: found
@@ -388,6 +394,13 @@ pub fn difference(name: &str, reference: &Exact, this: &Exact) -> Difference {
         proven: more.abs() > half,
         functions: functions(reference, this),
     }
+}
+
+/// Returns why a result is not comparable with the reference, if it is not.
+fn not_comparable(reference: &Exact, this: &Exact) -> Option<String> {
+    let [one, other] = [reference, this].map(|of| of.generator.map(|name| name.to_string()));
+    differing_generators(one.as_deref(), other.as_deref())
+        .or_else(|| differing_losses(reference.frame_loss_ratio, this.frame_loss_ratio))
 }
 
 /// Returns the functions that take more or less, the largest differences first.
@@ -420,6 +433,7 @@ pub fn compare(cases: &mut [TestCase], reference: &str, control: &[Iteration]) {
                 true => is_reference(&cases[at]) || of.image == own.image,
                 false => of.configuration == own.configuration,
             };
+            let is_alike = is_alike && of.dut == own.dut;
             is_reference(&cases[other]) && of.stream == own.stream && is_alike
         });
         let Some(first) = alike.next() else { continue };
@@ -432,10 +446,14 @@ pub fn compare(cases: &mut [TestCase], reference: &str, control: &[Iteration]) {
         let (Some(reference), Some(other)) = (exact_of(&cases[first]), other) else {
             continue;
         };
-        let difference = difference(&name, reference, &other);
+        let (difference, not_compared) = match not_comparable(reference, &other) {
+            Some(reason) => (None, Some(reason)),
+            None => (Some(difference(&name, reference, &other)), None),
+        };
         for outcome in &mut cases[at].outcomes {
             if let Found::Exact(found) = &mut outcome.found {
-                found.difference = Some(difference.clone());
+                found.difference.clone_from(&difference);
+                found.not_compared.clone_from(&not_compared);
             }
         }
     }
@@ -523,6 +541,7 @@ mod tests {
             control: false,
             image: "debian:linux-image-6.1.0-56-cloud-amd64".into(),
             kernel: "6.1.0-56-cloud-amd64".into(),
+            generator: Some(campaign::Generator::LiveFrames),
             ticks_per_instruction: 1.0,
             shared: false,
             boot_s: 3.0,
@@ -781,6 +800,27 @@ mod tests {
         assert_eq!(differences("a"), by_image);
     }
 
+    /// `plain` of testpmd is another program than that of Linux.
+    #[test]
+    fn kinds_of_duts_are_not_compared() {
+        let mut cases = [
+            case("plain", "a", 0.0),
+            case("plain", "a", 5000.0),
+            case("mac", "a", 5100.0),
+        ];
+        for case in &mut cases[1..] {
+            case.case.dut = campaign::Kind::Testpmd;
+            case.test_case = case.case.id();
+        }
+        compare(&mut cases, "plain", &[]);
+        let references = cases.each_ref().map(|case| {
+            let difference = exact_of(case)?.difference.clone()?;
+            Some(difference.reference)
+        });
+        let plain = cases[1].test_case.clone();
+        assert_eq!(references, [None, None, Some(plain)]);
+    }
+
     /// A reference that differs from itself in another boot cannot be compared with others.
     #[test]
     fn a_reference_that_differs_from_itself_casts_doubt_on_all() {
@@ -794,6 +834,90 @@ mod tests {
             let doubt = doubt.unwrap();
             assert!(doubt.contains("+50.0 instructions"), "{doubt}");
         }
+    }
+
+    /// The DUT executes different instructions for the frames of another generator, and those of an
+    /// unknown one may be others.
+    #[test]
+    fn counts_of_two_generators_are_not_compared() {
+        use campaign::Generator::{LiveFrames, Pktgen};
+        let compared = |generators: [Option<campaign::Generator>; 2]| {
+            let mut cases = [case("plain", "a", 0.0), case("plain", "b", 400.0)];
+            for (case, generator) in cases.iter_mut().zip(generators) {
+                if let Found::Exact(found) = &mut case.outcomes[0].found {
+                    found.generator = generator;
+                }
+            }
+            compare(&mut cases, "plain", &[]);
+            let [_, other] = cases;
+            let found = exact_of(&other).unwrap().clone();
+            (found.difference.is_some(), found.not_compared, other)
+        };
+        for alike in [None, Some(LiveFrames), Some(Pktgen)] {
+            let (is_compared, reason, _) = compared([alike, alike]);
+            assert!(is_compared && reason.is_none(), "{reason:?}");
+        }
+        for unlike in [
+            [Some(LiveFrames), Some(Pktgen)],
+            [Some(Pktgen), Some(LiveFrames)],
+            [None, Some(Pktgen)],
+            [Some(LiveFrames), None],
+        ] {
+            let (is_compared, reason, other) = compared(unlike);
+            assert!(!is_compared && reason.is_some(), "{unlike:?}");
+            // the count itself is good
+            assert_eq!(other.doubt, None);
+            assert!(!other.outcomes[0].verdict.contains("proven"));
+        }
+        let (_, reason, _) = compared([Some(LiveFrames), Some(Pktgen)]);
+        let words = "its frames came from pktgen, those of the reference from live frames";
+        assert!(reason.unwrap().starts_with(words));
+    }
+
+    /// A head that drops frames takes fewer instructions for them: that is no improvement. What
+    /// both drop alike, such as by a rule under test, is no reason.
+    #[test]
+    fn counts_with_other_losses_are_not_compared() {
+        let lossy = |lost: u64| {
+            let mut one = boot(&PLAIN, &PAST);
+            let through = one
+                .bursts
+                .iter_mut()
+                .filter(|burst| burst.way == Way::Through);
+            through.for_each(|burst| burst.received -= lost);
+            iteration(&one)
+        };
+        let compared = |base: &[u64], head: &[u64]| {
+            let mut cases = [case("plain", "a", 0.0), case("plain", "b", 0.0)];
+            for (own, lost) in cases.iter_mut().zip([base, head]) {
+                let made = lost.iter().map(|lost| lossy(*lost)).collect();
+                *own = crate::campaign::summarise(own.test_case.clone(), &own.case, made);
+            }
+            compare(&mut cases, "plain", &[]);
+            let found = exact_of(&cases[1]).unwrap().clone();
+            assert_eq!(found.difference.is_some(), found.not_compared.is_none());
+            found.not_compared
+        };
+        // a single frame, and a single boot of three
+        assert!(compared(&[0], &[1]).is_some());
+        assert!(compared(&[0, 0, 0], &[0, 0, 700]).is_some());
+        // frames that only the base loses cost the head more
+        assert!(compared(&[700], &[0]).is_some());
+        assert!(compared(&[700], &[900]).is_some());
+        for alike in [0, 1, 700] {
+            assert_eq!(compared(&[alike], &[alike]), None);
+        }
+        assert_eq!(compared(&[700], &[701]), None);
+        let reason = compared(&[0], &[640]).unwrap();
+        assert!(
+            reason.contains("3.20 % were lost, of those of the reference none"),
+            "{reason}"
+        );
+        let reason = compared(&[2000], &[2010]).unwrap();
+        assert!(
+            reason.contains("10.05 %") && reason.contains("10.00 %"),
+            "{reason}"
+        );
     }
 
     /// The interval is no narrower than the differences between boots.

@@ -6,12 +6,17 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::campaign::Generator;
 use crate::result::Validity;
 use crate::stacks::{self, Profile};
 use crate::trial::Stream;
 
 /// The label with the number of frames of a burst, whose beginning and end are in the counts, too.
 pub const BURST: &str = "burst";
+
+/// The label with the sender of the bursts: the DUT executes different instructions for the frames
+/// of different senders.
+pub const GENERATOR: &str = "generator";
 
 /// One boot of a virtual machine, with the measurements made on it: a line of `trials.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +40,9 @@ pub struct BootRecord {
     pub image: String,
     /// Release of the image's kernel.
     pub kernel: String,
+    /// The sender of the bursts. Absent in runs before it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<Generator>,
     /// Ticks of the processor's counter per instruction: 1 if it counts instructions.
     pub ticks_per_instruction: f64,
     /// Time from starting the machine until it answered, in seconds of the host's clock; with that
@@ -86,6 +94,9 @@ pub struct Exact {
     pub image: String,
     /// Release of the image's kernel.
     pub kernel: String,
+    /// The sender of the bursts. Absent in runs before it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<Generator>,
     /// Instructions that the DUT executes per frame: median of the bursts through it minus that of
     /// the bursts bypassing it.
     pub instructions_per_frame: f64,
@@ -111,6 +122,9 @@ pub struct Exact {
     /// measured in separate boots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
+    /// Why it is not compared with the reference, although both have a result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_compared: Option<String>,
 }
 
 impl Exact {
@@ -126,6 +140,51 @@ impl Exact {
             .map(|f| (f.function.clone(), f.per_frame))
             .collect()
     }
+}
+
+/// Returns why counts of two senders are not comparable, by their names, if they have any: that of
+/// the reference and the other one. A sender that only one of them recorded is unknown.
+pub fn differing_generators(reference: Option<&str>, other: Option<&str>) -> Option<String> {
+    let name = |generator: Option<&str>| match generator {
+        Some(generator) => generator.to_owned(),
+        None => "an unknown generator".to_owned(),
+    };
+    (reference != other).then(|| {
+        format!(
+            "its frames came from {}, those of the reference from {}, and the DUT executes different instructions for them. Count both with \
+             the same one: generator = \"pktgen\" works on every kernel",
+            name(other),
+            name(reference)
+        )
+    })
+}
+
+/// Shares of lost frames that differ by more than this make counts incomparable. At this size they
+/// change a count by less than two boots differ.
+const LOSSES_ALIKE: f64 = 1e-4;
+
+/// Returns why counts are not comparable if different shares of the frames were lost: those of the
+/// reference and of the other one. Counts are per frame sent, and a lost frame takes other
+/// instructions than a forwarded one. A loss that the reference does not have is never ignored.
+pub fn differing_losses(reference: f64, other: f64) -> Option<String> {
+    let lost = |ratio: f64| match ratio {
+        0.0 => "none".to_owned(),
+        ratio => {
+            let percent = 100.0 * ratio;
+            // two significant digits
+            let digits = (1.0 - percent.log10().floor()).max(2.0) as usize;
+            format!("{percent:.digits$} %")
+        }
+    };
+    let is_new = (reference == 0.0) != (other == 0.0);
+    let are_apart = (reference - other).abs() > LOSSES_ALIKE;
+    (is_new || are_apart).then(|| {
+        format!(
+            "of its frames, {} were lost, of those of the reference {}, and instructions are per frame sent",
+            lost(other),
+            lost(reference)
+        )
+    })
 }
 
 /// Returns by how much functions differ between two profiles, if it is at least this much; the

@@ -39,6 +39,8 @@ pub struct Series {
     pub unit: String,
     /// Valid values, in order of measurement.
     pub values: Vec<f64>,
+    /// The iteration, or else the rebuild, of each value; empty if it is unknown.
+    pub iterations: Vec<u32>,
     /// Records omitted because they were invalid or had no result.
     pub left_out: u32,
     /// Number of values limited by the generator: the DUT may forward more.
@@ -46,6 +48,14 @@ pub struct Series {
     /// Half the width of the interval of their median, for counts, whose uncertainty is known from
     /// the counts themselves.
     pub half_width: Option<f64>,
+    /// Half the width of the 95 % confidence interval of the mean of the values, if a result has
+    /// one.
+    pub mean_half_width: Option<f64>,
+    /// Why the values are unreliable, if they are: their machine was too noisy, or they vary too
+    /// much.
+    pub doubt: Option<String>,
+    /// The largest share of frames that were lost while they were counted, for counts.
+    pub frame_loss_ratio: f64,
     /// Counts by function, of the same kind as the values; empty without a profile.
     pub functions: Profile,
     /// The state of the machine that all values belong to, if its states were distinguished.

@@ -351,6 +351,9 @@ fn in_instructions(
     group: &[TestCase],
     named: &[TestCase],
 ) -> Option<String> {
+    if let Some(reason) = &found.not_compared {
+        return Some(format!("not compared: {reason}"));
+    }
     let difference = found.difference.as_ref()?;
     if difference.reference == case.test_case {
         return None;
@@ -418,6 +421,9 @@ fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
         );
     }
     let Some(percent) = compared.difference_percent else {
+        if let Some(reason) = &compared.disagreement {
+            return format!("{figure}: not compared: {reason}");
+        }
         return without_percent(compared.n, compared.difference, figure);
     };
     if has_too_few_values(compared) {

@@ -49,6 +49,12 @@ fn compared(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Exact, &Diffe
     })
 }
 
+/// Returns the test cases that have a result, and are not comparable with their reference.
+fn not_compared(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &str)> {
+    all.iter()
+        .filter_map(|case| Some((case, for_case(case)?.not_compared.as_deref()?)))
+}
+
 /// Returns the headline; `None` if no instructions were counted.
 pub(crate) fn headline(all: &[TestCase]) -> Option<String> {
     if !is_in_instructions(all) {
@@ -56,7 +62,20 @@ pub(crate) fn headline(all: &[TestCase]) -> Option<String> {
     }
     let differences: Vec<_> = compared(all).collect();
     let first = all.iter().find_map(for_case)?;
+    let not_compared = not_compared(all).count();
     Some(match &differences[..] {
+        [] if not_compared > 0 => format!(
+            "no difference in instructions per frame: {} not compared",
+            plural(not_compared, "test case")
+        ),
+        several if not_compared > 0 => {
+            let proven = several.iter().filter(|(_, _, d)| d.proven).count();
+            format!(
+                "{proven} of {} differences in instructions per frame proven; {} not compared",
+                several.len(),
+                plural(not_compared, "test case")
+            )
+        }
         [] => format!(
             "{} instructions per frame",
             number(first.instructions_per_frame)
@@ -111,22 +130,35 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
             [value, half].map(|v| v.to_string()),
         )
     };
+    let in_a_word = |one: &Difference| if one.proven { "proven" } else { "not proven" };
     let rows = all.iter().flat_map(|case| {
         let name = Cell::new(shorten(&label(case, all), ABOUT), &case.test_case);
         let Some(found) = for_case(case) else {
             let nothing = Cell::with_values("no result", ["", ""].map(str::to_owned));
-            return vec![(Mark::Invalid, name, nothing, None)];
+            return vec![(Mark::Invalid, name, nothing, None, "")];
         };
         let total = found.instructions_per_frame;
         let value = plus_minus(number(total), total, found.interval);
         let is_control = |d: &&Difference| d.reference == case.test_case;
         let own = found.difference.as_ref();
-        let mut rows = vec![(Mark::None, name, value, own.filter(|d| !is_control(d)))];
+        let shown = own.filter(|d| !is_control(d));
+        let verdict = match (shown, &found.not_compared) {
+            (Some(one), _) => in_a_word(one),
+            (None, Some(_)) => "not compared",
+            (None, None) => "",
+        };
+        let mut rows = vec![(Mark::None, name, value, shown, verdict)];
         rows.extend(own.filter(is_control).map(|control| {
             let name = Cell::new("  booted again", format!("{}/control", case.test_case));
             let sum = total + control.instructions_per_frame;
             let value = Cell::with_values(number(sum), [sum.to_string(), String::new()]);
-            (Mark::Control, name, value, Some(control))
+            (
+                Mark::Control,
+                name,
+                value,
+                Some(control),
+                in_a_word(control),
+            )
         }));
         rows
     });
@@ -137,16 +169,15 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
         }
         None => Cell::with_values("", ["", ""].map(str::to_owned)),
     };
-    let verdict = |one: &Difference| if one.proven { "proven" } else { "not proven" };
     Some(table! {
-        (mark, name, value, own) in rows, mark;
+        (mark, name, value, own, verdict) in rows, mark;
         left("test case", "test_case") => name,
         plus_minus("instructions/frame", "instructions_per_frame", "half_width") => value,
         plus_minus("difference", "difference_instructions_per_frame", "difference_half_width") =>
             difference(own),
         right("percent", "difference_percent") =>
             Cell::optional(own.map(|own| own.percent), "", |percent| format!("{percent:+.2} %")),
-        left("", "verdict") => Cell::text(own.map_or("", verdict)),
+        left("", "verdict") => Cell::text(verdict),
     })
 }
 
@@ -161,7 +192,8 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
         let difference = for_case(case)?.difference.as_ref()?;
         (difference.reference == case.test_case).then_some(difference)
     });
-    reported.push(("control", match control {
+    let has_reason = not_compared(all).next().is_some();
+    let control = match control {
         Some(control) if control.proven => format!(
             "A/A: the same DUT in another boot needs {} instructions, and should need none: do not rely on small differences here",
             signed(control.instructions_per_frame)
@@ -171,7 +203,13 @@ pub(crate) fn sentences(summary: &Summary) -> Vec<(&'static str, String)> {
             signed(control.instructions_per_frame),
             number(half(control.interval))
         ),
+        None if has_reason => String::new(),
         None => "A/A: the reference has no second boot to compare with".into(),
+    };
+    reported.extend((!control.is_empty()).then_some(("control", control)));
+    reported.extend(not_compared(all).map(|(case, reason)| {
+        let name = shorten(&label(case, all), ABOUT);
+        ("not compared", format!("{name}: {reason}"))
     }));
     if let Some(found) = all.iter().find_map(for_case) {
         reported.push((
@@ -232,12 +270,16 @@ pub(crate) fn functions(all: &[TestCase], most: usize) -> Vec<(String, Table)> {
 /// Compares the cost of the configurations of slices in instructions with their cost in time.
 pub(crate) fn compare_with_rates(all: &[TestCase]) -> Vec<String> {
     let of = |case: &TestCase| {
-        let difference = for_case(case)?.difference.clone()?;
-        let time = case.comparisons().next();
         let name = match all.len() {
             1 => String::new(),
             _ => format!("{}: ", shorten(&case.case.configuration, ABOUT)),
         };
+        let found = for_case(case)?;
+        if let Some(reason) = &found.not_compared {
+            return Some(format!("{name}instructions are not compared: {reason}"));
+        }
+        let difference = found.difference.clone()?;
+        let time = case.comparisons().next();
         let within = match &listed(&difference.functions, NAMED)[..] {
             "" => String::new(),
             functions => format!("; most in {functions}"),

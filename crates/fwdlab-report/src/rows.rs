@@ -26,6 +26,8 @@ pub struct RunColumns<'a> {
     pub measured_at: Option<String>,
     /// Tags of the run.
     pub tags: Vec<&'a str>,
+    /// Version of fwdlab that measured it.
+    pub fwdlab: &'a str,
 }
 
 /// The columns before those of a value, the same in all rows of a figure.
@@ -33,6 +35,7 @@ pub struct RunColumns<'a> {
 struct Before<'a> {
     #[serde(flatten)]
     common: &'a RunColumns<'a>,
+    test_bed: Option<&'a str>,
     test_case: &'a str,
     metric: &'a str,
     /// Empty for bare numbers.
@@ -43,35 +46,50 @@ struct Before<'a> {
 /// of measurement, from 1, and the value.
 #[derive(Serialize)]
 struct After<'a> {
+    /// That of the mean of the values at 95 %, or that of a count.
+    half_width: Option<f64>,
     /// Measurements of the figure that were invalid or had no result.
     left_out: u32,
     /// Values of the figure that were limited by the generator.
     generator_limited: u32,
+    /// Why the values are unreliable, if they are.
+    doubt: Option<&'a str>,
     /// Labels of the test case, without the run.
     labels: BTreeMap<&'a str, &'a str>,
 }
 
 /// Names of the columns, in order.
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 18] = [
     "run",
     "kind",
     "state",
     "measured_at",
     "tags",
+    "fwdlab",
+    "test_bed",
     "test_case",
     "metric",
     "unit",
     "n",
+    "iteration",
     "value",
+    "half_width",
     "left_out",
     "generator_limited",
+    "doubt",
     "labels",
 ];
 
+/// Number of columns before those of a value, and of those of a value.
+const BEFORE: usize = 10;
+const OF_VALUE: usize = 3;
+
 /// Returns the rows of a run from its series: a row for every value, and one for a figure without
-/// any, so that it does not disappear. `safe` escapes text before it is printed.
+/// any, so that it does not disappear. `test_bed` is that of the run. `safe` escapes text before it
+/// is printed.
 pub fn of_series(
     common: &RunColumns<'_>,
+    test_bed: Option<&str>,
     all: &[Series],
     format: Format,
     safe: impl Fn(&str) -> Cow<'_, str>,
@@ -81,24 +99,33 @@ pub fn of_series(
         let labels = series.labels.iter().filter(|(key, _)| *key != "run");
         let before = Before {
             common,
+            // parts of a joined run have their own
+            test_bed: series
+                .labels
+                .get("test_bed")
+                .map(String::as_str)
+                .or(test_bed),
             test_case: &series.test_case,
             metric: &series.metric,
             unit: &series.unit,
         };
         let after = After {
+            half_width: series.half_width.or(series.mean_half_width),
             left_out: series.left_out,
             generator_limited: series.generator_limited,
+            doubt: series.doubt.as_deref(),
             labels: labels.map(|(k, v)| (k.as_str(), v.as_str())).collect(),
         };
         // a million rows: what they share is converted once for all values
         let (before, after) = (format.begin(&before), format.end(&after));
         let (before, after) = (safe(&before), safe(&after));
         let mut row = |n: Option<usize>, value: Option<f64>| {
-            let [n, value] = [json(&n), json(&value)];
+            let iteration = n.and_then(|n| series.iterations.get(n - 1));
+            let [n, iteration, value] = [json(&n), json(&iteration), json(&value)];
             text.push_str(&before);
             text.push_str(&match format {
-                Format::Jsonl => format!(r#","n":{n},"value":{value},"#),
-                Format::Csv => format!(",{n},{value},").replace("null", ""),
+                Format::Jsonl => format!(r#","n":{n},"iteration":{iteration},"value":{value},"#),
+                Format::Csv => format!(",{n},{iteration},{value},").replace("null", ""),
             });
             text.push_str(&after);
         };
@@ -126,7 +153,7 @@ impl Format {
     fn begin(self, columns: &Before<'_>) -> String {
         let (text, end) = match self {
             Format::Jsonl => (json(columns), "}"),
-            Format::Csv => (cells(&COLUMNS[..8], columns), "\r\n"),
+            Format::Csv => (cells(&COLUMNS[..BEFORE], columns), "\r\n"),
         };
         text.strip_suffix(end).unwrap_or(&text).to_owned()
     }
@@ -135,7 +162,7 @@ impl Format {
     fn end(self, columns: &After<'_>) -> String {
         match self {
             Format::Jsonl => json(columns)[1..].to_owned() + "\n",
-            Format::Csv => cells(&COLUMNS[10..], columns),
+            Format::Csv => cells(&COLUMNS[BEFORE + OF_VALUE..], columns),
         }
     }
 }
@@ -172,6 +199,7 @@ mod tests {
             state: RunState::Finished,
             measured_at: Some("2026-11-28T08:00:00Z".into()),
             tags: vec!["baseline"],
+            fwdlab: "0.2.0",
         };
         let labels = [("run", "r1"), ("configuration", "100 \"rules\", nft")];
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -181,15 +209,21 @@ mod tests {
             metric: "forwarding-rate".into(),
             unit: "pps".into(),
             values: vec![1e6, 999_999.5],
+            iterations: vec![1, 3],
+            mean_half_width: Some(2.5),
             ..Series::default()
         };
-        let empty = Series {
+        let mut empty = Series {
             values: Vec::new(),
+            iterations: Vec::new(),
             left_out: 2,
+            doubt: Some("too noisy".into()),
             ..whole.clone()
         };
+        let own = ("test_bed".to_owned(), "rack2".to_owned());
+        empty.labels.extend([own]);
         let all = [whole, empty];
-        let rows = |format| of_series(&common, &all, format, |text| text.into());
+        let rows = |format| of_series(&common, Some("rack1"), &all, format, |text| text.into());
         match as_csv {
             true => csv_head() + &rows(Format::Csv),
             false => rows(Format::Jsonl),
@@ -206,6 +240,21 @@ mod tests {
         let values: Vec<_> = lines.iter().map(|line| line["value"].as_f64()).collect();
         assert_eq!(values, [Some(1e6), Some(999_999.5), None]);
         assert_eq!(lines[1]["n"], 2);
+        let column = |name: &str| {
+            lines
+                .iter()
+                .map(|line| line[name].clone())
+                .collect::<Value>()
+        };
+        assert_eq!(column("iteration"), serde_json::json!([1, 3, null]));
+        assert_eq!(column("half_width"), serde_json::json!([2.5, 2.5, 2.5]));
+        assert_eq!(
+            column("doubt"),
+            serde_json::json!([null, null, "too noisy"])
+        );
+        assert_eq!(column("fwdlab")[0], "0.2.0");
+        let beds = serde_json::json!(["rack1", "rack1", "rack2"]);
+        assert_eq!(column("test_bed"), beds);
         assert_eq!(
             (&lines[2]["left_out"], lines[2]["n"].as_u64()),
             (&2.into(), None)
@@ -225,13 +274,16 @@ mod tests {
     #[test]
     fn csv_has_the_same_columns() {
         let text = text(true);
-        let expected = "r1,campaign,finished,2026-11-28T08:00:00Z,\"[\"\"baseline\"\"]\",64B,forwarding-rate,pps,2,999999.5,0,0,\
+        let expected = "r1,campaign,finished,2026-11-28T08:00:00Z,\"[\"\"baseline\"\"]\",0.2.0,rack1,64B,forwarding-rate,pps,2,3,999999.5,2.5,0,0,,\
                         \"{\"\"configuration\"\":\"\"100 \\\"\"rules\\\"\", nft\"\"}\"\r\n";
         assert!(
             text.starts_with("run,kind,state,measured_at,tags,"),
             "{text}"
         );
         assert!(text.contains(expected), "{text}");
-        assert!(text.contains(",pps,,,2,0,"), "{text}");
+        assert!(
+            text.contains(",rack2,64B,forwarding-rate,pps,,,,2.5,2,0,too noisy,"),
+            "{text}"
+        );
     }
 }

@@ -600,6 +600,65 @@ fn counted(columns: &[(&str, &str, &[f64], f64)]) -> Outcome {
     compare(&sources, &Options::new(metric)).expect("two columns")
 }
 
+/// Each row of a column may have another generator: that of its kernel.
+#[test]
+fn counts_of_two_generators_are_never_judged() {
+    let metric = "instructions-per-frame";
+    let column = |name: &str, generators: [&str; 2]| {
+        let rows = ["old", "new"].iter().zip(generators);
+        let rows = rows.map(|(configuration, generator)| {
+            let mut labels = vec![("configuration", *configuration)];
+            labels.extend((!generator.is_empty()).then_some(("generator", generator)));
+            Series {
+                metric: metric.into(),
+                unit: "instructions".into(),
+                half_width: Some(2.0),
+                test_case: (*configuration).into(),
+                ..series(&labels, &[if name == "base" { 4000.0 } else { 4100.0 }])
+            }
+        });
+        source(name, rows.collect())
+    };
+    let compared = |base: [&str; 2], head: [&str; 2]| {
+        let sources = [column("base", base), column("head", head)];
+        let outcome = compare(&sources, &Options::new(metric)).expect("two columns");
+        let limit: Limit = format!("{metric} > 0.2%").parse().unwrap();
+        let judged = limit.judge(&outcome, false);
+        let all = outcome.rows.iter().flat_map(|row| &row.comparisons);
+        let proven = all.filter(|one| one.is_proven()).count();
+        let text = text(&outcome, std::slice::from_ref(&judged), false);
+        (proven, judged.failed.len(), judged.not_judged, text)
+    };
+    let (live, pktgen, unknown) = ("live frames", "pktgen", "");
+    for alike in [[live, live], [pktgen, live], [unknown, unknown]] {
+        let (proven, failed, not_judged, _) = compared(alike, alike);
+        assert_eq!((proven, failed, not_judged.len()), (2, 2, 0), "{alike:?}");
+    }
+    // only the row of the new kernel is comparable
+    let (proven, failed, not_judged, text) = compared([pktgen, live], [live, live]);
+    assert_eq!(
+        (proven, failed, not_judged.len()),
+        (1, 1, 1),
+        "{not_judged:?}"
+    );
+    let words = "its frames came from live frames, those of the reference from pktgen";
+    assert!(not_judged[0].contains(words), "{not_judged:?}");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let warning = "warning old, head: its frames came from live frames, those of the reference";
+    assert!(text.contains(warning), "{text}");
+    // nothing was tested in that row
+    assert!(!text.contains("assumes none"), "{text}");
+    // a run from before generators were recorded
+    for [base, head] in [[unknown, live], [pktgen, unknown]] {
+        let (proven, failed, not_judged, _) = compared([base; 2], [head; 2]);
+        assert_eq!(
+            (proven, failed, not_judged.len()),
+            (0, 0, 2),
+            "{not_judged:?}"
+        );
+    }
+}
+
 #[test]
 fn counts_are_compared_by_their_own_uncertainty() {
     let limit =

@@ -252,6 +252,7 @@ fn counts(values: [f64; 4]) -> (Vec<TestCase>, Source) {
         let found = Exact {
             image: image.clone(),
             kernel: String::new(),
+            generator: None,
             instructions_per_frame: value,
             interval: [value - 2.0, value + 2.0],
             through_per_frame: value,
@@ -262,6 +263,7 @@ fn counts(values: [f64; 4]) -> (Vec<TestCase>, Source) {
             frame_loss_ratio: 0.0,
             functions: Vec::new(),
             difference: None,
+            not_compared: None,
         };
         let series = Series {
             test_case: case.variant.id(&case.stream),

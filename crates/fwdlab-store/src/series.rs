@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use fwdlab_model::event::{Compared, RebuildRecord};
 use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::import::ImportedRecord;
-use fwdlab_model::instructions::{BURST, Exact};
+use fwdlab_model::instructions::{BURST, Exact, GENERATOR};
 use fwdlab_model::outcome::{Found, Maxfwd, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, SHARDS, ShardRun, Summary, TrialRecord};
 use fwdlab_model::series::{
     FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, Series, Turns, metric,
 };
-use fwdlab_model::test_case::{Iteration, TestCase};
+use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_model::trial::{IpVersion, Stream};
 use fwdlab_model::variant::Variant;
 use serde::Deserialize;
@@ -49,6 +49,16 @@ impl StoredRun {
         all.series.extend(self.of_rebuilds());
         all.series.extend(self.of_rows());
         self.add_imported(&mut all);
+        let noise = self.summary.as_ref().map(|summary| &summary.noise);
+        if let Some(noise) = noise.filter(|noise| noise.too_noisy) {
+            let reason = match noise.doubts.is_empty() {
+                true => noise.verdict.clone(),
+                false => noise.doubts.join("; "),
+            };
+            for series in &mut all.series {
+                series.doubt.get_or_insert_with(|| reason.clone());
+            }
+        }
         all.series
     }
 
@@ -69,6 +79,7 @@ impl StoredRun {
             let value = value.filter(|_| trial.validity.is_valid());
             let series = all.series_mut(&trial.test_case, &labels, metric, Unit::FramesPerSecond);
             add(series, value);
+            series.iterations.extend(value.map(|_| trial.iteration));
             series.generator_limited += u32::from(trial.not_saturated && value.is_some());
             if metric == FORWARDING_RATE {
                 series.state = self.info.facts.states.first().cloned();
@@ -98,8 +109,12 @@ impl StoredRun {
                 values.for_each(|value| add(series, Some(*value)));
                 series.left_out += case.failures().count() as u32;
                 series.generator_limited += figure.generator_limited;
+                series.iterations = iterations_of(case, figure);
+                series.mean_half_width = figure.interval_half_width;
+                series.doubt.clone_from(&case.doubt);
                 if let Some(Found::Exact(found)) = of.map(|of| &of.found) {
                     series.half_width = Some(found.half_width());
+                    series.frame_loss_ratio = found.frame_loss_ratio;
                     series.functions = found.profile();
                 }
             }
@@ -120,6 +135,7 @@ impl StoredRun {
             test_case: case.case.variant.id(&case.case.stream),
             labels: self.case_labels(summary, case),
             left_out: case.failures().count() as u32,
+            doubt: case.doubt.clone(),
             ..Series::default()
         });
         series.collect()
@@ -139,6 +155,9 @@ impl StoredRun {
             if let Some(found) = exact_of(case) {
                 labels.insert("kernel".into(), found.kernel.clone());
                 labels.insert(BURST.into(), format!("{} frames", found.frames));
+                if let Some(generator) = found.generator {
+                    labels.insert(GENERATOR.into(), generator.to_string());
+                }
             }
         }
         labels
@@ -157,10 +176,12 @@ impl StoredRun {
         let rate = Unit::FramesPerSecond;
         let series = all.series_mut(name, &labels, FORWARDING_RATE, rate);
         series.state = self.info.facts.states.first().cloned();
+        series.doubt.clone_from(&case.doubt);
         if series.values.is_empty() {
             series.left_out = case.failures().count() as u32;
         }
         let series = all.series_mut(name, &labels, FORWARDING_RATE_UNGATED, rate);
+        series.doubt.clone_from(&case.doubt);
         let ungated = each
             .iter()
             .filter_map(|one| one.forwarding_rate_ungated_pps);
@@ -207,15 +228,11 @@ impl StoredRun {
         }
     }
 
-    /// Returns the shard that made a rebuild of this joined run.
-    fn shard_of(&self, rebuild: &RebuildRecord) -> Option<u32> {
+    /// Returns the test case that a rebuild is an iteration of.
+    fn case_of(&self, rebuild: &RebuildRecord) -> Option<&TestCase> {
         let mut cases = self.summary.iter().flat_map(|summary| &summary.test_cases);
         let made = |one: &Iteration| one.trials.contains(&rebuild.rebuild);
-        cases
-            .find(|case| case.iterations.iter().any(made))?
-            .case
-            .variant
-            .shard
+        cases.find(|case| case.iterations.iter().any(made))
     }
 
     /// Returns the rebuilds of a campaign, which contain what they compared.
@@ -249,9 +266,11 @@ impl StoredRun {
                 if let Some((parameter, value)) = &dut.setting {
                     labels.insert(parameter.clone(), value.to_string());
                 }
-                let shard = rebuilds().next().and_then(|first| self.shard_of(first));
-                self.add_shard(&mut labels, shard);
-                self.in_turns(&dut.stream.id(), labels, index, rebuilds())
+                let of_row = rebuilds().next().and_then(|first| self.case_of(first));
+                self.add_shard(&mut labels, of_row.and_then(|case| case.case.variant.shard));
+                let mut series = self.in_turns(&dut.stream.id(), labels, index, rebuilds());
+                series.doubt = of_row.and_then(|case| case.doubt.clone());
+                series
             })
         });
         series.collect()
@@ -312,6 +331,7 @@ impl StoredRun {
             let value = value_of(rebuild, index);
             add(&mut series, value.map(|(rate, _)| rate));
             if let Some((_, ln_ratio)) = value {
+                series.iterations.push(rebuild.rebuild);
                 turns.rebuilds.push(rebuild.rebuild);
                 turns.ln_ratios.push(ln_ratio);
             }
@@ -341,10 +361,9 @@ impl StoredRun {
             ] {
                 let value = value.filter(|_| record.validity.is_valid());
                 let rate = Unit::FramesPerSecond;
-                add(
-                    all.series_mut(&record.test_case, labels, metric, rate),
-                    value,
-                );
+                let series = all.series_mut(&record.test_case, labels, metric, rate);
+                add(series, value);
+                series.iterations.extend(value.map(|_| record.iteration));
             }
         }
     }
@@ -410,6 +429,28 @@ impl Collection {
             self.series.len() - 1
         });
         &mut self.series[index]
+    }
+}
+
+/// Returns the iterations of the values of a figure, as the result collected them; none if the
+/// iterations have other values. Iterations that were read without their outcomes have one value
+/// each ([`crate::upgrade::figures`]).
+fn iterations_of(case: &TestCase, figure: &CaseFigure) -> Vec<u32> {
+    let mut iterations = case.iterations.iter();
+    if iterations.all(|one| one.outcomes.is_empty() && one.failure.is_none()) {
+        let numbers = case.iterations.iter().map(|one| one.iteration);
+        let is_each = case.iterations.len() == figure.values.len();
+        return numbers.filter(|_| is_each).collect();
+    }
+    let each = case.iterations.iter().flat_map(|one| {
+        let figures = one.outcomes.iter().flat_map(Outcome::figures);
+        let own = figures.filter(|own| own.name == figure.name && own.unit == figure.unit);
+        own.map(|own| (one.iteration, own.value))
+    });
+    let (iterations, values): (Vec<u32>, Vec<f64>) = each.unzip();
+    match values == figure.values {
+        true => iterations,
+        false => Vec::new(),
     }
 }
 

@@ -134,18 +134,21 @@ pub fn for_measurement(summary: &Summary) -> Code {
     if summary.thresholds.iter().any(|one| !one.failed.is_empty()) {
         return Code::LimitBroken;
     }
-    if summary.thresholds.iter().any(|one| !one.passed) {
-        return Code::NotValid;
-    }
     let good = |case: &TestCase| case.iterations.iter().any(|one| one.failure.is_none());
     let whole = |case: &TestCase| match summary.procedure.as_str() {
         "maxfwd" | "paired" => good(case),
         _ => case.failures().next().is_none(),
     };
     let all_whole = summary.test_cases.iter().all(whole);
-    match !all_whole && summary.test_cases.iter().any(good) {
-        true => Code::SomeFailed,
-        false => for_result(summary),
+    // counts have no noise: a DUT without a result is at fault, even if what it would be compared
+    // with is in another run
+    let is_compared = summary.procedure == "exact" && !summary.thresholds.is_empty();
+    match () {
+        () if !all_whole && (is_compared || summary.test_cases.iter().any(good)) => {
+            Code::SomeFailed
+        }
+        () if summary.thresholds.iter().any(|one| !one.passed) => Code::NotValid,
+        () => for_result(summary),
     }
 }
 
@@ -261,3 +264,63 @@ impl std::fmt::Display for Usage {
 }
 
 impl std::error::Error for Usage {}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A result of a procedure with a test case for each of these failures, and a threshold that
+    /// lists what failed and what was not judged.
+    fn code(procedure: &str, failures: &[Option<&str>], threshold: Option<[&[&str]; 2]>) -> Code {
+        let case = |failure: &Option<&str>| {
+            let outcome = json!({
+                "frame_size_bytes": 64, "procedure": "mrr", "verdict": "", "answered": true,
+                "found": {"load_pps": 1.0, "trials_pps": [1.0]},
+                "compliance": {"standard": "", "shortened": []}, "trials": 1
+            });
+            let outcomes = match failure {
+                Some(_) => json!([]),
+                None => json!([outcome]),
+            };
+            json!({
+                "test_case": "x", "configuration": "x", "figures": [], "outcomes": outcomes,
+                "ip_version": "ipv4", "frame_size_bytes": 64, "flows": 1,
+                "iterations": [{"iteration": 1, "outcomes": [], "failure": failure, "trials": []}]
+            })
+        };
+        let thresholds = threshold.into_iter().map(|[failed, not_judged]| {
+            let passed = failed.is_empty() && not_judged.is_empty();
+            json!({
+                "limit": "l", "passed": passed, "kept": 1, "failed": failed, "inconclusive": [], "not_judged": not_judged
+            })
+        });
+        let summary = json!({
+            "format": 1, "run": "r", "procedure": procedure, "test_cases": failures.iter().map(case).collect::<Vec<Value>>(),
+            "thresholds": thresholds.collect::<Vec<Value>>(), "warnings": [],
+            "noise": {"calibration": "", "too_noisy": false, "verdict": ""}
+        });
+        for_measurement(&serde_json::from_value(summary).unwrap())
+    }
+
+    #[test]
+    fn a_test_case_without_a_result_is_no_inconclusive_threshold() {
+        let (good, bad) = (None, Some("it panicked"));
+        let [kept, exceeded, not_judged]: [Option<[&[&str]; 2]>; 3] =
+            [Some([&[], &[]]), Some([&["x"], &[]]), Some([&[], &["x"]])];
+        for procedure in ["mrr", "exact"] {
+            let code = |failures: &[Option<&str>], threshold| code(procedure, failures, threshold);
+            assert_eq!(code(&[good, good], kept), Code::Done);
+            assert_eq!(code(&[good, good], not_judged), Code::NotValid);
+            assert_eq!(code(&[good, bad], None), Code::SomeFailed);
+            assert_eq!(code(&[good, bad], not_judged), Code::SomeFailed);
+            // what is proven stays proven
+            assert_eq!(code(&[good, bad], exceeded), Code::LimitBroken);
+            assert_eq!(code(&[bad, bad], None), Code::NotValid);
+        }
+        // the base is in another run, and all that this one has is the head
+        assert_eq!(code("exact", &[bad], not_judged), Code::SomeFailed);
+        assert_eq!(code("mrr", &[bad], not_judged), Code::NotValid);
+    }
+}

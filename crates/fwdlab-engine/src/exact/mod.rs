@@ -75,11 +75,10 @@ enum Ports {
 }
 
 impl Ports {
-    /// Returns the generator's name in results.
-    fn generator(&self) -> &'static str {
+    fn generator(&self) -> Generator {
         match self {
-            Ports::Live { .. } => "live frames",
-            Ports::Pktgen { .. } => "pktgen",
+            Ports::Live { .. } => Generator::LiveFrames,
+            Ports::Pktgen { .. } => Generator::Pktgen,
         }
     }
 
@@ -182,8 +181,8 @@ impl Exact {
         Ok(())
     }
 
-    /// Returns the generator's name in results.
-    pub fn generator(&self) -> &'static str {
+    /// Returns the generator in use.
+    pub fn generator(&self) -> Generator {
         self.ports.generator()
     }
 

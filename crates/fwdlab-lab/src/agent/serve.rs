@@ -170,9 +170,9 @@ impl Agent {
                 if let Some((process, idle)) = poller {
                     bursts.hold(process, idle).map_err(refused)?;
                 }
-                let words = bursts.generator().to_owned();
+                let generator = bursts.generator();
                 self.bursts = Some(bursts);
-                Ok((Answer::Sends(words), Vec::new()))
+                Ok((Answer::Sends(generator), Vec::new()))
             }
             Question::Burst { path, frames } => {
                 let Some(bursts) = &mut self.bursts else {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fwdlab_measure::campaign::sequence;
+use fwdlab_measure::exact;
 use fwdlab_measure::shard::Shard;
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::Order;
@@ -24,7 +25,7 @@ use serde_json::{Value, json};
 
 use self::machines::Label;
 use super::entropy;
-use super::method::bursts::{CONSOLE, IMAGE, PAST, THROUGH};
+use super::method::bursts::{self, CONSOLE, IMAGE, PAST, THROUGH};
 use super::plan::{CAMPAIGN, SHARD};
 use super::procedure_run::invalid;
 use super::verify::derive_with;
@@ -159,6 +160,12 @@ impl Shards {
         });
         let parts: Vec<Value> = parts.map(|part| json!(part)).collect();
         info.parameters.insert(SHARDS.into(), parts.into());
+        let mut summaries = self.all().filter_map(|run| run.summary.as_ref());
+        if summaries.any(|summary| summary.procedure == exact::ID) {
+            // shards may have images with different generators
+            let boots = self.all().flat_map(|run| &run.boots);
+            info.facts.engine = bursts::engine(boots);
+        }
         for one in infos() {
             let images = one.facts.placement.iter();
             let images = images.filter(|(name, _)| name.starts_with(IMAGE));

@@ -6,7 +6,7 @@
 //! [`Plan::new`]; [`agenda`] returns what is measured when, and
 //! [`super::campaign::start`] measures it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -290,13 +290,16 @@ impl Plan {
     /// same anywhere.
     fn divided(&self, measures: &[Measures]) -> Vec<Turn> {
         let is_alike = self.dut.is_some() || self.campaign.procedure.counting() == Counting::Slices;
-        let is_reference = |case: usize| {
-            let mut others = measures.iter().map(|other| other.subject().0);
-            case == 0 || others.any(|other| self.reference_of(other) == Some(case))
-        };
+        let references = self.references(measures.iter());
         let all = (0..measures.len()).map(|case| Turn { case, iteration: 1 });
-        all.filter(|turn| is_alike || !is_reference(measures[turn.case].subject().0))
+        all.filter(|turn| is_alike || !references.contains(&measures[turn.case].subject().0))
             .collect()
+    }
+
+    /// Returns the test cases that a machine measures to compare these with them.
+    fn references<'a>(&self, measures: impl Iterator<Item = &'a Measures>) -> BTreeSet<usize> {
+        let own = measures.filter_map(|own| self.reference_of(own.subject().0));
+        own.chain([0]).collect()
     }
 
     /// Returns the positions of the turns that this shard measures.
@@ -311,12 +314,12 @@ impl Plan {
         }
         let divided = self.divided(measures);
         let own = shard.part(&divided, |turn| turn.case);
-        let own: Vec<usize> = own.into_iter().map(|at| divided[at].case).collect();
+        let own: BTreeSet<usize> = own.into_iter().map(|at| divided[at].case).collect();
+        let references = self.references(own.iter().map(|&own| &measures[own]));
+        let divided: BTreeSet<usize> = divided.iter().map(|turn| turn.case).collect();
         let is_own = |turn: &Turn| {
             let case = measures[turn.case].subject().0;
-            let its = |own: &usize| self.reference_of(measures[*own].subject().0) == Some(case);
-            let is_divided = divided.iter().any(|one| one.case == turn.case);
-            own.contains(&turn.case) || !is_divided && (case == 0 || own.iter().any(its))
+            own.contains(&turn.case) || !divided.contains(&turn.case) && references.contains(&case)
         };
         (0..all.len()).filter(|at| is_own(&all[*at])).collect()
     }
@@ -678,6 +681,8 @@ impl Plan {
         }
         match &self.dut {
             Some(dut) => set("dut", dut.to_string().into()),
+            // counts of instructions are the same on all CPUs
+            None if campaign.procedure.counting() == Counting::Instructions => {}
             None => {
                 set("generator_cpus", placement.generator_cpus.clone().into());
                 set("dut_cpus", placement.dut_cpus.clone().into());

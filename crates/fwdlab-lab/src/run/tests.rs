@@ -125,6 +125,43 @@ fn jobs_limit_the_guests_of_this_process_only() {
     assert!(method.has_room(0) && !method.has_room(1));
 }
 
+/// A shard may continue on any machine, and in any set of CPUs; rates may not.
+#[test]
+fn counts_do_not_depend_on_the_cpus_of_the_host() {
+    let folder = folder();
+    let kept = |procedure: &str, dut_cpu: usize| {
+        let text = format!("campaign = 'c'\n{procedure}");
+        let mut plan = plan_on(Site::default(), &text, folder.path());
+        plan.host.placement.generator_cpus = vec![dut_cpu + 1];
+        plan.host.placement.dut_cpus = vec![dut_cpu];
+        plan.values()
+    };
+    let exact = "[matrix]\nimage = 'debian:x'\n[procedure]\nid = 'exact'\n";
+    assert_eq!(kept(exact, 0), kept(exact, 1));
+    let rates = "[bed]\nmax = '1Mpps'\n[procedure]\nid = 'mrr'\n";
+    assert_ne!(kept(rates, 0), kept(rates, 1));
+}
+
+/// Shards are joined if their guests have the same files.
+#[test]
+fn guests_of_every_shard_have_the_files_of_the_whole_campaign() {
+    let folder = folder();
+    let text = "campaign = 'c'\niterations = 1\n[configuration]\na = 'iptables -A FORWARD'\nb = 'ipset create x hash:ip'\n\
+                [matrix]\nimage = 'debian:x'\nconfiguration = ['plain', 'a', 'b']\n[procedure]\nid = 'exact'\n";
+    let contents = |shard: Option<&str>| {
+        let mut plan = plan_on(Site::default(), text, folder.path());
+        if let Some(shard) = shard {
+            plan.set_shard(shard.parse().unwrap()).unwrap();
+        }
+        method::bursts::Contents::of(&plan).unwrap()
+    };
+    let whole = contents(None);
+    assert!(["iptables", "ipset"].map(|word| whole.words.contains(word)) == [true; 2]);
+    for shard in ["1/4", "4/4"] {
+        assert_eq!(contents(Some(shard)), whole, "{shard}");
+    }
+}
+
 /// Guests of an image follow each other in each iteration, because they share a boot; the control,
 /// which has one for itself, is the first.
 #[test]

@@ -25,7 +25,7 @@ pub(crate) const GENERATOR: &str = "gen";
 #[derive(Debug)]
 pub struct Bursts {
     host: Remote,
-    generator: String,
+    generator: Generator,
 }
 
 impl Bursts {
@@ -65,9 +65,9 @@ impl Bursts {
         }
     }
 
-    /// Describes what sends them.
-    pub fn generator(&self) -> &str {
-        &self.generator
+    /// Returns their sender.
+    pub fn generator(&self) -> Generator {
+        self.generator
     }
 
     /// Waits by the machine's clock, which runs fast while the machine is idle. No command may be

@@ -4,6 +4,7 @@
 //! `fwdlab_measure::machine` interprets the parameters and checks that they fit together. Start
 //! with [`Procedure`].
 
+use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -846,6 +847,16 @@ pub enum Generator {
     LiveFrames,
     /// The kernel's packet generator, frame by frame
     Pktgen,
+}
+
+impl fmt::Display for Generator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Generator::Auto => "auto",
+            Generator::LiveFrames => "live frames",
+            Generator::Pktgen => "pktgen",
+        })
+    }
 }
 
 impl Default for Exact {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use fwdlab_model::facts::EMULATOR;
-use fwdlab_model::instructions::BURST;
+use fwdlab_model::instructions::{BURST, GENERATOR};
 use fwdlab_model::series::Series;
 
 use super::{Column, CompareError, Filter, Options, SOURCE, Source, Unmatched};
@@ -24,7 +24,7 @@ const TRAFFIC: [&str; 5] = [
     "series",
 ];
 /// Labels of the origin of a series: they do not distinguish test cases.
-const ORIGIN: [&str; 12] = [
+const ORIGIN: [&str; 13] = [
     "run",
     "kernel",
     "cpu_model",
@@ -37,6 +37,7 @@ const ORIGIN: [&str; 12] = [
     "profile",
     EMULATOR,
     BURST,
+    GENERATOR,
 ];
 /// Short names that campaigns and commands use for labels.
 const ALIASES: [(&str, &str); 2] = [("size", "frame_size_bytes"), ("ip", "ip_version")];

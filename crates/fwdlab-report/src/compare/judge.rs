@@ -3,7 +3,11 @@
 //! The tests themselves are in `stats`; this module selects the values and the test, and converts
 //! its verdict. Start with [`judge`].
 
+use std::collections::BTreeSet;
+
 use fwdlab_model::comparison::Verdict;
+use fwdlab_model::facts::EMULATOR;
+use fwdlab_model::instructions::{BURST, GENERATOR, differing_generators, differing_losses};
 use fwdlab_model::series::Series;
 use fwdlab_model::stacks::Profile;
 use fwdlab_stats::{
@@ -30,7 +34,7 @@ pub(super) fn judge(arranged: &Arranged<'_>, options: &Options) -> Result<Outcom
     let rows = arranged
         .rows
         .iter()
-        .map(|line| row(line, &columns, options))
+        .map(|line| row(line, &columns, &arranged.by, options))
         .collect::<Result<_, _>>()?;
     Ok(Outcome {
         metric: options.metric.clone(),
@@ -46,6 +50,10 @@ pub(super) fn judge(arranged: &Arranged<'_>, options: &Options) -> Result<Outcom
 
 /// The test of counts that know their own uncertainty, and what it assumes.
 pub(super) const COUNTS: &str = "counts";
+
+/// Nothing was tested.
+pub(super) const NO_TEST: &str = "none";
+
 const COUNTS_ASSUME: &str = "that each count is within its own interval";
 
 /// Removes floating-point errors: 99.9 rather than 99.90000000000001.
@@ -91,7 +99,7 @@ fn unknown(baseline: &Values<'_>, other: &Values<'_>) -> Compared {
         generator_limited: None,
         disagreement: None,
         pairs: None,
-        test: "none",
+        test: NO_TEST,
         assumption: "none",
         reason: None,
         difference: None,
@@ -107,6 +115,52 @@ fn unknown(baseline: &Values<'_>, other: &Values<'_>) -> Compared {
         functions: Vec::new(),
         warnings: Vec::new(),
     }
+}
+
+/// Returns why counts are not comparable, if they are not. Whole columns are judged by the labels
+/// that all of their rows share; the counts of one row may differ even if their columns are alike.
+fn not_comparable(baseline: &Values<'_>, other: &Values<'_>, by: &str) -> Option<String> {
+    let sides = [baseline, other];
+    let is_count = |side: &Values<'_>| side.series.iter().any(|one| one.half_width.is_some());
+    if !sides.into_iter().all(is_count) {
+        return None;
+    }
+    let values = |key: &str| {
+        sides.map(|side| {
+            let all = side.series.iter().map(|one| one.labels.get(key));
+            all.map(|value| value.map(String::as_str)).collect()
+        })
+    };
+    let name = |all: &BTreeSet<Option<&str>>| -> Option<String> {
+        let names = all.iter().map(|one| one.unwrap_or("an unknown one"));
+        (all.iter().any(Option::is_some)).then(|| names.collect::<Vec<_>>().join(" and "))
+    };
+    let keys = [EMULATOR, BURST, GENERATOR].into_iter();
+    // labels of the columns are expected to differ
+    let mut keys = keys.filter(|key| by.split(',').all(|by| by != *key));
+    let by_label = keys.find_map(|key| {
+        let [one, two]: &[BTreeSet<Option<&str>>; 2] = &values(key);
+        if one == two && one.len() == 1 {
+            return None;
+        }
+        match (key, name(one), name(two)) {
+            (GENERATOR, one, two) => {
+                differing_generators(one.as_deref(), two.as_deref()).or_else(|| {
+                    Some(format!(
+                        "both have frames of different generators: {}",
+                        one?
+                    ))
+                })
+            }
+            (_, Some(one), Some(two)) => Some(format!("{key} {two} against {one}")),
+            _ => None,
+        }
+    });
+    by_label.or_else(|| {
+        let reference = baseline.series.first()?.frame_loss_ratio;
+        let mut all = other.series.iter().chain(baseline.series);
+        all.find_map(|one| differing_losses(reference, one.frame_loss_ratio))
+    })
 }
 
 /// Compares counts by their own uncertainties, as `fwdlab_measure::exact` does: a difference that
@@ -146,7 +200,12 @@ fn counts(baseline: &Values<'_>, other: &Values<'_>, options: &Options) -> Optio
     })
 }
 
-fn row(line: &Line<'_>, columns: &[&str], options: &Options) -> Result<Row, CompareError> {
+fn row(
+    line: &Line<'_>,
+    columns: &[&str],
+    by: &str,
+    options: &Options,
+) -> Result<Row, CompareError> {
     let mut sides = Vec::new();
     for (column, series) in columns.iter().zip(&line.cells) {
         sides.push(values(column, series)?);
@@ -157,7 +216,14 @@ fn row(line: &Line<'_>, columns: &[&str], options: &Options) -> Result<Row, Comp
     if let Some((Some(baseline), others)) = sides.split_first() {
         let others: Vec<&Values<'_>> = others.iter().flatten().collect();
         for other in &others {
-            comparisons.push(compared(line, baseline, other, others.len(), options)?);
+            comparisons.push(match not_comparable(baseline, other, by) {
+                Some(reason) => Compared {
+                    warnings: vec![format!("{}: {reason}", other.column)],
+                    disagreement: Some(reason),
+                    ..unknown(baseline, other)
+                },
+                None => compared(line, baseline, other, others.len(), options)?,
+            });
         }
     }
     adjust(&mut comparisons, options.confidence);

@@ -130,6 +130,10 @@ impl Limit {
 
     fn one(&self, row: &Row, compared: &Compared, judged: &mut Judged) {
         let name = format!("{}, {}", row.test_case, compared.column);
+        if let (Verdict::CannotTell, Some(reason)) = (compared.verdict, &compared.disagreement) {
+            judged.not_judged.push(format!("{name}: {reason}"));
+            return;
+        }
         let is_judged = compared.p_value.is_some() || compared.test == COUNTS;
         let (Some(percent), true) = (compared.difference_percent, is_judged) else {
             let (one, other) = (compared.n[0], compared.n[1]);
@@ -137,10 +141,6 @@ impl Limit {
             judged.not_judged.push(reason);
             return;
         };
-        if let (Verdict::CannotTell, Some(reason)) = (compared.verdict, &compared.disagreement) {
-            judged.not_judged.push(format!("{name}: {reason}"));
-            return;
-        }
         let shown = difference(percent, compared.interval_percent);
         let beyond = if self.below {
             percent < self.percent

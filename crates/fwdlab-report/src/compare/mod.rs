@@ -18,8 +18,7 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::facts::EMULATOR;
-use fwdlab_model::instructions::BURST;
-use fwdlab_model::instructions::FunctionShare;
+use fwdlab_model::instructions::{BURST, FunctionShare, GENERATOR};
 use fwdlab_model::series::{FORWARDING_RATE, Series};
 use fwdlab_stats::Confidence;
 use serde::Serialize;
@@ -356,8 +355,8 @@ pub struct Compared {
     pub p_value_adjusted: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
-    /// Set if the medians contradict the estimate of the test: nothing is proven then, and no
-    /// percentage is shown.
+    /// Set if the medians contradict the estimate of the test, or if counts are not comparable:
+    /// nothing is proven then, and no percentage is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disagreement: Option<String>,
     /// Result of two one-sided tests, if a margin was given.
@@ -473,7 +472,7 @@ pub(crate) fn incomparable_reason(
     let of_load = one
         .get("procedure")
         .is_some_and(|id| AT_A_LOAD.contains(&&id[..]));
-    let keys = ["procedure", "load", EMULATOR, BURST];
+    let keys = ["procedure", "load", EMULATOR, BURST, GENERATOR];
     for key in keys.into_iter().filter(|key| *key != "load" || of_load) {
         if let (Some(one), Some(other)) = (one.get(key), other.get(key))
             && one != other

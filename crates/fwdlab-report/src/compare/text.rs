@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::comparison::Verdict;
 
-use super::judge::{COUNTS, name_of};
+use super::judge::{COUNTS, NO_TEST, name_of};
 use super::limit::in_short;
 use super::{ACCEPT_INCONCLUSIVE, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE};
 use crate::exact::{FUNCTIONS, listed};
@@ -540,7 +540,7 @@ fn place(outcome: &Outcome, row: &Row, column: &str) -> String {
 /// Describes which tests decided, on which assumption, and why.
 fn tests(outcome: &Outcome) -> Vec<String> {
     let mut counts: BTreeMap<&str, (usize, &Compared)> = BTreeMap::new();
-    for (_, compared) in all(outcome) {
+    for (_, compared) in all(outcome).filter(|(_, one)| one.test != NO_TEST) {
         counts.entry(compared.test).or_insert((0, compared)).0 += 1;
     }
     let number = all(outcome).count();

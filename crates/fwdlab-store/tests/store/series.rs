@@ -250,14 +250,17 @@ fn images_are_apart_and_have_their_own_kernels() {
     let info = info(ID, "2026-11-21T09:00:00Z");
     let mut of_images = summary(ID);
     "exact".clone_into(&mut of_images.procedure);
-    let images = [("debian:a", "6.1.0-56"), ("debian:b", "6.12.117")];
-    for (case, (image, kernel)) in of_images.test_cases.iter_mut().zip(images) {
+    let images = [
+        ("debian:a", "5.10.0-1", Some("pktgen")),
+        ("debian:b", "6.12.117", None),
+    ];
+    for (case, (image, kernel, generator)) in of_images.test_cases.iter_mut().zip(images) {
         case.case.image = Some(image.into());
         INSTRUCTIONS.clone_into(&mut case.figures[0].name);
         let exact = json!({
             "image": image, "kernel": kernel, "instructions_per_frame": 4329.0, "interval": [4328.0, 4330.0],
             "through_per_frame": 6000.0, "tester_per_frame": 1671.0, "frames": 20000, "bursts": 5, "warm_up": 1,
-            "frame_loss_ratio": 0.0,
+            "frame_loss_ratio": 0.0, "generator": generator,
         });
         case.outcomes[0].found = Found::Exact(serde_json::from_value(exact).unwrap());
     }
@@ -266,9 +269,12 @@ fn images_are_apart_and_have_their_own_kernels() {
         .unwrap();
     let all = load(&root.path().join(ID)).unwrap().series();
     let counted = with_metric(&all, "instructions-per-frame");
-    let labels = counted
-        .iter()
-        .map(|series| (&series.labels["image"][..], &series.labels["kernel"][..]));
+    // and their own generator, if it was recorded
+    let labels = counted.iter().map(|series| {
+        let label = |key: &str| series.labels.get(key).map(String::as_str);
+        let [image, kernel] = ["image", "kernel"].map(|key| label(key).unwrap());
+        (image, kernel, label("generator"))
+    });
     assert_eq!(labels.collect::<Vec<_>>(), images);
 }
 
@@ -340,6 +346,7 @@ fn values_come_from_the_result_if_it_is_whole() {
         let _ = std::fs::remove_dir_all(&path);
         let mut summary = summary(ID);
         procedure.clone_into(&mut summary.procedure);
+        summary.test_cases[1].doubt = Some("it varies".into());
         if procedure == "mrr" {
             let case = &mut summary.test_cases[0];
             case.iterations[1].failure = Some("nothing came back".into());
@@ -362,12 +369,14 @@ fn values_come_from_the_result_if_it_is_whole() {
     let same = || {
         let (all, values) = (load(&path).unwrap(), load_values(&path).unwrap());
         assert_eq!(values.series(), all.series());
+        let is_doubtful = |one: &Series| one.doubt.as_deref() == Some("it varies");
+        assert!(all.summary.is_none() || values.series().iter().any(is_doubtful));
         assert_eq!(values.without_figures(), all.without_figures());
         assert_eq!(values.problems, all.problems);
         assert_eq!(all.trials.len(), 3);
         values.trials.len()
     };
-    for (procedure, read) in [("mrr", 1), ("maxfwd", 3), ("paired", 3)] {
+    for (procedure, read) in [("mrr", 1), ("trial", 1), ("maxfwd", 3), ("paired", 3)] {
         finish(new(procedure));
         assert_eq!(same(), read, "{procedure}");
     }

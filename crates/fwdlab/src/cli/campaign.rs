@@ -176,8 +176,12 @@ impl Run {
         if let Some(jobs) = self.jobs {
             plan.set_jobs(jobs).map_err(Usage)?;
         }
-        // check now: a missing reference run would otherwise show up only after days
-        let references = references(plan.campaign(), global)?;
+        // check now: a missing reference run would otherwise show up only after days; a shard is
+        // not judged, because it may lack what its test cases are compared with
+        let references = match plan.is_shard() {
+            true => Vec::new(),
+            false => references(plan.campaign(), global)?,
+        };
         plan.set_references(names(&references));
         let campaign = plan.campaign();
         let lacking = lacking_here(campaign);
@@ -202,7 +206,6 @@ impl Run {
                 }
             },
             |made| {
-                // a shard may lack what its test cases are compared with
                 if !plan.is_shard() {
                     judge(campaign, &references, made);
                 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use fwdlab_model::campaign::value::Share;
 use fwdlab_model::campaign::{
-    Draft, Exact, Kind, Matrix, PLAIN, Procedure, Reference, Several, Size, Threshold,
+    Draft, Exact, Kind, Matrix, OnFailure, PLAIN, Procedure, Reference, Several, Size, Threshold,
 };
 use fwdlab_model::trial::IpVersion;
 use fwdlab_model::units::FrameSize;
@@ -22,8 +22,8 @@ const KIND: &str = "gate";
 /// machine, without privileges.
 ///
 /// Exits with 0 if no increase above --by is proven and one of that size would have shown, with 6
-/// if one is proven, and with 5 if the result is inconclusive. `fwdlab report @1` has the result
-/// for GitHub, JUnit and tools that track benchmarks.
+/// if one is proven, with 5 if the result is inconclusive, and with 7 if base or head has none.
+/// `fwdlab report @1` has the result for GitHub, JUnit and tools that track benchmarks.
 #[derive(Debug, Args)]
 pub struct Gate {
     /// What the change is compared with: an image, such as debian:PACKAGE, a bzImage or a kernel
@@ -97,6 +97,8 @@ impl Gate {
         }
         let mut draft = Draft {
             iterations: self.iterations,
+            // without the base or the head there is nothing to judge
+            on_failure: OnFailure::End,
             seed: self.seed,
             ..Draft::new(KIND, Procedure::Exact(Exact::default()))
         };

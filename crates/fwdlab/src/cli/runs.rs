@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use fwdlab_lab::run::THROUGH;
 use fwdlab_lab::run::flame::SAMPLES;
+use fwdlab_model::facts::TEST_BED;
 use fwdlab_model::import::is_chosen;
 use fwdlab_model::instructions::BootRecord;
 use fwdlab_model::result::RunState;
@@ -350,14 +351,16 @@ fn table(
             state: run.state,
             measured_at: entry.measured_at.map(|at| at.to_string()),
             tags: entry.labels.tags.iter().map(String::as_str).collect(),
+            fwdlab: &run.info.tool_version,
         };
+        let bed = run.info.facts.placement.get(TEST_BED).map(String::as_str);
         let mut series = run.series();
         series.extend(run.without_figures());
         let format = match format {
             RowFormat::Jsonl => rows::Format::Jsonl,
             RowFormat::Csv => rows::Format::Csv,
         };
-        let text = rows::of_series(&common, &series, format, output::harmless);
+        let text = rows::of_series(&common, bed, &series, format, output::harmless);
         output::bytes(text.as_bytes(), &[]);
     }
     Ok(code)

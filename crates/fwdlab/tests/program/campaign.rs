@@ -512,6 +512,26 @@ fn shards_of_a_simulated_campaign_are_joined() {
     }
 }
 
+/// A part is not judged: the machine that joins all parts has the run that a threshold names.
+#[test]
+fn only_the_joined_run_needs_the_run_of_a_threshold() {
+    let lab = Lab::new();
+    let text = "campaign = 'parts'\niterations = 3\nseed = 5\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6'\n\
+                [matrix]\nflows = [1, 2]\n[procedure]\nid = 'mrr'\ntrials = 1\n";
+    lab.write("base.toml", text);
+    let threshold = "[[threshold]]\nnot-slower-than = { run = 'base', by = '1%' }\n";
+    lab.write("parts.toml", &format!("{text}{threshold}"));
+    lab.run("run parts.toml").code(2).says(&["`base`"]);
+    for shard in ["1/2", "2/2"] {
+        lab.run(&format!("run parts.toml --shard {shard}")).code(0);
+    }
+    lab.run("runs merge @1 @2").code(2).says(&["`base`"]);
+    lab.run("run base.toml").code(0);
+    lab.run("runs tag @1 base").code(0);
+    let joined = lab.run("runs merge @2 @3 --json").code(0).document();
+    assert_eq!(joined["thresholds"][0]["kept"], 2, "{joined}");
+}
+
 /// The hook kills the program in the second iteration, once, and fails for one of the test cases.
 const CUT: &str = r#"
 campaign = "cut"

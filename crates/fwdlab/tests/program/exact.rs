@@ -5,7 +5,7 @@
 //! runs, next to the build output. Start with
 //! [`in_guests::the_cost_of_a_rule_is_that_of_its_functions`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use crate::disk::TestDisk;
 use crate::support::{
-    CommandResult, Lab, PATIENCE, count, id_of, list, number, refused, skipped, tool, try_tool,
+    CommandResult, Lab, PATIENCE, count, directories, id_of, list, number, refused, skipped, tool,
+    try_tool,
 };
 use crate::vpp::build as vpp_build;
 
@@ -195,13 +196,32 @@ mod in_guests {
         let gate = format!("gate --vm {IMAGE} --base plain --head rule.sh --frames 320");
         let printed = lab.run(&format!("{gate} --print-campaign"));
         lab.write("parts.toml", &printed.code(0).out);
-        for part in ["1/2", "2/2"] {
-            let command = lab.program(&format!("run parts.toml --shard {part}"));
-            let Some(ended) = emulated(&lab, command) else {
-                return;
-            };
-            ended.code(0);
-        }
+        let first = lab.program("run parts.toml --shard 1/2");
+        let Some(ended) = emulated(&lab, first) else {
+            return;
+        };
+        ended.code(0);
+        // one guest after the other: when the second runs, the files of the first are gone
+        let files = lab.path().join("guests");
+        std::fs::create_dir(&files).unwrap();
+        let mut second = lab.program("run parts.toml --shard 2/2 --jobs 1");
+        second.env("TMPDIR", &files);
+        let mut second = lab.start_command(second);
+        let folders = || -> Vec<String> {
+            let all = directories(&files)
+                .into_iter()
+                .flat_map(|of| directories(&of));
+            let names = all.map(|one| one.file_name().unwrap().to_string_lossy().into_owned());
+            names.filter(|name| name.parse::<u32>().is_ok()).collect()
+        };
+        let mut seen = BTreeSet::new();
+        second.wait_until("two guests", |_| {
+            let now = folders();
+            assert!(now.len() <= 1, "{now:?}");
+            seen.extend(now);
+            seen.len() == 2
+        });
+        second.wait(5 * PATIENCE).code(0);
         lab.run("runs merge @1")
             .code(2)
             .says(&["missing: shard 1/2", "--shard 1/2"]);
@@ -238,6 +258,45 @@ mod in_guests {
             .code(5)
             .prints(&["is not comparable with", "burst 320 frames against 640"]);
         lab.run(&format!("compare {id} {limit}")).code(6);
+    }
+
+    /// A head without a result is no inconclusive result.
+    #[test]
+    fn a_head_that_fails_or_forwards_nothing_is_named() {
+        let lab = Lab::new();
+        lab.write("drop.sh", &RULE.replace("ip saddr 10.0.0.1 ", ""));
+        let some = RULE.replace("ip saddr 10.0.0.1", "numgen inc mod 4 0");
+        lab.write("some.sh", &some);
+        let gated = |head: &str, base: &str| {
+            let arguments = format!("--base {base} --head {head} --frames 320 --by 5% --json");
+            let command = lab.program(&format!("gate --vm {IMAGE} {arguments}"));
+            emulated(&lab, command)
+        };
+        let Some(refused) = gated("false", "plain") else {
+            return;
+        };
+        refused.code(4);
+        let nothing = gated("drop.sh", "plain").unwrap().code(7).document();
+        let failure = &nothing["test_cases"][1]["iterations"][0]["failure"];
+        assert!(
+            failure.as_str().unwrap().contains("did not forward"),
+            "{nothing}"
+        );
+        // a part of the frames: fewer instructions, and no improvement
+        let lossy = gated("some.sh", "plain").unwrap().code(5).document();
+        let found = &lossy["test_cases"][1]["outcomes"][0]["found"];
+        assert!(
+            (0.01..0.99).contains(&number(&found["frame_loss_ratio"])),
+            "{found}"
+        );
+        assert_eq!(found["difference"], Value::Null, "{found}");
+        let judged = &lossy["thresholds"][0];
+        assert_eq!(list(&judged["not_judged"]).len(), 1, "{judged}");
+        // the same frames are dropped by both
+        lab.write("same.sh", &format!("{some}; true"));
+        let alike = gated("same.sh", "some.sh").unwrap().code(0).document();
+        let found = &alike["test_cases"][1]["outcomes"][0]["found"];
+        assert_eq!(found["difference"]["proven"], false, "{found}");
     }
 
     /// The path of frames to and from DPDK, whose ports are packet sockets.

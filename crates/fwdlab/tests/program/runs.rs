@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::{
     Lab, directories, ended, list, number, python_with, refused, root, skipped, tool,
@@ -282,14 +282,17 @@ fn rows_are_read_by_duckdb() {
     let script = "import duckdb, json, os, re, sys\n\
         queries = re.findall('```sql\\n(.*?)```', open(sys.argv[1]).read(), re.S)\n\
         os.chdir(sys.argv[2])\n\
-        rows = [len(duckdb.sql(query).fetchall()) for query in queries]\n\
+        rows = [duckdb.sql(query).fetchall() if at else duckdb.sql(query) for at, query in enumerate(queries)]\n\
         values = lambda of: duckdb.sql(f'SELECT count(value), sum(value) FROM {of}').fetchall()[0]\n\
-        print(json.dumps([rows, values('rows'), values(\"read_csv('runs.csv')\")]))";
+        own = duckdb.sql('SELECT run, test_case, metric, n, iteration, half_width, fwdlab, doubt FROM rows').fetchall()\n\
+        print(json.dumps([rows[1:], values('rows'), values(\"read_csv('runs.csv')\"), own], default=str))";
     let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/runs.md");
     let read = tool(&[python, "-c", script, manual, lab.path().to_str().unwrap()]);
     let read: Value = serde_json::from_str(&read).unwrap();
-    // the view, and ten queries; no configuration is compared, and no value is doubtful
-    assert_eq!(read[0], json!([0, 4, 2, 0, 2, 4, 2, 4, 2, 0, 2]));
+    // ten queries; no configuration is compared, and no value is doubtful
+    let numbers: Vec<usize> = list(&read[0]).iter().map(|rows| list(rows).len()).collect();
+    assert_eq!(numbers, [4, 2, 0, 2, 4, 2, 4, 2, 0, 2]);
+    answers_are_ours(&lab, &read, &shown);
     let cases = shown.iter().flat_map(|run| list(&run["test_cases"]));
     let figures = cases.flat_map(|case| list(&case["figures"]));
     let values = figures.flat_map(|figure| list(&figure["values"]));
@@ -298,5 +301,75 @@ fn rows_are_read_by_duckdb() {
         let difference = number(&format[1]) - values.iter().sum::<f64>();
         let is_equal = format[0] == values.len() && difference.abs() < 1e-3;
         assert!(is_equal, "{read}");
+    }
+}
+
+/// Checks what DuckDB answers to the queries of the documentation against the results and against
+/// `compare`.
+fn answers_are_ours(lab: &Lab, read: &Value, shown: &[Value; 2]) {
+    let answer = |query: usize| list(&read[0][query - 1]);
+    let is_near = |one: &Value, other: f64| (number(one) / other - 1.0).abs() < 1e-9;
+    // all figures by run, name and test case without its configuration
+    let figures = shown.iter().flat_map(|run| {
+        let cases = list(&run["test_cases"]).iter();
+        cases.flat_map(move |case| {
+            let name = case["test_case"].as_str().unwrap();
+            let name = name.strip_prefix("plain/").unwrap_or(name);
+            let figures = list(&case["figures"]).iter();
+            figures.map(move |figure| (run["run"].clone(), name, figure))
+        })
+    });
+    let figures: Vec<(Value, &str, &Value)> = figures.collect();
+    let figure = |run: &Value, case: &Value| {
+        let mut all = figures.iter();
+        let (.., found) = all
+            .find(|(of, name, _)| of == run && case == *name)
+            .unwrap_or_else(|| panic!("{run} {case}"));
+        *found
+    };
+    // a figure over time: [measured_at, run, test_case, configuration, metric, value]
+    for row in answer(1) {
+        let ours = figure(&row[1], &row[2]);
+        assert!(is_near(&row[5], number(&ours["median"])), "{row} {ours}");
+    }
+    // what varies most: [run, test_case, metric, n, percent]
+    for row in answer(7) {
+        let ours = figure(&row[0], &row[1]);
+        assert!(
+            is_near(&row[4], number(&ours["variation_percent"])),
+            "{row} {ours}"
+        );
+    }
+    // the loss against the run before, and the runs with a tag against the others
+    let compared = lab.run("compare @2 @1 --json").document();
+    let medians = |case: &Value| {
+        let mut rows = list(&compared["rows"]).iter();
+        let label =
+            |row: &Value| format!("64B-{}flows-ipv4", row["labels"]["flows"].as_str().unwrap());
+        let row = rows
+            .find(|row| *case == label(row))
+            .unwrap_or_else(|| panic!("{case}: {compared}"));
+        [0, 1].map(|at| number(&row["cells"][at]["median"]))
+    };
+    // [run, measured_at, test_case, configuration, metric, value, percent]
+    for row in answer(2) {
+        let [before, after] = medians(&row[2]);
+        let percent = 100.0 * (after / before - 1.0);
+        assert!((number(&row[6]) - percent).abs() < 1e-9, "{row} {percent}");
+    }
+    // [test_case, metric, baseline, others]; the newest run has the tag
+    for row in answer(10) {
+        let [others, baseline] = medians(&row[0]);
+        assert!(
+            is_near(&row[2], baseline) && is_near(&row[3], others),
+            "{row}"
+        );
+    }
+    // every value: [run, test_case, metric, n, iteration, half_width, fwdlab, doubt]
+    for row in list(&read[3]) {
+        let ours = figure(&row[0], &row[1]);
+        assert_eq!((&row[3], &row[7]), (&row[4], &Value::Null), "{row}");
+        assert_eq!(row[5], ours["interval_half_width"], "{row}");
+        assert_eq!(row[6], env!("CARGO_PKG_VERSION"), "{row}");
     }
 }

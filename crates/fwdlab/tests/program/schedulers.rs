@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::storm::Dice;
 use crate::support::{
     CommandResult, IMAGES, Lab, PATIENCE, PROGRAM, count, directories, ended, example, json_lines,
     list, python_with, read_json, skipped, tool, try_tool,
@@ -197,7 +198,8 @@ fn shell_scripts_are_clean() {
 /// A controller and two nodes of Slurm on this machine, for jobs of this user.
 struct Slurm<'a> {
     lab: &'a Lab,
-    daemons: Vec<Child>,
+    /// With their command lines.
+    daemons: Vec<(String, Child)>,
 }
 
 impl Slurm<'_> {
@@ -267,7 +269,18 @@ impl Slurm<'_> {
         let log = File::options().create(true).append(true).open(log).unwrap();
         let mut command = self.command(line);
         command.stdout(log.try_clone().unwrap()).stderr(log);
-        self.daemons.push(command.spawn().unwrap());
+        let daemon = command.spawn().unwrap();
+        self.daemons.push((line.to_owned(), daemon));
+    }
+
+    /// Kills a daemon (`kill -9`), and starts it again.
+    fn restart(&mut self, at: usize) {
+        let (line, mut killed) = self.daemons.remove(at);
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        self.daemon(&line);
+        let again = self.daemons.pop().unwrap();
+        self.daemons.insert(at, again);
     }
 
     /// Returns the output of one of Slurm's commands.
@@ -325,7 +338,7 @@ impl Drop for Slurm<'_> {
             _ = self.ask("scancel --full --state=RUNNING");
         }
         // the last first: nodes, controller, keys
-        for daemon in self.daemons.iter_mut().rev() {
+        for (_, daemon) in self.daemons.iter_mut().rev() {
             let pid = daemon.id().to_string();
             _ = Command::new("kill").arg(pid).status();
             _ = daemon.wait();
@@ -366,7 +379,7 @@ mod slow {
         let job = |name: &str, options: &str| {
             let runs = lab.path().join(name);
             let line = format!("{options} {script} lasting.toml");
-            slurm.submit(&line, &[("FWDLAB_RUNS", runs.to_str().unwrap())])
+            slurm.submit(&line, &[("DIRECTORY", runs.to_str().unwrap())])
         };
         let first = job("first", "");
         slurm.wait("first job", || {
@@ -389,10 +402,116 @@ mod slow {
             assert_eq!(state, "COMPLETED", "{output}");
         }
         let time = |name: &str, of: &str| {
-            let run = directories(&lab.path().join(name)).remove(0);
+            let job = directories(&lab.path().join(name)).remove(0);
+            let run = directories(&job).remove(0);
             read_json(&run.join("run.json"))[of].to_string()
         };
         assert!(time("first", "finished_at") <= time("second", "started_at"));
+    }
+
+    const SHARDS: usize = 40;
+
+    /// Time in which something is killed about twice a second, before what is left is submitted
+    /// again.
+    const STORM: Duration = Duration::from_secs(10);
+
+    const STORMS: usize = 3;
+
+    /// Each iteration takes a while on Slurm, so that it can be killed.
+    fn campaign() -> String {
+        let flows: Vec<String> = (1..=SHARDS).map(|n| n.to_string()).collect();
+        format!(
+            "campaign = 'storm'\niterations = 3\nseed = 5\n[bed]\nengine = 'sim'\ndut = 'capacity=1e6,noise=0.01'\n\
+             [matrix]\nflows = [{}]\n[procedure]\nid = 'trial'\nload = '500kpps'\nfor = '200ms'\n\
+             [hooks]\nbefore = {{ on = 'controller', every = 'iteration', command = '[ -z \"$SLURM_JOB_ID\" ] || sleep 0.3' }}\n",
+            flows.join(", ")
+        )
+    }
+
+    /// The joined run of 40 shards, whose controller, nodes and tasks are killed at random and
+    /// started again, equals an undivided run.
+    #[test]
+    fn killed_daemons_and_tasks_change_no_result() {
+        let lab = Lab::new();
+        let Some(mut slurm) = Slurm::start(&lab) else {
+            return;
+        };
+        lab.write("campaign.toml", &campaign());
+        let script = recipe("slurm-exact.sh");
+        let number = SHARDS.to_string();
+        let submit = |slurm: &Slurm<'_>, options: &str| {
+            let line = format!("--mem=1G {options} {script}");
+            slurm.submit(&line, &[("SHARDS", &number)])
+        };
+        let is_finished = |shard: &usize| {
+            let runs = directories(&lab.path().join(format!("shards/{shard}")));
+            let mut heads = runs.iter().map(|run| run.join("run.json"));
+            heads.any(|head| {
+                let text = fs::read_to_string(head).unwrap_or_default();
+                text.contains("\"state\": \"finished\"")
+            })
+        };
+        let tasks = || {
+            let mut all = lab.processes();
+            all.retain(|line| line.contains(" run ") && line.contains("--plain"));
+            all
+        };
+        let mut dice = Dice(0x5eed_cafe);
+        let mut killed = [0; 4];
+        for round in 0..=STORMS {
+            let left: Vec<usize> = (1..=SHARDS).filter(|shard| !is_finished(shard)).collect();
+            if left.is_empty() {
+                break;
+            }
+            let names: Vec<String> = left.iter().map(usize::to_string).collect();
+            submit(&slurm, &format!("--array={}", names.join(",")));
+            let started = Instant::now();
+            let is_over = || match round < STORMS {
+                true => started.elapsed() > STORM,
+                false => false,
+            };
+            while !is_over() && !left.iter().all(is_finished) {
+                assert!(started.elapsed() < PATIENCE, "{left:?}");
+                std::thread::sleep(Duration::from_millis(200 + dice.below(600)));
+                if round == STORMS {
+                    continue;
+                }
+                match dice.below(6) {
+                    // the controller and the nodes, after the daemon that knows the keys
+                    at @ 0..3 => {
+                        slurm.restart(1 + at as usize);
+                        killed[at as usize] += 1;
+                    }
+                    _ => {
+                        let all = tasks();
+                        let one = all.get(dice.below(all.len().max(1) as u64) as usize);
+                        if let Some((pid, _)) = one.and_then(|line| line.split_once(':')) {
+                            _ = Command::new("kill").args(["-9", pid]).status();
+                            killed[3] += 1;
+                        }
+                    }
+                }
+            }
+            // what the administrator of a cluster does after a storm
+            slurm.wait("controller", || {
+                slurm.ask("scancel --me --state=PENDING").ok()
+            });
+            slurm.wait("end of all tasks", || tasks().is_empty().then_some(()));
+            _ = slurm.ask("scontrol update nodename=n1,n2 state=resume");
+        }
+        assert!(killed.iter().all(|number| *number > 0), "{killed:?}");
+        let merge = submit(&slurm, "");
+        let (state, output) = slurm.end_of(&merge);
+        assert_eq!(state, "COMPLETED", "{output}");
+        let joined = lab.path().join("shards/joined");
+        let is_joined =
+            |run: &PathBuf| !read_json(&run.join("run.json"))["parameters"]["shards"].is_null();
+        let run = directories(&joined).into_iter().find(is_joined).unwrap();
+        let joined = read_json(&run.join("summary.json"));
+        let whole = lab.json("run campaign.toml");
+        for part in ["test_cases", "noise", "control", "procedure"] {
+            assert_eq!(joined[part].to_string(), whole[part].to_string(), "{part}");
+        }
     }
 }
 
@@ -408,6 +527,11 @@ mod in_guests {
         };
         lab.write("campaign.toml", CAMPAIGN);
         let script = recipe("slurm-exact.sh");
+        let as_task = |number: &str| {
+            let mut command = with_program(&lab, lab.with(&["sh"], &[script.as_str()]));
+            command.env("SLURM_ARRAY_TASK_ID", number);
+            ended(command)
+        };
         let submit =
             |options: &str| slurm.submit(&format!("{options} {script}"), &[("SHARDS", "2")]);
         let array = submit("--array=1-2");
@@ -434,6 +558,9 @@ mod in_guests {
         let (state, output) = slurm.end_of(&merge);
         assert_eq!(state, "COMPLETED", "{output}");
         assert_eq!(joined_boots(&lab.path().join("shards/joined")), [1, 2]);
+        assert_eq!(gaps_of_only_run(&shard), 1);
+        // requeued after its end
+        as_task("1").code(0);
         assert_eq!(gaps_of_only_run(&shard), 1);
     }
 
@@ -490,9 +617,12 @@ mod in_guests {
         killed.wait_until("a run", |_| has_run(&first));
         killed.signal(rustix::process::Signal::KILL);
         killed.wait(PATIENCE);
-        let ended = super::ended(pod(&shard));
-        ended.code(0);
-        assert_eq!(gaps_of_only_run(&first), 1);
+        // a pod that is replaced after the end of its shard has nothing left to do
+        for _ in 0..2 {
+            let ended = super::ended(pod(&shard));
+            ended.code(0);
+            assert_eq!(gaps_of_only_run(&first), 1);
+        }
         tool(&[
             "cp",
             "-r",

@@ -131,10 +131,11 @@ const LOST: &str = "nft flush ruleset; for p in da db; do ip addr flush dev $p; 
     cat /proc/sys/net/ipv4/conf/lo/$v > /proc/sys/net/ipv4/conf/$p/$v 2>/dev/null; done; done; true";
 
 /// A pseudorandom sequence that can be repeated.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
+    /// Returns a number below this.
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

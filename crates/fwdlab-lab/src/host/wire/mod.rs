@@ -124,8 +124,8 @@ pub(crate) enum Answer {
     Ended(String),
     /// The path of a file.
     Path(String),
-    /// A description of what sends bursts.
-    Sends(String),
+    /// The sender of bursts.
+    Sends(Generator),
     /// The result of a burst.
     Burst(Burst),
     /// The answer of a rig.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use fwdlab_measure::campaign::{sequence, summarise};
 use fwdlab_measure::exact;
-use fwdlab_model::campaign::{Case, Order, PLAIN};
+use fwdlab_model::campaign::{Case, Generator, Order, PLAIN};
 use fwdlab_model::facts::Facts;
 use fwdlab_model::instructions::{BootRecord, BurstRecord, Way};
 use fwdlab_model::result::{Noise, Validity};
@@ -59,6 +59,7 @@ fn boot(number: u32, turn: usize, iteration: u32) -> BootRecord {
         control,
         image: "image".into(),
         kernel: "6.1".into(),
+        generator: Some(Generator::LiveFrames),
         ticks_per_instruction: 1.0,
         shared: false,
         boot_s: 1.0,
@@ -273,6 +274,48 @@ fn shards_that_do_not_belong_together_are_named() {
         some(&[0, 1, 2]),
         &["shard-2-of-3 is damaged", "campaign.toml has changed"],
     );
+}
+
+/// Each shard may have had another generator: the joined run has the differences and the engine of
+/// an unsharded one.
+#[test]
+fn generators_of_all_shards_are_those_of_the_joined_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let rule = &cases()[1].id();
+    let runs: Vec<StoredRun> = (1..=3)
+        .map(|number| {
+            let mut run = shard(root, number, 3);
+            let own = run.boots.iter_mut().filter(|boot| boot.test_case == *rule);
+            own.for_each(|boot| boot.generator = Some(Generator::Pktgen));
+            let parameters = json!({ "shard": format!("{number}/3") });
+            store(
+                root,
+                &format!("mixed-{number}"),
+                &run.boots,
+                parameters,
+                "c",
+            )
+        })
+        .collect();
+    let shards = Shards::new(runs).unwrap();
+    let merged = merge(root, &shards, Vec::new(), |_| {}, |_| String::new()).unwrap();
+    assert!(
+        merged
+            .info
+            .facts
+            .engine
+            .starts_with("live frames and pktgen in "),
+        "{}",
+        merged.info.facts.engine
+    );
+    let summary = merged.summary.unwrap();
+    let compared = summary.test_cases.iter().map(|case| {
+        let found = exact::exact_of(case).unwrap();
+        (found.difference.is_some(), found.not_compared.is_some())
+    });
+    let compared: Vec<_> = compared.collect();
+    assert_eq!(compared, [(true, false), (false, true), (true, false)]);
 }
 
 /// A joined run has one set of facts.

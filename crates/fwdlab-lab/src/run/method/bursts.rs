@@ -298,8 +298,6 @@ struct Bursts {
     scratch: Option<Scratch>,
     images: BTreeMap<String, Files>,
     plugin: Option<PathBuf>,
-    /// Senders of the bursts, in words.
-    generators: BTreeSet<String>,
     guests: Vec<(BootRequest, StartedGuest)>,
     /// By image and iteration, with the number of test cases that will continue from it.
     shared: BTreeMap<(String, u32), (usize, Arc<SharedBoot>)>,
@@ -316,7 +314,6 @@ impl Bursts {
             scratch: None,
             images: BTreeMap::new(),
             plugin: None,
-            generators: BTreeSet::new(),
             guests: Vec::new(),
             shared: BTreeMap::new(),
             most: jobs.unwrap_or_else(at_a_time),
@@ -467,6 +464,11 @@ impl Method for Bursts {
         let booted = guest
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        // hundreds of boots must not fill the disk
+        if let Some(scratch) = &self.scratch {
+            let folder = scratch.folder(running.agenda.number(requested.turn));
+            let _ = std::fs::remove_dir_all(folder);
+        }
         let made = match booted {
             Ok(booted) => self.keep(&requested, booted, run, measured),
             Err(error) => Ok(Made::failed(error)),
@@ -481,19 +483,9 @@ impl Method for Bursts {
         measured: &mut Measured,
     ) -> Result<(), LabError> {
         measured.boots.sort_by_key(|record| record.boot);
-        let names: Vec<String> = self.generators.iter().cloned().collect();
         // in addition to rates: the run's engine is that of the rates
         if run.info.facts.engine.is_empty() {
-            run.info.facts.engine = match names.is_empty() {
-                true => ACCELERATOR.to_string(),
-                false => format!("{} in {ACCELERATOR}", names.join(" and ")),
-            };
-        }
-        if names.len() > 1 {
-            run.warn(format!(
-                "kernels got frames from different generators ({}), so the kernels cannot be compared: set generator = \"pktgen\" for all of them",
-                names.join(" and ")
-            ))?;
+            run.info.facts.engine = engine(&measured.boots);
         }
         Ok(())
     }
@@ -539,11 +531,9 @@ impl Bursts {
             record,
             console,
             profile,
-            generator,
             in_force,
             not_saved,
         } = booted;
-        self.generators.insert(generator);
         if let Some(reason) = not_saved {
             run.warn(format!(
                 "every test case of {} boots by itself: {reason}",
@@ -586,6 +576,17 @@ impl Bursts {
             true => Made::default(),
             false => Made::one(requested.turn.case, iteration),
         })
+    }
+}
+
+/// Describes what sent the bursts of these boots.
+pub(in crate::run) fn engine<'a>(boots: impl IntoIterator<Item = &'a BootRecord>) -> String {
+    let generators = boots.into_iter().filter_map(|boot| boot.generator);
+    let names: BTreeSet<String> = generators.map(|one| one.to_string()).collect();
+    let names: Vec<String> = names.into_iter().collect();
+    match names.is_empty() {
+        true => ACCELERATOR.to_string(),
+        false => format!("{} in {ACCELERATOR}", names.join(" and ")),
     }
 }
 
@@ -652,6 +653,39 @@ fn plugin(run: &mut Run<'_>) -> Result<Option<PathBuf>, LabError> {
     }
 }
 
+/// What the guests of a campaign need in addition to what all guests have.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::run) struct Contents {
+    /// All words of the configurations: they name programs and modules.
+    pub(in crate::run) words: BTreeSet<String>,
+    /// Files of data planes.
+    data_planes: BTreeSet<PathBuf>,
+}
+
+impl Contents {
+    /// Returns the needs of all test cases, not only of those of a shard: counts of two shards are
+    /// comparable only if their guests have the same initial file system.
+    pub(in crate::run) fn of(plan: &Plan) -> Result<Contents, LabError> {
+        let cases = &plan.campaign().cases;
+        let applied = cases.iter().map(|case| &case.configuration);
+        let applied = applied.filter_map(|name| plan.configuration(name));
+        let mut contents = Contents {
+            words: applied.flat_map(Configuration::words).collect(),
+            data_planes: BTreeSet::new(),
+        };
+        for case in cases {
+            if let Some(line) = data_plane(plan, case)? {
+                let modules = line.of.modules.iter();
+                contents
+                    .words
+                    .extend(modules.map(|module| (*module).to_owned()));
+                contents.data_planes.extend(line.needs()?);
+            }
+        }
+        Ok(contents)
+    }
+}
+
 /// Prepares the files of every image; returns the reason for images that cannot be used.
 fn images(
     running: &Running<'_>,
@@ -669,19 +703,8 @@ fn images(
     let cases = used
         .into_iter()
         .map(|at| &running.plan.campaign().cases[at]);
-    let cases: Vec<&Case> = cases.collect();
     let mut requested = PROGRAMS.to_vec();
-    let applied = cases
-        .iter()
-        .filter_map(|case| running.plan.configuration(&case.configuration));
-    let mut words: BTreeSet<String> = applied.flat_map(Configuration::words).collect();
-    let mut data_planes = BTreeSet::new();
-    for case in &cases {
-        if let Some(line) = data_plane(running.plan, case)? {
-            words.extend(line.of.modules.iter().map(|module| (*module).to_owned()));
-            data_planes.extend(line.needs()?);
-        }
-    }
+    let Contents { words, data_planes } = Contents::of(running.plan)?;
     let is_named = |program: &&&str| words.contains(**program);
     requested.extend(PROGRAMS_NAMED.iter().filter(is_named));
     let mut images = BTreeMap::new();
@@ -791,8 +814,6 @@ struct Booted {
     /// Profiles of the middle bursts, through the DUT and past it, or the reason why there are
     /// none.
     profile: Option<Result<[Stacks; 2], String>>,
-    /// The sender of the bursts, in words.
-    generator: String,
     /// Configurations by name, and which parts of them were in force.
     in_force: Vec<(String, BTreeMap<String, String>)>,
     /// The reason why a boot that test cases should share could not be saved.
@@ -970,6 +991,7 @@ fn boot(
         shared: matches!(guest.start, Start::Saved(_)),
         image: requested.image.clone(),
         kernel: machine.kernel().to_owned(),
+        generator: Some(bursts.generator()),
         ticks_per_instruction,
         boot_s,
         stream: stream.clone(),
@@ -982,7 +1004,6 @@ fn boot(
         record,
         console: machine.console(),
         profile: profiled,
-        generator: bursts.generator().to_owned(),
         in_force,
         not_saved,
     })
