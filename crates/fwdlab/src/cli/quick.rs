@@ -102,7 +102,7 @@ pub struct Quick {
     /// Engine: auto takes the fastest that passes the path check
     #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
-    /// Threads that send into each port, each through its own queue: af-xdp or af-packet [default:
+    /// Threads that send into each port, each through its own queue and on its own CPU [default:
     /// those of the test bed, or 1]
     #[arg(long, value_name = "N", value_parser = super::senders())]
     senders: Option<u32>,

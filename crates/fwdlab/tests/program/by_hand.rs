@@ -212,7 +212,7 @@ fn several_senders_share_the_frames_of_a_port() {
     assert_eq!(count(&stream["frames_received"]), 40, "{received}");
     assert_eq!(count(&stream["flow_frames_min"]), 3, "{received}");
     let table = "af-xdp --senders 5 => 2: pc, which has 4 queues to send into
-        xdp-live --senders 2 => 2: xdp-live cannot send with 2 threads";
+        xdp-live --senders 5 => 2: its veth peer has 4 receive queues";
     refused(table, |engine| {
         wire.run(
             &lab,
