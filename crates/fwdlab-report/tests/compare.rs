@@ -659,6 +659,42 @@ fn counts_of_two_generators_are_never_judged() {
     }
 }
 
+/// Counts are per frame sent: a head that drops frames is no improvement.
+#[test]
+fn counts_with_other_losses_are_never_judged() {
+    let metric = "instructions-per-frame";
+    let judged = |losses: [f64; 2]| {
+        let sides = [("base", 4000.0), ("head", 3000.0)].into_iter().zip(losses);
+        let sources = sides.map(|((name, value), loss)| {
+            let counted = Series {
+                metric: metric.into(),
+                half_width: Some(2.0),
+                frame_loss_ratio: loss,
+                ..series(&[], &[value])
+            };
+            source(name, vec![counted])
+        });
+        let sources: Vec<Source> = sources.collect();
+        let outcome = compare(&sources, &Options::new(metric)).expect("two columns");
+        let limit: Limit = format!("{metric} > 0.2%").parse().unwrap();
+        let judged = limit.judge(&outcome, false);
+        let verdict = outcome.rows[0].comparisons[0].verdict;
+        (verdict, judged.passed, judged.not_judged.join(" "))
+    };
+    for losses in [[0.0, 1e-6], [0.25, 0.0], [0.25, 0.26]] {
+        let (verdict, passed, reason) = judged(losses);
+        assert_eq!(
+            (verdict, passed),
+            (Verdict::CannotTell, false),
+            "{losses:?}"
+        );
+        assert!(reason.contains("were lost"), "{reason}");
+    }
+    for alike in [0.0, 0.25] {
+        assert_eq!(judged([alike; 2]), (Verdict::Less, true, String::new()));
+    }
+}
+
 #[test]
 fn counts_are_compared_by_their_own_uncertainty() {
     let limit =
