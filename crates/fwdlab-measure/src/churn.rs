@@ -358,6 +358,8 @@ mod tests {
     fn found(answer: &Answer) -> (Outcome, Option<Dip>) {
         let mut churn = Churn::new(FrameSize::MIN, 1e6, parameters()).unwrap();
         let question = churn.next_trial().unwrap();
+        // two seconds before the event, and at most ten after it
+        assert_eq!(question.duration_ns(), 12_000 * MS);
         churn.record(&question, answer);
         assert_eq!(churn.next_trial(), None);
         let outcome = churn.outcomes().remove(0);

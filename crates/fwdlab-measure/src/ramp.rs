@@ -511,6 +511,8 @@ mod tests {
         assert_eq!(standard.resolution_pps(), 24_800.0);
         let question = standard.next_trial().unwrap();
         assert_eq!(question.duration_ns(), 660_000_000_000);
+        let warm_up = Stretch::constant(1000.0, 30_000_000_000);
+        assert_eq!(question.stretches[0], warm_up);
         let wrong = |target_pps, change| ramp(target_pps, change).unwrap_err();
         assert!(wrong(0.0, |_| {}).contains("above 0"));
         assert!(wrong(500.0, |_| {}).contains("below one frame"));

@@ -21,18 +21,21 @@ const CHECKSUM: u16 = 0x8000;
 const KEY: u16 = 0x2000;
 const SEQUENCE: u16 = 0x1000;
 
-/// Position of the checksum if there is one, before 16 reserved bits; key and sequence number follow.
+/// Position of the checksum if there is one, before 16 reserved bits; key and sequence number
+/// follow.
 const CHECKSUM_AT: Range<usize> = 4..6;
 
 view! {
     /// View of a GRE packet.
-    Packet;
+    pub struct Packet<T>;
 
     /// Flags, reserved bits and version.
-    flags, set_flags: u16 = 0..2;
+    pub fn flags(&self) -> u16 = 0..2;
+    pub fn set_flags(&mut self, value: u16);
 
     /// Protocol type of what follows: an EtherType.
-    ethertype, set_ethertype: u16 = 2..4;
+    pub fn ethertype(&self) -> u16 = 2..4;
+    pub fn set_ethertype(&mut self, value: u16);
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {

@@ -28,19 +28,23 @@ pub const TIME_EXCEEDED: u8 = 11;
 
 view! {
     /// View of an ICMP or ICMPv6 message.
-    Packet;
+    pub struct Packet<T>;
 
     /// Type of the message.
-    kind, set_kind: u8 = 0..1;
+    pub fn kind(&self) -> u8 = 0..1;
+    pub fn set_kind(&mut self, value: u8);
 
     /// Code, within the type.
-    code, set_code: u8 = 1..2;
+    pub fn code(&self) -> u8 = 1..2;
+    pub fn set_code(&mut self, value: u8);
 
     /// Checksum.
-    checksum, set_checksum: u16 = 2..4;
+    pub fn checksum(&self) -> u16 = 2..4;
+    pub fn set_checksum(&mut self, value: u16);
 
     /// The second word, whose meaning depends on the type.
-    word, set_word: u32 = 4..8;
+    pub fn word(&self) -> u32 = 4..8;
+    pub fn set_word(&mut self, value: u32);
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {

@@ -19,34 +19,43 @@ pub const HEADER_LEN: usize = 20;
 
 view! {
     /// View of an IPv4 packet.
-    Packet;
+    pub struct Packet<T>;
 
     /// DSCP (6 bits) and ECN (2 bits).
-    traffic_class, set_traffic_class: u8 = 1..2;
+    pub fn traffic_class(&self) -> u8 = 1..2;
+    pub fn set_traffic_class(&mut self, value: u8);
 
     /// Length of header and payload, in bytes.
-    total_len, set_total_len: u16 = 2..4;
+    pub fn total_len(&self) -> u16 = 2..4;
+    pub fn set_total_len(&mut self, value: u16);
 
     /// Identification.
-    identification, set_identification: u16 = 4..6;
+    pub fn identification(&self) -> u16 = 4..6;
+    pub fn set_identification(&mut self, value: u16);
 
     /// Flags (3 bits) and fragment offset (13 bits, in units of 8 bytes).
-    flags_fragment, set_flags_fragment: u16 = 6..8;
+    pub fn flags_fragment(&self) -> u16 = 6..8;
+    pub fn set_flags_fragment(&mut self, value: u16);
 
     /// Time to live, in hops.
-    ttl, set_ttl: u8 = 8..9;
+    pub fn ttl(&self) -> u8 = 8..9;
+    pub fn set_ttl(&mut self, value: u8);
 
     /// Protocol of the payload, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
-    protocol, set_protocol: u8 = 9..10;
+    pub fn protocol(&self) -> u8 = 9..10;
+    pub fn set_protocol(&mut self, value: u8);
 
     /// Header checksum.
-    checksum, set_checksum: u16 = 10..12;
+    pub fn checksum(&self) -> u16 = 10..12;
+    pub fn set_checksum(&mut self, value: u16);
 
     /// Source address.
-    source, set_source: Ipv4Addr = 12..16;
+    pub fn source(&self) -> Ipv4Addr = 12..16;
+    pub fn set_source(&mut self, value: Ipv4Addr);
 
     /// Destination address.
-    destination, set_destination: Ipv4Addr = 16..20;
+    pub fn destination(&self) -> Ipv4Addr = 16..20;
+    pub fn set_destination(&mut self, value: Ipv4Addr);
 }
 
 /// "Don't fragment" and "more fragments" in the word of flags and fragment offset, and its reserved

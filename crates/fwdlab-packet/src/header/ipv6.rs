@@ -19,22 +19,27 @@ pub const HEADER_LEN: usize = 40;
 
 view! {
     /// View of an IPv6 packet.
-    Packet;
+    pub struct Packet<T>;
 
     /// Length of what follows the header, in bytes.
-    payload_len, set_payload_len: u16 = 4..6;
+    pub fn payload_len(&self) -> u16 = 4..6;
+    pub fn set_payload_len(&mut self, value: u16);
 
     /// Number of the next header, for example [`udp::PROTOCOL`](super::udp::PROTOCOL).
-    next_header, set_next_header: u8 = 6..7;
+    pub fn next_header(&self) -> u8 = 6..7;
+    pub fn set_next_header(&mut self, value: u8);
 
     /// Hop limit.
-    hop_limit, set_hop_limit: u8 = 7..8;
+    pub fn hop_limit(&self) -> u8 = 7..8;
+    pub fn set_hop_limit(&mut self, value: u8);
 
     /// Source address.
-    source, set_source: Ipv6Addr = 8..24;
+    pub fn source(&self) -> Ipv6Addr = 8..24;
+    pub fn set_source(&mut self, value: Ipv6Addr);
 
     /// Destination address.
-    destination, set_destination: Ipv6Addr = 24..40;
+    pub fn destination(&self) -> Ipv6Addr = 24..40;
+    pub fn set_destination(&mut self, value: Ipv6Addr);
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {

@@ -90,16 +90,20 @@ values! {
 }
 
 /// Defines the view of a header, with a getter and a setter for each field that consists of whole
-/// bytes in network byte order: `getter, setter: type = position`.
+/// bytes in network byte order, at the position after `=`.
 macro_rules! view {
     (
         $(#[$about_view:meta])*
-        $view:ident;
-        $($(#[$about:meta])* $get:ident, $set:ident: $type:ty = $at:expr;)*
+        $vis:vis struct $view:ident<T>;
+        $(
+            $(#[$about:meta])*
+            $vis_get:vis fn $get:ident(&self) -> $type:ty = $at:expr;
+            $vis_set:vis fn $set:ident(&mut self, value: $_:ty);
+        )*
     ) => {
         $(#[$about_view])*
         #[derive(Debug, Clone, Copy)]
-        pub struct $view<T> {
+        $vis struct $view<T> {
             buffer: T,
         }
 
@@ -107,7 +111,7 @@ macro_rules! view {
             $(
                 $(#[$about])*
                 #[inline]
-                pub fn $get(&self) -> $type {
+                $vis_get fn $get(&self) -> $type {
                     super::Value::from_bytes(super::get(self.buffer.as_ref(), $at))
                 }
             )*
@@ -123,7 +127,7 @@ macro_rules! view {
             $(
                 #[doc = concat!("Sets what [`", stringify!($get), "`](Self::", stringify!($get), ") returns.")]
                 #[inline]
-                pub fn $set(&mut self, value: $type) {
+                $vis_set fn $set(&mut self, value: $type) {
                     self.buffer.as_mut()[$at].copy_from_slice(&super::Value::bytes(value));
                 }
             )*

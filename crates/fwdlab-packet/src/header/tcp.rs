@@ -39,31 +39,39 @@ pub mod flag {
 
 view! {
     /// View of a TCP segment.
-    Packet;
+    pub struct Packet<T>;
 
     /// Source port.
-    source_port, set_source_port: u16 = 0..2;
+    pub fn source_port(&self) -> u16 = 0..2;
+    pub fn set_source_port(&mut self, value: u16);
 
     /// Destination port.
-    destination_port, set_destination_port: u16 = 2..4;
+    pub fn destination_port(&self) -> u16 = 2..4;
+    pub fn set_destination_port(&mut self, value: u16);
 
     /// Sequence number.
-    sequence, set_sequence: u32 = 4..8;
+    pub fn sequence(&self) -> u32 = 4..8;
+    pub fn set_sequence(&mut self, value: u32);
 
     /// Acknowledgment number.
-    acknowledgment, set_acknowledgment: u32 = 8..12;
+    pub fn acknowledgment(&self) -> u32 = 8..12;
+    pub fn set_acknowledgment(&mut self, value: u32);
 
     /// Control bits, see [`flag`].
-    flags, set_flags: u8 = 13..14;
+    pub fn flags(&self) -> u8 = 13..14;
+    pub fn set_flags(&mut self, value: u8);
 
     /// Window, unscaled.
-    window, set_window: u16 = 14..16;
+    pub fn window(&self) -> u16 = 14..16;
+    pub fn set_window(&mut self, value: u16);
 
     /// Checksum.
-    checksum, set_checksum: u16 = 16..18;
+    pub fn checksum(&self) -> u16 = 16..18;
+    pub fn set_checksum(&mut self, value: u16);
 
     /// Urgent pointer.
-    urgent, set_urgent: u16 = 18..20;
+    pub fn urgent(&self) -> u16 = 18..20;
+    pub fn set_urgent(&mut self, value: u16);
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {

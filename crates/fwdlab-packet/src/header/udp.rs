@@ -15,19 +15,23 @@ pub const HEADER_LEN: usize = 8;
 
 view! {
     /// View of a UDP datagram.
-    Packet;
+    pub struct Packet<T>;
 
     /// Source port.
-    source_port, set_source_port: u16 = 0..2;
+    pub fn source_port(&self) -> u16 = 0..2;
+    pub fn set_source_port(&mut self, value: u16);
 
     /// Destination port.
-    destination_port, set_destination_port: u16 = 2..4;
+    pub fn destination_port(&self) -> u16 = 2..4;
+    pub fn set_destination_port(&mut self, value: u16);
 
     /// Length of header and payload, in bytes.
-    length, set_length: u16 = 4..6;
+    pub fn length(&self) -> u16 = 4..6;
+    pub fn set_length(&mut self, value: u16);
 
     /// Checksum; 0 means that there is none.
-    checksum, set_checksum: u16 = 6..8;
+    pub fn checksum(&self) -> u16 = 6..8;
+    pub fn set_checksum(&mut self, value: u16);
 }
 
 impl<T: AsRef<[u8]>> Packet<T> {
