@@ -1161,6 +1161,7 @@ ports = { a = 'tx', b = 'rx' }
 [dut]
 host = 'ssh://root@r1'
 ports = { a = 'eth1', b = 'eth2' }
+cpus = [3, 1]
 ready = { command = 'true', within = '2m' }
 [[link]]
 ends = ['generator.a', 'dut.a']
@@ -1173,6 +1174,7 @@ net = '10.1.0.0/24'
         assert_eq!(bed.generator.host, Place::Namespace("gen".into()));
         assert_eq!(bed.dut.host, Some(Place::Ssh("ssh://root@r1".into())));
         assert_eq!(bed.dut.kind, System::Linux);
+        assert_eq!(bed.dut.cpus, [3, 1]);
         assert_eq!(bed.networks.a, Some((Ipv4Addr::new(10, 1, 0, 0), 24)));
         assert_eq!(bed.networks.b, None);
         let ready = bed.dut.ready.unwrap();
@@ -1208,6 +1210,12 @@ net = '10.1.0.0/24'
                 "host = 'ssh://root@r1'\n",
                 "",
                 "r1.toml:5:2: it needs a host",
+            ),
+            ("[3, 1]", "[3, 3]", "r1.toml:8:1: a CPU is listed twice"),
+            (
+                "[dut]\n",
+                "[dut]\nkind = 'freebsd'\n",
+                "r1.toml:9:1: only a Linux DUT can be given CPUs",
             ),
             (
                 "[dut]\n",
