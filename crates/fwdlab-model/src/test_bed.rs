@@ -1211,11 +1211,11 @@ net = '10.1.0.0/24'
                 "",
                 "r1.toml:5:2: it needs a host",
             ),
-            ("[3, 1]", "[3, 3]", "r1.toml:8:1: a CPU is listed twice"),
+            ("[3, 1]", "[3, 3]", "r1.toml:8:8: a CPU is listed twice"),
             (
                 "[dut]\n",
                 "[dut]\nkind = 'freebsd'\n",
-                "r1.toml:9:1: only a Linux DUT can be given CPUs",
+                "r1.toml:9:8: only a Linux DUT can be given CPUs",
             ),
             (
                 "[dut]\n",
@@ -1230,27 +1230,27 @@ net = '10.1.0.0/24'
             (
                 "ready",
                 "raedy",
-                "r1.toml:8:1: unknown key `raedy`; did you mean `ready`?",
+                "r1.toml:9:1: unknown key `raedy`; did you mean `ready`?",
             ),
             (
                 "'dut.a'",
                 "'dut.b'",
-                "r1.toml:10:1: a link joins generator.a with dut.a",
+                "r1.toml:11:1: a link joins generator.a with dut.a",
             ),
             (
                 "10.1.0.0/24",
                 "10.1.0.1/24",
-                "r1.toml:11:7: `10.1.0.1/24` is an address in a network; the network is 10.1.0.0/24",
+                "r1.toml:12:7: `10.1.0.1/24` is an address in a network; the network is 10.1.0.0/24",
             ),
             (
                 "10.1.0.0/24",
                 "10.1.0.0/31",
-                "r1.toml:11:7: a network of two hosts",
+                "r1.toml:12:7: a network of two hosts",
             ),
             (
                 "10.1.0.0/24",
                 "10.1/24",
-                "r1.toml:11:7: `10.1/24` is not an IPv4 network",
+                "r1.toml:12:7: `10.1/24` is not an IPv4 network",
             ),
             (
                 "'netns:gen'",

@@ -340,12 +340,11 @@ fn packet_steering_sets_and_restores_every_queue() {
     let dut = dut.on(&[2, 3], None);
     let read = || host.query("sh", &["-c", "cat rps_cpus"]).unwrap();
     for (cores, mask) in [(1, "00000004"), (2, "0000000c")] {
-        let change = set(&dut, &SweptParameter::Cores, cores).unwrap();
+        set(&dut, &SweptParameter::Cores, cores).unwrap();
         assert_eq!(
             read(),
             format!("rx-0/rps_cpus:{mask}\nrx-1/rps_cpus:{mask}\n")
         );
-        drop(change);
         assert_eq!(dut.undo(), Vec::<String>::new());
         assert_eq!(read(), "rx-0/rps_cpus:0\nrx-1/rps_cpus:f\n");
     }
