@@ -1184,6 +1184,7 @@ ports = { a = 'tx', b = 'rx' }
 [dut]
 host = 'ssh://root@r1'
 ports = { a = 'eth1', b = 'eth2' }
+cpus = [3, 1]
 ready = { command = 'true', within = '2m' }
 [[link]]
 ends = ['generator.a', 'dut.a']
@@ -1196,6 +1197,7 @@ net = '10.1.0.0/24'
         assert_eq!(bed.generator.host, Place::Namespace("gen".into()));
         assert_eq!(bed.dut.host, Some(Place::Ssh("ssh://root@r1".into())));
         assert_eq!(bed.dut.kind, System::Linux);
+        assert_eq!(bed.dut.cpus, [3, 1]);
         assert_eq!(bed.networks.a, Some((Ipv4Addr::new(10, 1, 0, 0), 24)));
         assert_eq!(bed.networks.b, None);
         let ready = bed.dut.ready.unwrap();
@@ -1232,6 +1234,12 @@ net = '10.1.0.0/24'
                 "",
                 "r1.toml:5:2: it needs a host",
             ),
+            ("[3, 1]", "[3, 3]", "r1.toml:8:8: a CPU is listed twice"),
+            (
+                "[dut]\n",
+                "[dut]\nkind = 'freebsd'\n",
+                "r1.toml:9:8: only a Linux DUT can be given CPUs",
+            ),
             (
                 "[dut]\n",
                 "[dut]\nkind = 'linus'\n",
@@ -1245,27 +1253,27 @@ net = '10.1.0.0/24'
             (
                 "ready",
                 "raedy",
-                "r1.toml:8:1: unknown key `raedy`; did you mean `ready`?",
+                "r1.toml:9:1: unknown key `raedy`; did you mean `ready`?",
             ),
             (
                 "'dut.a'",
                 "'dut.b'",
-                "r1.toml:10:1: a link joins generator.a with dut.a",
+                "r1.toml:11:1: a link joins generator.a with dut.a",
             ),
             (
                 "10.1.0.0/24",
                 "10.1.0.1/24",
-                "r1.toml:11:7: `10.1.0.1/24` is an address in a network; the network is 10.1.0.0/24",
+                "r1.toml:12:7: `10.1.0.1/24` is an address in a network; the network is 10.1.0.0/24",
             ),
             (
                 "10.1.0.0/24",
                 "10.1.0.0/31",
-                "r1.toml:11:7: a network of two hosts",
+                "r1.toml:12:7: a network of two hosts",
             ),
             (
                 "10.1.0.0/24",
                 "10.1/24",
-                "r1.toml:11:7: `10.1/24` is not an IPv4 network",
+                "r1.toml:12:7: `10.1/24` is not an IPv4 network",
             ),
             (
                 "'netns:gen'",

@@ -88,13 +88,15 @@ impl Linux {
         let write = |mask: &dyn Fn(&str) -> String| {
             let lines = before
                 .iter()
-                .map(|(file, old)| format!("\necho '{}' > {}", mask(old), quoted(file)));
+                .map(|(file, old)| format!("\necho {} > {}", mask(old), quoted(file)));
             let lines: String = lines.collect();
             Command::shell(&format!("set -e\ncd /sys/class/net/{port}/queues{lines}"))
-                .called(format!("set rps_cpus of the queues of {port}"))
         };
-        self.undo
-            .changing(&self.host, "packet steering", write(&str::to_owned), || {
+        self.undo.changing(
+            &self.host,
+            "packet steering",
+            write(&|old| format!("'{old}'")),
+            || {
                 self.host.run(&write(&|_| mask.clone()), Limit::OURS)?;
                 // the kernel may add leading zeros and commas
                 let digits = |text: &str| {
@@ -110,7 +112,8 @@ impl Linux {
                         Err(self.otherwise(format!("{file} of {port} says {found}, not {mask}")))
                     }
                 }
-            })
+            },
+        )
     }
 
     /// Sets rules that match nothing, before the rest of the forwarding.

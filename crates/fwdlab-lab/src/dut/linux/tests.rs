@@ -51,13 +51,13 @@ fn router() -> Scripted {
                     *mask = "00000000\n".into();
                 }
                 if let Some((value, _)) = command
-                    .strip_prefix("echo ")
-                    .and_then(|rest| rest.split_once(' '))
+                    .split_once("echo ")
+                    .and_then(|(_, rest)| rest.split_once(' '))
                 {
                     // in the kernel's format
                     *mask = format!("{:0>8}\n", value.trim_matches('\'').trim_start_matches('0'));
                 }
-                return mask.clone();
+                return format!("rx-0/rps_cpus:{mask}");
             }
             "ip -4 -o addr show dev ens2" => {
                 return "3: ens2    inet 198.19.0.1/30 scope global ens2\n".into();
@@ -166,7 +166,7 @@ fn requests_are_applied_verified_and_undone_in_reverse_order() {
         "route replace 48.0.0.0/22 via 198.19.0.2 dev ens2",
         "ip saddr 20.0.0.2 drop",
         "route add 20.0.2.0/24 via 198.19.0.2 dev ens2 proto 198",
-        "echo 0000000c > /sys/class/net/ens1/queues/rx-0/rps_cpus",
+        "echo 0000000c > rx-0/rps_cpus",
         "vtysh -c 'peers 9'",
         "ip link set ens2 down",
         "addr replace 198.19.0.1/30 dev ens2\n",
@@ -313,6 +313,43 @@ fn every_failure_is_reported_and_undone() {
     assert!(tried > 300, "only {tried} failures");
 }
 
+/// A host whose card has two receive queues, with masks of their own, and whose bed file gives it
+/// CPUs 2 and 3. No thread of ours forwards, so one CPU is a mask as well.
+#[test]
+fn packet_steering_sets_and_restores_every_queue() {
+    let masks = Mutex::new(["0".to_owned(), "f".to_owned()]);
+    let host = Scripted::new(move |command, _| {
+        let mut masks = masks.lock().unwrap();
+        for (queue, mask) in masks.iter_mut().enumerate() {
+            let written = command.lines().find_map(|line| {
+                let value = line.strip_prefix("echo ")?;
+                let value = value.strip_suffix(&format!(" > rx-{queue}/rps_cpus"))?;
+                Some(value.trim_matches('\'').to_owned())
+            });
+            if let Some(value) = written {
+                *mask = value;
+            }
+        }
+        format!("rx-0/rps_cpus:{}\nrx-1/rps_cpus:{}\n", masks[0], masks[1])
+    });
+    let (dut, host, _) = linux(host);
+    let dut = Linux {
+        thread: None,
+        ..dut
+    };
+    let dut = dut.on(&[2, 3], None);
+    let read = || host.query("sh", &["-c", "cat rps_cpus"]).unwrap();
+    for (cores, mask) in [(1, "00000004"), (2, "0000000c")] {
+        set(&dut, &SweptParameter::Cores, cores).unwrap();
+        assert_eq!(
+            read(),
+            format!("rx-0/rps_cpus:{mask}\nrx-1/rps_cpus:{mask}\n")
+        );
+        assert_eq!(dut.undo(), Vec::<String>::new());
+        assert_eq!(read(), "rx-0/rps_cpus:0\nrx-1/rps_cpus:f\n");
+    }
+}
+
 /// A value that will be restored has the expected format: anything else that a host answers is not
 /// written back.
 #[test]
@@ -324,7 +361,8 @@ fn restored_settings_were_parsed_correctly() {
         let (dut, host, _) = linux(router());
         ask(&dut).unwrap();
         let is_value = |command: &&String| {
-            command.starts_with("read /proc/sys/") || command.starts_with("sh -c 'cat ")
+            command.starts_with("read /proc/sys/")
+                || command.starts_with("sh -c 'cd /sys/class/net/")
         };
         let requested = host.commands();
         let values: Vec<usize> = (0..requested.len())
