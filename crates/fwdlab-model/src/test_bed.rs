@@ -1184,7 +1184,6 @@ ports = { a = 'tx', b = 'rx' }
 [dut]
 host = 'ssh://root@r1'
 ports = { a = 'eth1', b = 'eth2' }
-cpus = [3, 1]
 ready = { command = 'true', within = '2m' }
 [[link]]
 ends = ['generator.a', 'dut.a']
@@ -1193,7 +1192,8 @@ net = '10.1.0.0/24'
 
     #[test]
     fn all_parts_of_a_bed_are_parsed() {
-        let bed = TestBed::parse("r1.toml", WHOLE).unwrap();
+        let whole = WHOLE.replacen("ready", "cpus = [3, 1]\nready", 1);
+        let bed = TestBed::parse("r1.toml", &whole).unwrap();
         assert_eq!(bed.generator.host, Place::Namespace("gen".into()));
         assert_eq!(bed.dut.host, Some(Place::Ssh("ssh://root@r1".into())));
         assert_eq!(bed.dut.kind, System::Linux);
@@ -1234,11 +1234,15 @@ net = '10.1.0.0/24'
                 "",
                 "r1.toml:5:2: it needs a host",
             ),
-            ("[3, 1]", "[3, 3]", "r1.toml:8:8: a CPU is listed twice"),
+            (
+                "ready",
+                "cpus = [3, 3]\nready",
+                "r1.toml:8:1: a CPU is listed twice",
+            ),
             (
                 "[dut]\n",
-                "[dut]\nkind = 'freebsd'\n",
-                "r1.toml:9:8: only a Linux DUT can be given CPUs",
+                "[dut]\nkind = 'freebsd'\ncpus = [1]\n",
+                "r1.toml:7:1: only a Linux DUT can be given CPUs",
             ),
             (
                 "[dut]\n",
@@ -1253,27 +1257,27 @@ net = '10.1.0.0/24'
             (
                 "ready",
                 "raedy",
-                "r1.toml:9:1: unknown key `raedy`; did you mean `ready`?",
+                "r1.toml:8:1: unknown key `raedy`; did you mean `ready`?",
             ),
             (
                 "'dut.a'",
                 "'dut.b'",
-                "r1.toml:11:1: a link joins generator.a with dut.a",
+                "r1.toml:10:1: a link joins generator.a with dut.a",
             ),
             (
                 "10.1.0.0/24",
                 "10.1.0.1/24",
-                "r1.toml:12:7: `10.1.0.1/24` is an address in a network; the network is 10.1.0.0/24",
+                "r1.toml:11:7: `10.1.0.1/24` is an address in a network; the network is 10.1.0.0/24",
             ),
             (
                 "10.1.0.0/24",
                 "10.1.0.0/31",
-                "r1.toml:12:7: a network of two hosts",
+                "r1.toml:11:7: a network of two hosts",
             ),
             (
                 "10.1.0.0/24",
                 "10.1/24",
-                "r1.toml:12:7: `10.1/24` is not an IPv4 network",
+                "r1.toml:11:7: `10.1/24` is not an IPv4 network",
             ),
             (
                 "'netns:gen'",

@@ -46,8 +46,8 @@ impl Pieces {
         }
     }
 
-    /// Returns the pieces of every `every`-th frame, from number `first` on: those of one of several
-    /// senders. Positions count its own frames.
+    /// Returns the pieces of every `every`-th frame, from number `first` on: those of one of
+    /// several senders. Positions count its own frames.
     pub(super) fn every(mut self, first: u64, every: u64) -> Pieces {
         let own = |position: u64| position.saturating_sub(first << 16).div_ceil(every);
         // pieces that end before its first frame

@@ -136,8 +136,8 @@ impl Bed {
         Ok(bed)
     }
 
-    /// A veth pair with four queues between the tester and the DUT, which counts what arrives; `None`
-    /// if it cannot be made.
+    /// A veth pair with eight queues between the tester and the DUT, which counts what arrives;
+    /// `None` if it cannot be made.
     pub fn wide_pair(&self, receive_queues: u32) -> Option<(PathSpec, PortSpec)> {
         let peer = PortSpec {
             interface: "wide1".into(),
@@ -159,7 +159,8 @@ impl Bed {
         made.map(|_| (path, peer)).map_err(skip).ok()
     }
 
-    /// Returns what the kernel counted at the two ends of the wide pair: sent and dropped; received.
+    /// Returns what the kernel counted at the two ends of the wide pair: sent and dropped;
+    /// received.
     pub fn counted_at_wide_pair(&self) -> (Transmitted, u64) {
         let packets = |text: String, way: &str, counter: &str| {
             let json: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -106,7 +106,7 @@ impl SweptParameter {
             .find(|value| !(least..=most).contains(value))
         {
             Some(value) if swept == SweptParameter::Cores && !simulated => Err(format!(
-                "{value} cores: the DUT is given {dut_cpus} CPUs; give it more with dut-cpus in [bed], or, on a bed of hosts, with cpus in [dut] of its file"
+                "{value} cores: the DUT has {dut_cpus} of them; give it more with dut-cpus in [bed], or, on a bed of hosts, with cpus in [dut] of its file"
             )),
             Some(value) => Err(format!(
                 "{value} {}: it must be {least} to {most}",
