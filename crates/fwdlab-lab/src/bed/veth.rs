@@ -270,7 +270,11 @@ impl Bed {
         let generator = self.generator();
         let Networks { input, output, .. } = &self.networks;
         let [eth0, eth1] = DUT_PORTS;
-        let queues = format!("numtxqueues {queues} numrxqueues {queues}");
+        // the kernel's own choice is one, and room for as many as there are CPUs
+        let queues = match queues {
+            1 => String::new(),
+            _ => format!("numtxqueues {queues} numrxqueues {queues}"),
+        };
         for k in 0..duts {
             let dut = self.namespace_of(k);
             for (ours, side, theirs) in [

@@ -28,7 +28,7 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_fwdlab");
 pub const TINY: &str = "quick --size 64 --flows 10 -n 1 --trial 200ms --load max";
 
 /// Longer than any command here takes; a program that hangs fails its test instead of blocking all.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The kernels that tests share, also with those of `lab`.
 pub const IMAGES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/images");
