@@ -96,13 +96,14 @@ impl CutOff {
         &self.stored.info
     }
 
-    /// Returns the campaign as it was read when the run began.
+    /// Returns the campaign as it was read when the run began; `None` if the run was cut off before
+    /// it had kept it.
     ///
     /// # Errors
     /// Fails if it cannot be read.
-    pub fn campaign(&self) -> Result<String, LabError> {
-        let kept = self.writer.kept_input("campaign.toml")?.unwrap_or_default();
-        Ok(String::from_utf8_lossy(&kept).into_owned())
+    pub fn campaign(&self) -> Result<Option<String>, LabError> {
+        let kept = self.writer.kept_input("campaign.toml")?;
+        Ok(kept.map(|kept| String::from_utf8_lossy(&kept).into_owned()))
     }
 
     /// Checks that plan and machine are the same as at the beginning of the run.
@@ -156,7 +157,11 @@ impl CutOff {
             }
         }
         for (name, bytes) in plan.inputs()? {
-            if self.writer.kept_input(&name)?.as_ref() != Some(&bytes) {
+            let kept = self.writer.kept_input(&name)?;
+            // it was cut off before it had kept them
+            if kept.is_none() && self.iterations().is_empty() {
+                self.writer.input(&name, &bytes)?;
+            } else if kept.as_ref() != Some(&bytes) {
                 return Err(LabError::Preflight(format!(
                     "cannot resume {}: {name} has changed since the run began (the original is {}). Restore it, or start the campaign \
                      again",

@@ -252,8 +252,9 @@ impl Run {
             Some(file) => file.clone(),
             None => file_of(info)?,
         };
-        let kept = cut.campaign()?;
-        if text(&file)? != kept {
+        let now = text(&file)?;
+        let kept = cut.campaign()?.unwrap_or_else(|| now.clone());
+        if now != kept {
             return Err(Usage(format!(
                 "cannot resume {}: {} has changed since the run began; the original is inputs/campaign.toml in the folder of the run. \
                  Restore it, or start the campaign again",
