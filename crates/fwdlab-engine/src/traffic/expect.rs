@@ -152,7 +152,7 @@ impl Expectation {
         let of_stream = |stream: &StreamPlan| StreamExpected {
             id: stream.id,
             name: String::new(),
-            // frames with an id that no stream has are nobody's to share
+            // no stream has this id: its frames are not split
             index: index(stream.id).unwrap_or(usize::MAX),
             lengths: stream.lengths,
             flows: match stream.flows {

@@ -114,9 +114,9 @@ impl Sender for Several {
         let mut own_frames = own_frames.into_iter();
         let started = self.each(|part| {
             let frames = own_frames.next().flatten();
-            // no frames would mean no limit
+            // no frames would mean no limit; the counts are those of this trial all the same
             if frames == Some(0) {
-                return Ok(());
+                return part.loaded_mut().reset();
             }
             let own = Schedule {
                 frames,
@@ -167,7 +167,7 @@ impl Sender for Several {
         let ended = times.iter().map(|times| times.ended_ns);
         Some(SendingTimes {
             begun_ns: times.iter().map(|times| times.begun_ns).min()?,
-            ended_ns: ended.collect::<Option<Vec<_>>>()?.into_iter().max(),
+            ended_ns: (ended.collect::<Option<Vec<_>>>()).and_then(|all| all.into_iter().max()),
             planned_ns: None,
         })
     }
