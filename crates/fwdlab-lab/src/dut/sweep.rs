@@ -253,8 +253,8 @@ mod tests {
             ("states", &[0, 2][..], None, "unknown parameter `states`"),
             ("rules", &[0, 2], Some("x {}"), "another name"),
             ("rules", &[0, 1_000_000], None, "0 to 100000"),
-            ("cores", &[1, 4], None, "is given 2 CPUs"),
-            ("cores", &[0, 1], None, "is given 2 CPUs"),
+            ("cores", &[1, 4], None, "4 cores: the DUT has 2"),
+            ("cores", &[0, 1], None, "0 cores: the DUT has 2"),
         ] {
             let error = of(parameter, values, apply, false).unwrap_err();
             assert!(error.contains(words), "{parameter}: {error}");
