@@ -18,7 +18,8 @@
 //! use fwdlab_measure::compliance::Conditions;
 //! use fwdlab_measure::procedure::Procedure;
 //! use fwdlab_measure::rfc2544::Setup;
-//! use fwdlab_measure::rfc2544::throughput::{Parameters, Throughput};
+//! use fwdlab_measure::rfc2544::suite::Plan;
+//! use fwdlab_measure::rfc2544::throughput::Throughput;
 //! use fwdlab_model::procedure::{Answer, Question};
 //! use fwdlab_model::units::FrameSize;
 //!
@@ -35,12 +36,13 @@
 //!     }
 //! }
 //!
-//! let mut search = Throughput::new(Parameters::standard(Setup {
+//! let setup = Setup {
 //!     frame_size: FrameSize::MIN,
 //!     line_rate_pps: Some(14_880_952.0),
 //!     max_load_pps: 14_880_952.0,
 //!     conditions: Conditions::met(),
-//! }))?;
+//! };
+//! let mut search = Throughput::new(setup, &Plan::standard())?;
 //! while let Some(question) = search.next_trial() {
 //!     println!("{}", search.record(&question, &trial(&question)));
 //! }
