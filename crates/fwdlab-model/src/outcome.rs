@@ -999,10 +999,11 @@ pub const FORWARDING_RATE: &str = "forwarding rate";
 pub const INSTRUCTIONS: &str = "instructions per frame";
 
 /// The direction in which a figure improves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// Higher is better: rates, and buffer sizes.
+    #[default]
     Higher,
     /// Lower is better: delays, losses, costs.
     Lower,

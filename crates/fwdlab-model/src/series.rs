@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::outcome::Better;
 use crate::probe::MachineState;
 use crate::stacks::Profile;
 
@@ -37,6 +38,8 @@ pub struct Series {
     pub metric: String,
     /// The unit of the values: `pps`, `ns`, `%`; empty for bare numbers.
     pub unit: String,
+    /// The direction in which the values improve. Bare numbers count as rates.
+    pub better: Better,
     /// Valid values, in order of measurement.
     pub values: Vec<f64>,
     /// The iteration, or else the rebuild, of each value; empty if it is unknown.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fwdlab_model::comparison::Verdict;
+use fwdlab_model::outcome::Better;
 use fwdlab_model::probe::MachineState;
 use fwdlab_model::series::{FORWARDING_RATE, Series, Turns};
 use fwdlab_model::stacks::Profile;
@@ -1101,6 +1102,50 @@ fn change_points_of_runs() {
     assert!(changes_text(&last).contains("wait for the next"));
     let negative = files(&[("f", &[1.0, -1.0])]);
     assert!(changes(&negative, &options()).is_err());
+}
+
+/// Fewer instructions are better, and counts with another generator, or with other losses, are not
+/// a step.
+#[test]
+fn change_points_of_counts() {
+    let counted = |name: &str, value: f64, generator: &str, loss: f64| {
+        let labels = [("run", name), ("generator", generator)];
+        let counted = Series {
+            metric: "instructions-per-frame".into(),
+            better: Better::Lower,
+            unit: String::new(),
+            half_width: Some(2.0),
+            frame_loss_ratio: loss,
+            ..series(&labels, &[value])
+        };
+        source(name, vec![counted])
+    };
+    let sources = [
+        counted("v1", 3854.0, "pktgen", 0.0),
+        counted("v2", 4321.0, "live frames", 0.0),
+        counted("v3", 4322.0, "live frames", 0.0),
+        counted("v4", 2900.0, "live frames", 0.25),
+        counted("v5", 4000.0, "live frames", 0.0),
+        counted("v6", 4001.0, "live frames", 0.0),
+        counted("v7", 4410.0, "live frames", 0.0),
+    ];
+    let found = changes(&sources, &Options::new("instructions-per-frame")).unwrap();
+    let row = &found.rows[0];
+    let groups = row.groups.iter();
+    let of: Vec<_> = groups.map(|g| (&*g.from, &*g.to, g.shift)).collect();
+    assert_eq!(
+        of,
+        [
+            ("v2", "v3", "first"),
+            ("v5", "v6", "progression"),
+            ("v7", "v7", "regression")
+        ]
+    );
+    assert_eq!(row.not_comparable.len(), 2, "{row:?}");
+    let shown = changes_text(&found);
+    for words in ["v1: its frames came from pktgen", "v4: of its frames, 25.00 %"] {
+        assert!(shown.contains(words), "{shown}");
+    }
 }
 
 fn check(name: &str, outcome: &Outcome) {

@@ -105,6 +105,7 @@ impl StoredRun {
                 let labels = with(labels.clone(), "procedure", procedure.into());
                 let series =
                     all.series_mut(&test_case, &labels, &metric(&figure.name), figure.unit);
+                series.better = figure.better;
                 let values = figure.values.iter();
                 values.for_each(|value| add(series, Some(*value)));
                 series.left_out += case.failures().count() as u32;

@@ -3,10 +3,12 @@
 //! The columns are the elements of the series, in order; if there is only one column, its values
 //! are. [`fwdlab_stats::partition`] makes the cuts (jumpavg of FD.io CSIT). Start with [`changes`].
 
+use fwdlab_model::outcome::Better;
 use fwdlab_stats::{Sample, Shift};
 use serde::Serialize;
 
 use super::arrange::all_rows;
+use super::judge::not_comparable;
 use super::{CompareError, Options, Source};
 
 /// The groups of every test case.
@@ -31,6 +33,9 @@ pub struct Groups {
     pub bits: f64,
     /// Elements without a valid value, which are skipped.
     pub missing: Vec<String>,
+    /// Elements whose counts are not comparable with those of the last element, and why; they are
+    /// skipped.
+    pub not_comparable: Vec<String>,
     /// The median of every element, with its number among all, from 1.
     #[serde(skip)]
     pub medians: Vec<(usize, f64)>,
@@ -53,7 +58,7 @@ pub struct Group {
     pub mean: f64,
     /// Standard deviation of the values (population).
     pub stdev: f64,
-    /// `first`, `regression` or `progression`.
+    /// `first`, `regression` (worse than before) or `progression`.
     pub shift: &'static str,
     /// Difference from the mean of the previous group; absent for the first.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +77,10 @@ pub fn changes(sources: &[Source], options: &Options) -> Result<Changes, Compare
     for line in &arranged.rows {
         let mut elements: Vec<(String, Vec<f64>)> = Vec::new();
         let mut missing = Vec::new();
+        let mut not_alike = Vec::new();
         let mut medians = Vec::new();
+        let better = line.cells.iter().flatten().next().map(|one| one.better);
+        let last = line.cells.iter().rfind(|cell| !cell.is_empty());
         for (number, (column, cell)) in (1..).zip(arranged.columns.iter().zip(&line.cells)) {
             let values: Vec<f64> = cell.iter().flat_map(|s| s.values.clone()).collect();
             let sample = Sample::new(values.clone());
@@ -82,13 +90,17 @@ pub fn changes(sources: &[Source], options: &Options) -> Result<Changes, Compare
                 elements.extend(each.map(|(i, v)| (format!("value {}", i + 1), vec![*v])));
             } else if values.is_empty() {
                 missing.push(column.name.clone());
+            } else if let Some(why) = last.and_then(|last| not_comparable([last, cell], "")) {
+                not_alike.push(format!("{}: {why}", column.name));
             } else {
                 elements.push((column.name.clone(), values));
             }
         }
         rows.push(Groups {
             medians,
-            ..groups(&line.test_case, &elements, missing)?
+            missing,
+            not_comparable: not_alike,
+            ..groups(&line.test_case, &elements, better.unwrap_or_default())?
         });
     }
     Ok(Changes {
@@ -101,7 +113,7 @@ pub fn changes(sources: &[Source], options: &Options) -> Result<Changes, Compare
 fn groups(
     test_case: &str,
     elements: &[(String, Vec<f64>)],
-    missing: Vec<String>,
+    better: Better,
 ) -> Result<Groups, CompareError> {
     let error = |reason: &str| CompareError::NoChanges {
         test_case: test_case.to_owned(),
@@ -131,10 +143,10 @@ fn groups(
             n: samples[first..=last].iter().map(Sample::n).sum(),
             mean: found.mean,
             stdev: found.stdev,
-            shift: match found.shift {
-                Shift::First => "first",
-                Shift::Down => "regression",
-                Shift::Up => "progression",
+            shift: match (found.shift, better) {
+                (Shift::First, _) => "first",
+                (Shift::Down, Better::Higher) | (Shift::Up, Better::Lower) => "regression",
+                (Shift::Up, Better::Higher) | (Shift::Down, Better::Lower) => "progression",
             },
             difference_percent,
             unconfirmed: first > 0 && first == last && last + 1 == elements.len(),
@@ -144,7 +156,8 @@ fn groups(
         test_case: test_case.to_owned(),
         groups,
         bits: partition.bits,
-        missing,
+        missing: Vec::new(),
+        not_comparable: Vec::new(),
         medians: Vec::new(),
     })
 }

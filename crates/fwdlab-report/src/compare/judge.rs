@@ -117,17 +117,17 @@ fn unknown(baseline: &Values<'_>, other: &Values<'_>) -> Compared {
     }
 }
 
-/// Returns why counts are not comparable, if they are not. Whole columns are judged by the labels
-/// that all of their rows share; the counts of one row may differ even if their columns are alike.
-fn not_comparable(baseline: &Values<'_>, other: &Values<'_>, by: &str) -> Option<String> {
-    let sides = [baseline, other];
-    let is_count = |side: &Values<'_>| side.series.iter().any(|one| one.half_width.is_some());
+/// Returns why the counts of a baseline and of another side are not comparable, if they are not.
+/// Whole columns are judged by the labels that all of their rows share; the counts of one row may
+/// differ even if their columns are alike.
+pub(super) fn not_comparable(sides: [&[&Series]; 2], by: &str) -> Option<String> {
+    let is_count = |side: &[&Series]| side.iter().any(|one| one.half_width.is_some());
     if !sides.into_iter().all(is_count) {
         return None;
     }
     let values = |key: &str| {
         sides.map(|side| {
-            let all = side.series.iter().map(|one| one.labels.get(key));
+            let all = side.iter().map(|one| one.labels.get(key));
             all.map(|value| value.map(String::as_str)).collect()
         })
     };
@@ -157,8 +157,9 @@ fn not_comparable(baseline: &Values<'_>, other: &Values<'_>, by: &str) -> Option
         }
     });
     by_label.or_else(|| {
-        let reference = baseline.series.first()?.frame_loss_ratio;
-        let mut all = other.series.iter().chain(baseline.series);
+        let [baseline, other] = sides;
+        let reference = baseline.first()?.frame_loss_ratio;
+        let mut all = other.iter().chain(baseline);
         all.find_map(|one| differing_losses(reference, one.frame_loss_ratio))
     })
 }
@@ -216,7 +217,7 @@ fn row(
     if let Some((Some(baseline), others)) = sides.split_first() {
         let others: Vec<&Values<'_>> = others.iter().flatten().collect();
         for other in &others {
-            comparisons.push(match not_comparable(baseline, other, by) {
+            comparisons.push(match not_comparable([baseline.series, other.series], by) {
                 Some(reason) => Compared {
                     warnings: vec![format!("{}: {reason}", other.column)],
                     disagreement: Some(reason),

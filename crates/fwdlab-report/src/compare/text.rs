@@ -712,6 +712,9 @@ pub fn changes(changes: &Changes) -> String {
         if !row.missing.is_empty() {
             text.push_str(&paragraph("missing", &row.missing.join(", ")));
         }
+        for reason in &row.not_comparable {
+            text.push_str(&paragraph("left out", reason));
+        }
     }
     harmless(&text)
 }
