@@ -5,10 +5,10 @@
 //! ones, while caches of the kernel warm up, are excluded. The only randomness is that of timers in
 //! the guest's kernel, so medians are used, never means. Start with [`next`] and [`judge`].
 
+use fwdlab_model::bisect::Figure;
 use fwdlab_model::campaign;
 use fwdlab_model::instructions::{
-    BootRecord, BurstRecord, Difference, Exact, FunctionShare, Way, changes, differing_generators,
-    differing_losses,
+    BootRecord, BurstRecord, Difference, Exact, FunctionShare, Way, changes,
 };
 use fwdlab_model::outcome::{Compliance, Found, Outcome};
 use fwdlab_model::stacks::Stacks;
@@ -396,13 +396,6 @@ pub fn difference(name: &str, reference: &Exact, this: &Exact) -> Difference {
     }
 }
 
-/// Returns why a result is not comparable with the reference, if it is not.
-fn not_comparable(reference: &Exact, this: &Exact) -> Option<String> {
-    let [one, other] = [reference, this].map(|of| of.generator.map(|name| name.to_string()));
-    differing_generators(one.as_deref(), other.as_deref())
-        .or_else(|| differing_losses(reference.frame_loss_ratio, this.frame_loss_ratio))
-}
-
 /// Returns the functions that take more or less, the largest differences first.
 fn functions(reference: &Exact, this: &Exact) -> Vec<FunctionShare> {
     /// A tenth of an instruction may be a timer's.
@@ -446,10 +439,11 @@ pub fn compare(cases: &mut [TestCase], reference: &str, control: &[Iteration]) {
         let (Some(reference), Some(other)) = (exact_of(&cases[first]), other) else {
             continue;
         };
-        let (difference, not_compared) = match not_comparable(reference, &other) {
-            Some(reason) => (None, Some(reason)),
-            None => (Some(difference(&name, reference, &other)), None),
-        };
+        let (difference, not_compared) =
+            match Figure::from(&other).not_comparable_with(&Figure::from(reference)) {
+                Some(reason) => (None, Some(reason)),
+                None => (Some(difference(&name, reference, &other)), None),
+            };
         for outcome in &mut cases[at].outcomes {
             if let Found::Exact(found) = &mut outcome.found {
                 found.difference.clone_from(&difference);

@@ -5,9 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::campaign::{self, Campaign, Case, Procedure};
+use crate::campaign::{self, Campaign, Case, Generator, Procedure};
 use crate::file::{FileError, did_you_mean};
-use crate::instructions::Exact;
+use crate::instructions::{Exact, differing_generators, differing_losses};
 use crate::trial::Stream;
 
 /// Version of the log.
@@ -120,6 +120,12 @@ pub struct Figure {
     pub instructions_per_frame: f64,
     /// Uncertainty: lower and upper bound.
     pub interval: [f64; 2],
+    /// The sender of the bursts. Absent in logs before it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<Generator>,
+    /// Frames lost over frames sent through the DUT.
+    #[serde(default)]
+    pub frame_loss_ratio: f64,
 }
 
 /// The verdict on a candidate.
@@ -225,6 +231,13 @@ impl Figure {
     pub fn half(&self) -> f64 {
         (self.interval[1] - self.interval[0]) / 2.0
     }
+
+    /// Returns why this is not comparable with another figure, if it is not.
+    pub fn not_comparable_with(&self, reference: &Figure) -> Option<String> {
+        let [one, other] = [reference, self].map(|of| of.generator.map(|name| name.to_string()));
+        differing_generators(one.as_deref(), other.as_deref())
+            .or_else(|| differing_losses(reference.frame_loss_ratio, self.frame_loss_ratio))
+    }
 }
 
 impl From<&Exact> for Figure {
@@ -232,6 +245,8 @@ impl From<&Exact> for Figure {
         Figure {
             instructions_per_frame: found.instructions_per_frame,
             interval: found.interval,
+            generator: found.generator,
+            frame_loss_ratio: found.frame_loss_ratio,
         }
     }
 }

@@ -270,7 +270,7 @@ impl Bisection<'_> {
                     };
                     Tested {
                         verdict,
-                        figure: Some(figure),
+                        figure: (verdict != Verdict::Skipped).then_some(figure),
                         again: again.filter(|_| at == 0),
                         why: reason,
                         ..known
