@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -22,6 +23,10 @@ pub(super) const LOOK: Duration = Duration::from_millis(2);
 /// How long to wait for output after a command has ended: a daemon that it started may keep the
 /// output open.
 pub(super) const AFTER_ITS_END: Duration = Duration::from_millis(300);
+
+/// How long to wait after a command was killed. A scheduler kills all processes of a job, one after
+/// the other: if this one is next, the command has not failed.
+const KILLED_TOGETHER: Duration = Duration::from_millis(200);
 
 /// Size of the pipe for output that is not read yet, in bytes.
 const PIPE: usize = 1 << 20;
@@ -112,6 +117,9 @@ pub(super) fn run_as(
     }
     if status.success() {
         return Ok(output);
+    }
+    if !timed_out && status.signal() == Some(libc::SIGKILL) {
+        std::thread::sleep(KILLED_TOGETHER);
     }
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     Err(error(match (timed_out, missing(&printed)) {

@@ -486,7 +486,9 @@ mod slow {
                         let all = tasks();
                         let one = all.get(dice.below(all.len().max(1) as u64) as usize);
                         if let Some((pid, _)) = one.and_then(|line| line.split_once(':')) {
-                            _ = Command::new("kill").args(["-9", pid]).status();
+                            // a job is killed as a whole, in any order: here its command first
+                            let script = "kill -9 $(pgrep -P \"$0\"); sleep 0.05; kill -9 \"$0\"";
+                            _ = Command::new("sh").args(["-c", script, pid]).status();
                             killed[3] += 1;
                         }
                     }
