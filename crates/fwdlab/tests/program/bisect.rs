@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::support::{Lab, ended, refused, skipped, try_tool};
 
-/// Two packages of one version, and one of another.
-const KERNELS: [&str; 3] = [
+/// Two packages of one version, and one of another that takes more instructions.
+pub const KERNELS: [&str; 3] = [
     "debian:linux-image-6.1.0-55-cloud-amd64",
     "debian:linux-image-6.1.0-56-cloud-amd64",
     "debian:linux-image-6.12.117+deb12-cloud-amd64",

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::bisect::KERNELS;
 use crate::exact::{IMAGE, emulated, functions};
 use crate::support::{Lab, number, skipped, tool, try_tool};
 
@@ -32,7 +33,13 @@ mod in_guests {
         is_proven.then(|| number(&difference["instructions_per_frame"]))
     }
 
-    /// The 50 rounds take as many instructions as the program's own code has more of.
+    /// Returns the functions of the base and of the head, which are the first two test cases.
+    fn both_functions(document: &Value) -> [BTreeMap<String, f64>; 2] {
+        [0, 1].map(|at| functions(&document["test_cases"][at]))
+    }
+
+    /// The 50 rounds take as many instructions as the program's own code has more of, on XDP and on
+    /// tc; the function is in everything that a pull request shows.
     #[test]
     fn a_regression_in_an_ebpf_program_is_found_with_its_function() {
         for program in ["qemu-system-x86_64", "clang"] {
@@ -41,7 +48,7 @@ mod in_guests {
             }
         }
         let lab = Lab::new();
-        lab.write("pass.bpf.c", include_str!("gate_xdp.bpf.c"));
+        lab.write("pass.bpf.c", include_str!("gate.bpf.c"));
         for (object, flags) in [("old.o", ""), ("same.o", ""), ("new.o", "-DROUNDS=50")] {
             let clang = format!(
                 "cd {} && clang -O2 -g -target bpf -I/usr/include/{}-linux-gnu {flags} -c pass.bpf.c -o {object}",
@@ -50,25 +57,108 @@ mod in_guests {
             );
             tool(&["sh", "-c", &clang]);
         }
-        let judged = |head: &str, code| {
-            gated(
-                &lab,
-                &["--vm", IMAGE, "--base", "old.o:xdp", "--head", head],
-                code,
-            )
+        let judged = |base: &str, head: &str, code| {
+            let arguments = ["--vm", IMAGE, "--base", base, "--head", head];
+            gated(&lab, &arguments, code)
         };
-        let Some(document) = judged("new.o:xdp", 6) else {
-            return;
-        };
-        let more = proven(&document, 1).unwrap();
-        assert!((100.0..1000.0).contains(&more), "{more}");
-        let [before, after] = [0, 1].map(|at| functions(&document["test_cases"][at]));
-        own_function("bpf_prog_pass [bpf]", more, &before, &after);
-        assert_eq!(proven(&judged("same.o:xdp", 0).unwrap(), 1), None);
+        for (section, function) in [
+            ("xdp", "bpf_prog_pass [bpf]"),
+            ("tc/ingress", "bpf_prog_look [bpf]"),
+        ] {
+            let [old, new] = ["old", "new"].map(|object| format!("{object}.o:{section}"));
+            let Some(document) = judged(&old, &new, 6) else {
+                return;
+            };
+            let more = proven(&document, 1).unwrap();
+            assert!((100.0..1000.0).contains(&more), "{more}");
+            let [before, after] = both_functions(&document);
+            own_function(function, more, &before, &after);
+            for format in ["github", "markdown", "junit"] {
+                let shown = lab
+                    .run(&format!("report @1 --format {format}"))
+                    .code(0)
+                    .out
+                    .clone();
+                assert!(
+                    after.is_empty() || shown.contains(function),
+                    "{format}: {shown}"
+                );
+            }
+        }
+        assert_eq!(
+            proven(&judged("old.o:xdp", "same.o:xdp", 0).unwrap(), 1),
+            None
+        );
         // a name that no file has is no command of the guest's
         lab.run("gate --vm debian:none --base plain --head none.o:xdp")
             .code(2)
             .says(&["none.o: No such file"]);
+    }
+
+    /// Twenty rules more, none of which matches.
+    #[test]
+    fn a_longer_rule_set_is_found_with_its_function() {
+        let lab = Lab::new();
+        for (name, rules) in [("old.nft", 1), ("new.nft", 21)] {
+            let rules = (1..=rules).map(|n| format!("ip saddr 10.0.0.{n} drop; "));
+            let rules: String = rules.collect();
+            lab.write(
+                name,
+                &format!(
+                    "table ip t {{ chain f {{ type filter hook forward priority 0; {rules}}}; }}\n"
+                ),
+            );
+        }
+        let arguments = ["--vm", IMAGE, "--base", "old.nft", "--head", "new.nft"];
+        let Some(document) = gated(&lab, &arguments, 6) else {
+            return;
+        };
+        let [before, after] = both_functions(&document);
+        own_function(
+            "nft_do_chain [nf_tables]",
+            proven(&document, 1).unwrap(),
+            &before,
+            &after,
+        );
+    }
+
+    /// `bisect` finds that the second of its kernels is as the first, and the third slower.
+    #[test]
+    fn a_slower_kernel_fails_against_an_image_and_a_file() {
+        let lab = Lab::new();
+        let [base, same, slower] = KERNELS;
+        let command = lab.program(&["quick", "--vm", base, "--frames", "3200", "--json"]);
+        let Some(ended) = emulated(&lab, command) else {
+            return;
+        };
+        lab.write("baseline.json", &ended.code(0).out);
+        let document = gated(&lab, &["--base-run", "baseline.json", "--head", same], 0).unwrap();
+        assert_eq!(document["test_cases"].as_array().unwrap().len(), 1);
+        gated(&lab, &["--base-run", "baseline.json", "--head", slower], 6).unwrap();
+        let document = gated(&lab, &["--base", base, "--head", slower], 6).unwrap();
+        assert!(proven(&document, 1).unwrap() > 0.0);
+        // what tools that track benchmarks read
+        let figure = number(&document["test_cases"][1]["figures"][0]["median"]);
+        let bencher = lab.run("report @1 --format bencher").code(0).document();
+        let of_slower = bencher
+            .as_object()
+            .unwrap()
+            .iter()
+            .find(|(name, _)| name.contains(slower));
+        let measure = &of_slower.unwrap().1["instructions-per-frame"];
+        assert_eq!(number(&measure["value"]), figure);
+        assert!(
+            number(&measure["lower_value"]) < figure && figure < number(&measure["upper_value"])
+        );
+        let entries = lab.run("report @1 --format benchmark").code(0).document();
+        let mut entries = entries.as_array().unwrap().iter();
+        let entry = entries
+            .find(|one| one["name"].as_str().unwrap().contains(slower))
+            .unwrap();
+        assert_eq!(
+            (number(&entry["value"]), &entry["unit"]),
+            (figure, &Value::from("instructions/frame"))
+        );
     }
 
     /// One image has the module as it was, the other one with the regression; both boot without it,
