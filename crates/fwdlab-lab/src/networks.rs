@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fwdlab_engine::Addresses;
 use fwdlab_model::trial::IpVersion;
+use serde::{Deserialize, Serialize};
 
 /// All addresses of a bed. They are the same on every path, so that one frame template serves all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct Networks {
 }
 
 /// One side of the DUT.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Side {
     /// MAC address of the tester's port.
     pub tester_mac: [u8; 6],
@@ -34,7 +35,7 @@ pub struct Side {
 }
 
 /// The network of a port of the DUT, and the one behind its next hop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subnet<A> {
     /// The DUT's address.
     pub dut: A,

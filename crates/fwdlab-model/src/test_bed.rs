@@ -214,8 +214,12 @@ pub struct Device {
     pub kind: System,
     /// Its ports; not for kind none
     pub ports: Option<Ends<String>>,
-    /// MAC addresses of its ports, if fwdlab cannot log in to read them
+    /// MAC addresses of its ports, if fwdlab can neither log in to read them nor ask for them with
+    /// ARP
     pub macs: Option<Ends<Mac>>,
+    /// No device: what leaves at one port of the tester arrives at the other one.
+    #[serde(skip)]
+    pub is_loop: bool,
     /// How to check that it is ready once it can be reached
     pub ready: Option<Ready>,
     /// The socket of a VPP; its ports are VPP interface names. By default /run/vpp/cli.sock
@@ -771,10 +775,6 @@ impl TestBed {
                 &["dut", "host"],
                 "fwdlab does not log in to a DUT of kind none; omit host, or set another kind",
             ),
-            (System::None, .., None) => wrong(
-                &["dut"],
-                "a DUT of kind none cannot be queried for its MAC addresses; set macs = { a = \"02:...\", b = \"02:...\" }",
-            ),
             (System::None, ..) if dut.ready.is_some() => wrong(
                 &["dut", "ready"],
                 "no command can run on a DUT of kind none; omit this",
@@ -855,6 +855,7 @@ impl TestBed {
                 Some(_) => System::Linux,
                 None => System::None,
             },
+            is_loop: host.is_none(),
             host,
             ports,
             macs: None,
@@ -1057,7 +1058,7 @@ impl TestBed {
             let reason = "both memif ports are connected to the DUT, and nothing else; omit this";
             return wrong(&[key], reason.into());
         }
-        if self.dut.kind != System::None {
+        if self.dut.kind != System::None || self.dut.macs.is_none() {
             let reason = "a DUT behind memif ports is a black box: say kind = \"none\" and macs";
             return wrong(&["dut"], reason.into());
         }

@@ -22,8 +22,8 @@ use crate::host::wire::{self, Answer, Hello, Place, Question, clock, receive, se
 use crate::host::{
     Command, Failure, Host, HostError, Limit, Local, Netns, Process, ProcessEvent, netns,
 };
-use crate::ports::noise;
-use crate::ports::{self, Claimed};
+use crate::ports::answering::{Answering, mac_of_dut};
+use crate::ports::{self, Claimed, noise};
 
 /// Directory for uploaded files of commands, on a machine of ours.
 const PUT: &str = "/run/fwdlab-put";
@@ -44,6 +44,7 @@ struct Agent {
     rig: Option<rig::Open>,
     parts: Parts,
     claimed: Vec<Claimed>,
+    answering: Vec<Answering>,
     /// True while frames may flow from here.
     sends: Arc<AtomicBool>,
 }
@@ -75,6 +76,7 @@ pub(crate) fn serve_within(
         rig: None,
         parts: Parts::default(),
         claimed: Vec::new(),
+        answering: Vec::new(),
         sends: sends.clone(),
     };
     loop {
@@ -218,8 +220,20 @@ impl Agent {
                 let received = noise::capture_noise(&ports, Duration::from_millis(time_ms));
                 Ok((Answer::Heard(received.map_err(refused)?), Vec::new()))
             }
+            Question::Meet {
+                port: (place, interface),
+                side,
+                asks,
+            } => {
+                let port = port(place, interface);
+                let answering = Answering::to_dut(&port, side).map_err(refused)?;
+                self.answering.push(answering);
+                let found = asks.then(|| mac_of_dut(&port, &side)).transpose();
+                Ok((Answer::Met(found.map_err(refused)?.flatten()), Vec::new()))
+            }
             Question::Release => {
                 self.claimed.clear();
+                self.answering.clear();
                 done
             }
             Question::PowerOff => done,

@@ -9,6 +9,7 @@
 //! fwdlabs. Ports in a test-bed file are judged in the same way, with messages for the owner of the
 //! file: `claim`.
 
+pub mod answering;
 mod card;
 mod changes;
 pub mod counters;

@@ -482,10 +482,15 @@ fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
     let name = "static ARP";
     let Networks { input, output, .. } = bed.networks();
     let (Some(place), Some(ports)) = (&file.dut.host, &file.dut.ports) else {
-        return match file.dut.macs {
-            Some(_) => Check::warn(
+        return match () {
+            () if file.dut.is_loop => Check::skip(name, "a loop resolves no addresses"),
+            () if file.generator.kind == PortKind::Interface => Check::ok(
                 name,
-                "a black box cannot be queried, and the tester answers no ARP",
+                "the tester answers ARP and neighbour discovery of a black box",
+            ),
+            () => Check::warn(
+                name,
+                "a black box cannot be queried, and memif ports answer no ARP",
                 format!(
                     "give it static entries: {} is at {}, {} at {}",
                     input.ipv4.next_hop,
@@ -494,7 +499,6 @@ fn static_neighbours(file: &TestBed, bed: &Bed) -> Check {
                     mac(output.tester_mac)
                 ),
             ),
-            None => Check::skip(name, "a loop resolves no addresses"),
         };
     };
     if file.dut.kind != System::Linux {
@@ -747,10 +751,10 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
         checks.push(forwards(name, &proof, through, fix));
     }
     if file.dut.host.is_none() {
-        checks.push(match file.dut.macs {
-            Some(_) if came_back => bypass(&last_hop(rig.as_mut(), bed.networks().forward())?),
-            Some(_) => Check::skip("bypass", "not known: no frame came back at all"),
-            None => Check::skip("bypass", "a loop has no DUT"),
+        checks.push(match () {
+            () if file.dut.is_loop => Check::skip("bypass", "a loop has no DUT"),
+            () if came_back => bypass(&last_hop(rig.as_mut(), bed.networks().forward())?),
+            () => Check::skip("bypass", "not known: no frame came back at all"),
         });
     }
     drop(rig);

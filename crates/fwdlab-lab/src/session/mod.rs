@@ -10,7 +10,6 @@
 //! [`absorber`] (counts and removes frames of others), [`one_by_one`].
 
 pub mod absorber;
-pub mod answering;
 mod back_to_back;
 pub mod capture;
 pub mod figures;

@@ -36,8 +36,9 @@ use crate::host::ssh::Target;
 use crate::host::undo::{Address, Undo};
 use crate::host::wire::{self, Network, Noise};
 use crate::host::{Command, Failure, Host, HostError, Limit, Netns, Remote, Ssh, netns};
-use crate::networks::{Networks, Subnet};
+use crate::networks::{Networks, Side, Subnet};
 use crate::placement::Placement;
+use crate::ports::answering::{Answering, mac_of_dut};
 use crate::ports::noise::capture_noise;
 use crate::ports::{MemifPort, claim};
 use crate::switch_config::Addresses;
@@ -540,6 +541,89 @@ impl ExistingHosts {
         }
     }
 
+    /// Answers the questions of a black box for its next hop until the bed is removed. Returns the
+    /// MAC address of its port, if `asks` and it answers.
+    fn meet(
+        &self,
+        station: &Station,
+        seat: usize,
+        link: &Link,
+        side: Side,
+        asks: bool,
+    ) -> Result<(Option<Claim>, Option<[u8; 6]>), LabError> {
+        let Some(agent) = &station.agent else {
+            let port = self.port(seat, &link.name);
+            let answering = Answering::to_dut(&port, side)?;
+            let found = asks.then(|| mac_of_dut(&port, &side)).transpose()?;
+            return Ok((Some(Box::new(answering)), found.flatten()));
+        };
+        let question = wire::Question::Meet {
+            port: (None, link.name.clone()),
+            side,
+            asks,
+        };
+        let action = "answer the DUT";
+        match agent.put_to(action, &question, &[], Limit::OURS)? {
+            (wire::Answer::Met(found), _) => Ok((None, found)),
+            (other, _) => {
+                let reason = wire::connection::unexpected_answer(&other);
+                Err(LabError::from(HostError::new(agent.name(), action, reason)))
+            }
+        }
+    }
+
+    /// Makes the tester the neighbour of a black box on both links, and returns the networks with
+    /// its MAC addresses.
+    fn neighbours(
+        &self,
+        hosts: &Hosts,
+        links: &Ends<Link>,
+        control: &Control,
+        claims: &mut Vec<Claim>,
+    ) -> Result<Networks, LabError> {
+        let own = Ends {
+            a: links.a.mac,
+            b: links.b.mac,
+        };
+        if self.bed.dut.is_loop {
+            // frames that leave at one port are addressed to the other one
+            let theirs = Ends { a: own.b, b: own.a };
+            return Ok(self.networks(own, theirs));
+        }
+        let given = self.bed.dut.macs.map(|macs| Ends {
+            a: macs.a.0,
+            b: macs.b.0,
+        });
+        let unknown = Ends {
+            a: [0; 6],
+            b: [0; 6],
+        };
+        let mut networks = self.networks(own, given.unwrap_or(unknown));
+        if hosts.memif.is_some() {
+            return Ok(networks);
+        }
+        for (seat, link, side) in [
+            (A, &links.a, &mut networks.input),
+            (B, &links.b, &mut networks.output),
+        ] {
+            let station = &hosts.testers[self.seats[seat]];
+            wait_for_link(station.host.as_ref(), &link.name, control)?;
+            let (claim, found) = self.meet(station, seat, link, *side, given.is_none())?;
+            claims.extend(claim);
+            if given.is_some() {
+                continue;
+            }
+            side.dut_mac = found.ok_or_else(|| {
+                LabError::Preflight(format!(
+                    "the DUT of {} does not say its MAC address: no answer at {} to ARP for {}, nor to neighbour discovery for {}. Give its \
+                     port that address, or set macs = {{ a = \"02:...\", b = \"02:...\" }} in [dut]",
+                    self.bed.name, link.name, side.ipv4.dut, side.ipv6.dut
+                ))
+            })?;
+        }
+        Ok(networks)
+    }
+
     /// Returns the tester's port with its namespace, in the engine's format.
     fn port(&self, seat: usize, interface: &str) -> PortSpec {
         PortSpec {
@@ -656,21 +740,9 @@ impl Builder for ExistingHosts {
                 (dut, networks)
             }
             _ => {
-                // in a loop, frames that leave at one port are addressed to the other one
-                let own = Ends {
-                    a: Mac(of_tester.b.mac),
-                    b: Mac(of_tester.a.mac),
-                };
-                let given = self.bed.dut.macs.unwrap_or(own);
-                let given = Ends {
-                    a: given.a.0,
-                    b: given.b.0,
-                };
                 let name = format!("the DUT of {}", self.bed.name);
-                (
-                    Arc::new(BlackBox::new(&name)),
-                    self.networks(macs(&of_tester), given),
-                )
+                let networks = self.neighbours(&hosts, &of_tester, &control, &mut claims)?;
+                (Arc::new(BlackBox::new(&name)), networks)
             }
         };
         let host = |seat: usize| hosts.testers[self.seats[seat]].host.clone();

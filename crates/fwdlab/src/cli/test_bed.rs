@@ -79,7 +79,7 @@ fn names_in(folder: &Path) -> Vec<String> {
 /// If there is no such kind.
 pub fn planning_bed(kind: &str) -> anyhow::Result<TestBed> {
     let dut = match kind {
-        "none" => "macs = { a = \"02:00:00:00:00:01\", b = \"02:00:00:00:00:02\" }",
+        "none" => "",
         _ => "host = \"ssh://dut\"\nports = { a = \"eth1\", b = \"eth2\" }",
     };
     let text = format!(

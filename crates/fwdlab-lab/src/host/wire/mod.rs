@@ -17,6 +17,7 @@ use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
 use super::{Command, Failure};
+use crate::networks::Side;
 
 /// Maximum length of a message: anything longer means that the stream is out of step.
 const MOST_BYTES: u32 = 1 << 30;
@@ -65,6 +66,13 @@ pub(crate) enum Question {
     Claim {
         port: (Place, String),
         networks: Vec<Network>,
+    },
+    /// Answer the DUT's ARP and neighbour discovery on this port until the ports are released; ask
+    /// for the DUT's own MAC address, if it is unknown.
+    Meet {
+        port: (Place, String),
+        side: Side,
+        asks: bool,
     },
     /// Release all reserved ports.
     Release,
@@ -134,6 +142,8 @@ pub(crate) enum Answer {
     Part(part::Answer),
     /// Frames that are not part of a test.
     Heard(Vec<Noise>),
+    /// The MAC address of the DUT's port, if it was asked and answered.
+    Met(Option<[u8; 6]>),
     /// It could not be done.
     Failed(Failure),
 }

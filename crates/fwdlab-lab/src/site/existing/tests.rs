@@ -18,6 +18,7 @@ use super::*;
 use crate::host::Local;
 use crate::host::ssh::tests::{Server, program};
 use crate::host::wire::connection::{Connection, EndReason};
+use crate::networks::mac;
 use crate::tester::Frames;
 
 /// Two namespaces, joined by two links; removed when this is dropped.
@@ -141,6 +142,81 @@ fn forwards(site: &Site, rack: &Rack) {
     drop(rig);
     drop(bed);
     rack.assert_state(&before);
+}
+
+/// Makes the DUT of a rack a router, as an owner without fwdlab would: its next hops have no static
+/// entries.
+fn owned_router(rack: &Rack) {
+    let text = "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv6.conf.da.accept_dad=0 net.ipv6.conf.db.accept_dad=0
+        ip link set da up; ip link set db up
+        ip addr add 10.77.1.1/24 dev da; ip addr add 198.19.0.1/30 dev db
+        ip addr add 2001:2::1/64 dev da nodad; ip addr add 2001:2:0:8000::1/64 dev db nodad
+        ip route add 198.18.0.0/16 via 10.77.1.2; ip route add 198.19.0.0/16 via 198.19.0.2
+        ip route add 2001:2::/49 via 2001:2::2; ip route add 2001:2:0:8000::/49 via 2001:2:0:8000::2";
+    rack.dut().query("sh", &["-ec", text]).unwrap();
+}
+
+/// The bed of a rack whose DUT is a black box.
+fn black_box(rack: &Rack, tester: &str) -> TestBed {
+    let text = rack.file(tester, "none");
+    let dut = "host = 'none'\nports = { a = 'da', b = 'db' }";
+    assert!(text.contains(dut));
+    parsed(&text.replace(dut, "kind = 'none'"))
+}
+
+/// Checks that a black box finds its next hops, and that its MAC addresses are found.
+fn is_a_neighbour(site: &Site, rack: &Rack) {
+    let before = rack.state();
+    let dut = rack.dut();
+    let (requested, placement) = (campaign::Dut::default(), Placement::default());
+    let build = || site.build(&Wanted::with_one_dut(&requested, &placement));
+    let bed = build().unwrap();
+    let of_dut = |port: &str| {
+        let address = format!("/sys/class/net/{port}/address");
+        dut.query("cat", &[&address]).unwrap().trim().to_owned()
+    };
+    let Networks { input, output, .. } = *bed.networks();
+    let found = [input.dut_mac, output.dut_mac].map(mac);
+    assert_eq!(found, ["da", "db"].map(of_dut));
+    let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
+    for version in [IpVersion::Ipv4, IpVersion::Ipv6] {
+        let stream = Stream::new(version, FrameSize::new(128).unwrap(), 10).unwrap();
+        // the first frames wait for an answer, or a busy sender sends none
+        let proofs = (0..10).map(|_| rig.prove(0, &stream, 100).unwrap());
+        let mut came = proofs.filter(|proof| proof.sent > 0 && proof.received == proof.sent);
+        assert!(came.next().is_some(), "{version:?}");
+    }
+    let neighbours = dut.query("ip", &["neigh", "show", "dev", "db"]).unwrap();
+    let tester = mac(output.tester_mac);
+    for next_hop in ["198.19.0.2", "2001:2:0:8000::2"] {
+        let line = neighbours
+            .lines()
+            .find(|line| line.starts_with(&format!("{next_hop} ")));
+        assert!(
+            line.is_some_and(|line| line.contains(&tester)),
+            "{neighbours}"
+        );
+    }
+    drop((rig, bed));
+    rack.assert_state(&before);
+    // nobody has the addresses
+    dut.query("ip", &["addr", "flush", "dev", "db"]).unwrap();
+    let error = build().unwrap_err().to_string();
+    assert!(
+        error.contains("no answer at tb to ARP for 198.19.0.1"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_black_box_needs_no_static_entries() {
+    let Some(rack) = Rack::new("box") else {
+        return;
+    };
+    owned_router(&rack);
+    let bed = black_box(&rack, &format!("netns:{}", rack.names[0]));
+    let site = Site::existing(bed, Path::new("/nowhere")).unwrap();
+    is_a_neighbour(&site, &rack);
 }
 
 /// Checks that telemetry around frames is read on the DUT's host, over its own connection.
@@ -747,6 +823,15 @@ mod slow {
         forwards(&site, &rack);
         let facts = site.facts(&Placement::default(), true);
         assert!(facts.cpus > 0 && facts.placement.contains_key(TEST_BED));
+        drop(site);
+        // the agent answers a black box
+        owned_router(&rack);
+        let bed = black_box(&rack, "ssh://tester");
+        let standing = ExistingHosts {
+            testers: vec![Address::Ssh(tester.target())],
+            ..ExistingHosts::new(bed, &standing.program).unwrap()
+        };
+        is_a_neighbour(&Site(Arc::new(standing)), &rack);
     }
 
     /// Sender, second sender and receiver are three hosts: first in this process, then each behind

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use fwdlab_engine::{Expected, SignaturePlace};
 use fwdlab_lab::control::Control;
+use fwdlab_lab::ports::answering::Answering;
 use fwdlab_lab::ports::{Port, Role};
-use fwdlab_lab::session::answering::Answering;
 use fwdlab_lab::session::{FOR_EVER, Period, Received, Receiving, Sent, Session, Source};
 use fwdlab_model::link::{Layer, LinkSpeed, MeanSize};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fwdlab_engine::stamps::Kind;
 use fwdlab_engine::{PortSpec, StallPolicy};
+use fwdlab_lab::ports::answering::Answering;
 use fwdlab_lab::ports::{self, Danger, Port, Role, TrafficPort};
-use fwdlab_lab::session::answering::Answering;
 use fwdlab_model::units::{UnitError, parse_duration};
 
 /// Heading of the options that permit ports in use.
