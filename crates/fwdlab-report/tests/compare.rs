@@ -1143,7 +1143,10 @@ fn change_points_of_counts() {
     );
     assert_eq!(row.not_comparable.len(), 2, "{row:?}");
     let shown = changes_text(&found);
-    for words in ["v1: its frames came from pktgen", "v4: of its frames, 25.00 %"] {
+    for words in [
+        "v1: its frames came from pktgen",
+        "v4: of its frames, 25.00 %",
+    ] {
         assert!(shown.contains(words), "{shown}");
     }
 }

@@ -823,13 +823,14 @@ mod slow {
         forwards(&site, &rack);
         let facts = site.facts(&Placement::default(), true);
         assert!(facts.cpus > 0 && facts.placement.contains_key(TEST_BED));
-        drop(site);
+        let program = standing.program.clone();
+        drop((site, standing));
         // the agent answers a black box
         owned_router(&rack);
         let bed = black_box(&rack, "ssh://tester");
         let standing = ExistingHosts {
             testers: vec![Address::Ssh(tester.target())],
-            ..ExistingHosts::new(bed, &standing.program).unwrap()
+            ..ExistingHosts::new(bed, &program).unwrap()
         };
         is_a_neighbour(&Site(Arc::new(standing)), &rack);
     }
