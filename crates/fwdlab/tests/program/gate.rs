@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::bisect::KERNELS;
 use crate::exact::{IMAGE, emulated, functions};
-use crate::support::{Lab, number, skipped, tool, try_tool};
+use crate::schedulers::{cannot_boot, documents, recipe, step, steps};
+use crate::support::{Lab, number, read_json, skipped, tool, try_tool};
 
 mod in_guests {
     use super::*;
@@ -95,31 +96,51 @@ mod in_guests {
             .says(&["none.o: No such file"]);
     }
 
-    /// Twenty rules more, none of which matches.
+    /// Twenty rules more, none of which matches, judged by the recipe for a pull request.
     #[test]
-    fn a_longer_rule_set_is_found_with_its_function() {
+    fn a_longer_rule_set_is_found_by_the_recipe_for_github() {
+        let Some(workflow) = documents(&recipe("github-gate.yml")) else {
+            return;
+        };
+        let [judge, show] = &steps(&workflow[0], "gate")[..] else {
+            panic!("{workflow:?}");
+        };
         let lab = Lab::new();
-        for (name, rules) in [("old.nft", 1), ("new.nft", 21)] {
+        for (side, rules) in [("base", 1), ("head", 21)] {
             let rules = (1..=rules).map(|n| format!("ip saddr 10.0.0.{n} drop; "));
             let rules: String = rules.collect();
+            std::fs::create_dir(lab.path().join(side)).unwrap();
             lab.write(
-                name,
+                &format!("{side}/firewall.nft"),
                 &format!(
                     "table ip t {{ chain f {{ type filter hook forward priority 0; {rules}}}; }}\n"
                 ),
             );
         }
-        let arguments = ["--vm", IMAGE, "--base", "old.nft", "--head", "new.nft"];
-        let Some(document) = gated(&lab, &arguments, 6) else {
+        let variables = [
+            ("FWDLAB_RUNS", "runs"),
+            ("IMAGE", IMAGE),
+            ("GITHUB_STEP_SUMMARY", "summary.md"),
+        ];
+        let judged = step(&lab, lab.path(), judge, &variables);
+        if cannot_boot(&judged.err) {
             return;
-        };
-        let [before, after] = both_functions(&document);
-        own_function(
-            "nft_do_chain [nf_tables]",
-            proven(&document, 1).unwrap(),
-            &before,
-            &after,
-        );
+        }
+        judged.code(6);
+        step(&lab, lab.path(), show, &variables).code(0);
+        let document = read_json(&lab.path().join("bencher.json"));
+        assert_eq!(document.as_object().unwrap().len(), 2, "{document}");
+        let text = |file: &str| std::fs::read_to_string(lab.path().join(file)).unwrap();
+        if !text("report.html").contains("nft_do_chain") {
+            return skipped("no C compiler for the plugin of the emulator");
+        }
+        for file in ["summary.md", "comment.md", "junit.xml"] {
+            let shown = text(file).replace('\\', "");
+            assert!(
+                shown.contains("nft_do_chain [nf_tables]"),
+                "{file}: {shown}"
+            );
+        }
     }
 
     /// Without rules, the first two kernels are alike, and slower than the third.

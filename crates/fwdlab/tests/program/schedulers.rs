@@ -2,7 +2,8 @@
 //! their schemas, and their shell lines are executed.
 //!
 //! No container is built here, because its base image is not in a package registry; a sandbox takes
-//! away what a container does. Start with
+//! away what a container does. (Once, by hand, on a base image of `debootstrap`: `buildah bud` and a
+//! campaign in it as an ordinary user.) Start with
 //! [`in_guests::a_killed_task_continues_and_all_are_joined`].
 
 use std::fs::{self, File};
@@ -29,7 +30,7 @@ const LASTING: &str = "campaign = 'bed'\niterations = 1\n[bed]\nengine = 'sim'\n
     [procedure]\nid = 'trial'\nload = '1kpps'\n[hooks]\n\
     before = { command = 'until [ -e go ]; do sleep 0.1; done', on = 'controller', every = 'campaign', within = '5min' }\n";
 
-fn recipe(name: &str) -> String {
+pub fn recipe(name: &str) -> String {
     example(&format!("../schedulers/{name}"))
 }
 
@@ -46,14 +47,14 @@ fn with_program(lab: &Lab, mut command: Command) -> Command {
 }
 
 /// Runs lines as a step of a workflow does.
-fn step(lab: &Lab, folder: &Path, lines: &str, variables: &[(&str, &str)]) -> CommandResult {
+pub fn step(lab: &Lab, folder: &Path, lines: &str, variables: &[(&str, &str)]) -> CommandResult {
     let mut command = with_program(lab, lab.with(&["sh", "-ec"], &[lines]));
     command.current_dir(folder).envs(variables.iter().copied());
     ended(command)
 }
 
 /// Returns the documents of a YAML file; `None`, after a message, if no Python can read it.
-fn documents(file: &str) -> Option<Vec<Value>> {
+pub fn documents(file: &str) -> Option<Vec<Value>> {
     let Some(python) = python_with("yaml") else {
         skipped("no Python that has yaml");
         return None;
@@ -71,7 +72,7 @@ fn container(name: &str) -> Option<Value> {
 }
 
 /// Returns the shell lines of a job in GitHub's workflow, step by step.
-fn steps(workflow: &Value, job: &str) -> Vec<String> {
+pub fn steps(workflow: &Value, job: &str) -> Vec<String> {
     let steps = list(&workflow["jobs"][job]["steps"]).iter();
     let lines = steps.filter_map(|step| step["run"].as_str());
     lines.map(str::to_owned).collect()
@@ -144,7 +145,7 @@ fn gaps_of_only_run(runs: &Path) -> usize {
 }
 
 /// Returns true, after a message, if there is no emulator or no kernel.
-fn cannot_boot(output: &str) -> bool {
+pub fn cannot_boot(output: &str) -> bool {
     let words = ["cannot get", "there is no image", "no such program"];
     let cannot = words.iter().any(|words| output.contains(words));
     if cannot {
@@ -159,7 +160,8 @@ fn files_follow_the_schemas_of_their_tools() {
     let lab = Lab::new();
     let table = "kubernetes_validate --strict -k 1.33.0, kubernetes.yaml, completions: 16, completions: many
         kubernetes_validate --strict -k 1.33.0, kubernetes-merge.yaml, restartPolicy:, restartPolice:
-        check_jsonschema --builtin-schema vendor.github-workflows, github.yml, runs-on:, run-on:";
+        check_jsonschema --builtin-schema vendor.github-workflows, github.yml, runs-on:, run-on:
+        check_jsonschema --builtin-schema vendor.github-workflows, github-gate.yml, runs-on:, run-on:";
     for case in table.lines() {
         let [checker, name, right, wrong] = case.split(", ").collect::<Vec<_>>()[..] else {
             panic!("{case}");
