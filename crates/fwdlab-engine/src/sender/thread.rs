@@ -293,17 +293,8 @@ impl<T: Transmit> SocketSender<T> {
             return Err(EngineError::Frames("the sender is not armed".into()));
         };
         schedule.load.check()?;
-        let own_frames = match (schedule.frames, self.workers.len()) {
-            (Some(most), 2..) => {
-                let load_pps = match schedule.load {
-                    LoadPlan::Constant(pps) => Some(pps),
-                    _ => None,
-                };
-                let counts = share::counts(frames, load_pps, most, self.workers.len() as u32)?;
-                counts.into_iter().map(Some).collect()
-            }
-            (most, senders) => vec![most; senders],
-        };
+        let senders = self.workers.len() as u32;
+        let own_frames = share::counts(frames, &schedule.load, schedule.frames, senders)?;
         let sources = (self.workers.iter().zip(own_frames)).map(|(worker, frames_of_one)| {
             let schedule = Schedule {
                 frames: frames_of_one,
@@ -839,14 +830,7 @@ mod tests {
 
     /// The frames of several senders, in order.
     fn together(frames: &Frames, schedule: &Schedule, senders: u32) -> Vec<Sent> {
-        let counts = match schedule.frames {
-            Some(most) => share::counts(frames, schedule.load.peak_pps(), most, senders)
-                .unwrap()
-                .into_iter()
-                .map(Some)
-                .collect(),
-            None => vec![None; senders as usize],
-        };
+        let counts = share::counts(frames, &schedule.load, schedule.frames, senders).unwrap();
         let mut all = Vec::new();
         for (share, frames_of_one) in Share::all(senders).unwrap().into_iter().zip(counts) {
             let schedule = Schedule {
