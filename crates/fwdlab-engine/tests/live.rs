@@ -229,9 +229,9 @@ fn frames_of_two_live_senders_are_in_the_ports_counters() {
             sender.start(schedule(None, Some(frames))).unwrap();
             wait_until(|| sender.is_done());
             let counts = sender.stop().unwrap();
-            let (port, received) = bed.counted_at_wide_pair_since(before, counts.sent[0]);
+            assert_eq!(counts.sent[0], frames, "{senders} senders: {counts:?}");
+            let (port, received) = bed.counted_at_wide_pair_since(before, frames);
             let case = format!("{senders} senders: {counts:?} {port:?}");
-            assert_eq!(counts.sent[0], frames, "{case}");
             assert_eq!(port.total(), frames, "{case}");
             assert_eq!(received, port.packets, "{case}");
             if senders > 1 {

@@ -790,11 +790,12 @@ mod tests {
     use super::*;
     use crate::pacer::StallPolicy;
     use crate::signature;
+    use crate::testing::test_frames;
     use crate::traffic::player::Slot;
-    use crate::traffic::{Emission, Kind, Stream, TestFrames, Timing, Traffic, TrafficFrames};
+    use crate::traffic::{Emission, Kind, Stream, Timing, Traffic, TrafficFrames};
     use fwdlab_model::procedure::Stretch;
+    use fwdlab_packet::Signature;
     use fwdlab_packet::modifier::{Instruction, Program};
-    use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 
     const START: u64 = 5_000_000_000;
 
@@ -847,20 +848,6 @@ mod tests {
         }
         all.sort();
         all
-    }
-
-    fn test_frames(flows: u32) -> TestFrames {
-        let template = FrameTemplate::new(&FrameSpec {
-            source: MacAddr([2, 0, 0, 0, 0, 1]),
-            destination: MacAddr([2, 0, 0, 0, 0, 2]),
-            version: IpVersion::V4,
-            frame_size: 64,
-        });
-        TestFrames {
-            template: template.unwrap(),
-            flows: FlowSet::default_v4(flows).unwrap(),
-            nonce: 1,
-        }
     }
 
     /// Test frames and the streams of a profile, at one load and at one that changes, for a time

@@ -256,23 +256,9 @@ pub fn unsplit(traffic: &Traffic, senders: u32) -> Vec<&Stream> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::{TestFrames, Timing};
+    use crate::testing::test_frames;
+    use crate::traffic::Timing;
     use fwdlab_model::procedure::Stretch;
-    use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
-
-    fn test_frames() -> Frames {
-        let template = FrameTemplate::new(&FrameSpec {
-            source: MacAddr([2, 0, 0, 0, 0, 1]),
-            destination: MacAddr([2, 0, 0, 0, 0, 2]),
-            version: IpVersion::V4,
-            frame_size: 64,
-        });
-        Frames::Test(TestFrames {
-            template: template.unwrap(),
-            flows: FlowSet::default_v4(8).unwrap(),
-            nonce: 1,
-        })
-    }
 
     /// Streams at these rates; their frames have no program.
     fn traffic(rates: &[f64], emission: Emission) -> Frames {
@@ -305,7 +291,8 @@ mod tests {
 
     #[test]
     fn a_number_of_frames_is_split_as_evenly_as_they_take_turns() {
-        let (test, flat_out) = (test_frames(), LoadPlan::FlatOut);
+        let test = Frames::Test(test_frames(8));
+        let flat_out = LoadPlan::FlatOut;
         assert_eq!(counted(&test, &flat_out, 9, 2), [5, 4]);
         assert_eq!(counted(&test, &flat_out, 9, 3), [3, 3, 3]);
         let fewer_than_senders = [(0, [0, 0, 0]), (1, [1, 0, 0]), (2, [1, 1, 0])];
@@ -336,7 +323,7 @@ mod tests {
     #[test]
     fn one_sender_and_no_limit_are_not_split() {
         let burst = traffic(&[1000.0], Emission::Burst { frames: 5 });
-        for frames in [&test_frames(), &burst] {
+        for frames in [&Frames::Test(test_frames(8)), &burst] {
             let counts = |most, senders| counts(frames, &LoadPlan::FlatOut, most, senders);
             assert_eq!(counts(None, 3).unwrap(), [None; 3]);
             assert_eq!(counts(Some(9), 1).unwrap(), [Some(9)]);
