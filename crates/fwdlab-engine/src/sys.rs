@@ -1,7 +1,8 @@
-//! System calls of the crate's threads: interrupting one, real-time priority.
+//! System calls that several modules need: of their threads, and options of their sockets.
 #![allow(unsafe_code, reason = "system calls")]
 
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::thread::JoinHandleExt;
 use std::sync::Once;
 use std::thread::JoinHandle;
@@ -22,6 +23,33 @@ fn interrupt_signal() -> libc::c_int {
         }
     });
     signal
+}
+
+/// Sets an option of a socket.
+pub(crate) fn set_option<T>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the value outlives the call and has the length given.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as u32,
+        )
+    })
+}
+
+/// Returns the error of a system call with this result.
+pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
+    match result {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Installs the handler of [`interrupt`]; call it before starting a thread that may be interrupted.

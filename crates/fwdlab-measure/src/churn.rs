@@ -6,12 +6,11 @@
 //! deficit is meaningful in overload, too, where lost frames are not. Start with [`Churn`].
 
 use fwdlab_model::campaign;
-use fwdlab_model::outcome::{Compliance, Dip, Found, Outcome};
+use fwdlab_model::outcome::{Dip, Outcome};
 use fwdlab_model::procedure::{
     Answer, Ending, Interval, Purpose, Question, base_pps, due_frames, regained_at,
 };
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::Variant;
 
 use crate::procedure::{Procedure, Progress, check_load, spread, time};
 
@@ -30,7 +29,6 @@ const AROUND_NS: u64 = 5_000_000_000;
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Churn {
-    frame_size: FrameSize,
     load_pps: f64,
     /// The change to the DUT: a script for `sh`.
     event: String,
@@ -84,14 +82,13 @@ impl Churn {
             return Err("after: it must be at least 1s and no longer than timeout".into());
         }
         Ok(Churn {
-            frame_size,
             load_pps,
             event,
             parameters,
             dips: Vec::new(),
             curve: None,
             mute: 0,
-            progress: Progress::default(),
+            progress: Progress::new(frame_size),
         })
     }
 
@@ -206,7 +203,7 @@ impl Procedure for Churn {
             // an overload without the full load is still an overload
             needs_load: false,
             ..Question::constant(
-                self.frame_size,
+                self.progress.frame_size,
                 self.load_pps,
                 p.before.ns() + p.timeout.ns(),
                 Purpose::Measure,
@@ -287,32 +284,28 @@ impl Procedure for Churn {
             }
             () => "measured".into(),
         };
+        let answered = is_done && gone == 0 && self.mute == 0;
+        let found = fwdlab_model::outcome::Churn {
+            event: self.event.clone(),
+            load_pps: self.load_pps,
+            share: p.share.0,
+            resolution_s: p.sample.ns() as f64 / 1e9,
+            base_pps: of(|dip| dip.base_pps),
+            deficit_s: of(|dip| dip.deficit_s),
+            dips: self.dips.clone(),
+            samples: self.curve.clone().unwrap_or_default().0,
+            event_at_s: self.curve.as_ref().map(|curve| curve.1),
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: is_done && gone == 0 && self.mute == 0,
-            not_applicable: false,
-            compliance: Compliance::default(),
             warnings,
-            trials: self.progress.trials,
-            found: Found::Churn(fwdlab_model::outcome::Churn {
-                event: self.event.clone(),
-                load_pps: self.load_pps,
-                share: p.share.0,
-                resolution_s: p.sample.ns() as f64 / 1e9,
-                base_pps: of(|dip| dip.base_pps),
-                deficit_s: of(|dip| dip.deficit_s),
-                dips: self.dips.clone(),
-                samples: self.curve.clone().unwrap_or_default().0,
-                event_at_s: self.curve.as_ref().map(|curve| curve.1),
-            }),
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fwdlab_model::outcome::Found;
     use std::time::Duration;
 
     use fwdlab_model::campaign::value::{Period, Share};

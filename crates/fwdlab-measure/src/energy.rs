@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 
 use fwdlab_model::campaign;
 use fwdlab_model::energy::{joules_per_frame, marginal_joules_per_frame, proportionality};
-use fwdlab_model::outcome::{Compliance, EnergyPoint, FORWARDS_NOTHING, Found, Meter, Outcome};
+use fwdlab_model::outcome::{EnergyPoint, FORWARDS_NOTHING, Meter, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::Variant;
 
 use crate::procedure::{Procedure, Progress, check_load};
 
@@ -22,7 +21,6 @@ const IDLE_PPS: f64 = 1.0;
 /// The state machine: idle, then overload, whose forwarding rate determines the other loads.
 #[derive(Debug, Clone)]
 pub struct Energy {
-    frame_size: FrameSize,
     /// A load above the DUT's capacity.
     max_load_pps: f64,
     parameters: campaign::Energy,
@@ -67,8 +65,7 @@ impl Energy {
             ahead: lookahead,
             points: Vec::new(),
             forwarded_pps: 0.0,
-            progress: Progress::default(),
-            frame_size,
+            progress: Progress::new(frame_size),
             max_load_pps,
             parameters,
         })
@@ -125,7 +122,7 @@ impl Procedure for Energy {
             power_from_ns: Some(p.settle.ns()),
             needs_load: share.is_some(),
             ..Question::constant(
-                self.frame_size,
+                self.progress.frame_size,
                 load_pps,
                 p.settle.ns() + p.duration.ns(),
                 Purpose::Measure,
@@ -176,17 +173,9 @@ impl Procedure for Energy {
         let mut points = self.points.clone();
         // overload is the largest
         points.sort_by(|a, b| a.intended_load_pps.total_cmp(&b.intended_load_pps));
-        vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: is_done && has_read && self.progress.failure.is_none(),
-            not_applicable: false,
-            compliance: Compliance::default(),
-            warnings: Vec::new(),
-            trials: self.progress.trials,
-            found: Found::Energy(fwdlab_model::outcome::Energy { meters, points }),
-        }]
+        let answered = is_done && has_read && self.progress.failure.is_none();
+        let found = fwdlab_model::outcome::Energy { meters, points };
+        vec![self.progress.outcome(verdict, answered, found)]
     }
 }
 
@@ -231,6 +220,7 @@ pub fn power_of(readings: &[fwdlab_model::telemetry::Reading]) -> BTreeMap<Strin
 #[cfg(test)]
 mod tests {
     use fwdlab_model::campaign::value::{Percent, Period};
+    use fwdlab_model::outcome::Found;
 
     use super::*;
 

@@ -6,10 +6,9 @@
 //! labs are its tests. Start with [`Equilibrium`].
 
 use fwdlab_model::campaign;
-use fwdlab_model::outcome::{Compliance, EquilibriumStep, FORWARDS_NOTHING, Found, Outcome};
+use fwdlab_model::outcome::{EquilibriumStep, FORWARDS_NOTHING, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::Variant;
 use fwdlab_stats::Sample;
 
 use crate::procedure::{Procedure, Progress, REACHED_SHARE, check_load, sent_pps};
@@ -20,7 +19,6 @@ const MOST_TRIALS: usize = 16;
 /// The state machine. All rates are integers, as in the shell script of those labs.
 #[derive(Debug, Clone)]
 pub struct Equilibrium {
-    frame_size: FrameSize,
     /// Rate of the link, or the largest load.
     max_load_pps: f64,
     parameters: campaign::Equilibrium,
@@ -64,8 +62,7 @@ impl Equilibrium {
             has_turned: false,
             steps: Vec::new(),
             is_done: false,
-            progress: Progress::default(),
-            frame_size,
+            progress: Progress::new(frame_size),
             max_load_pps,
             parameters,
         })
@@ -90,7 +87,7 @@ impl Procedure for Equilibrium {
             Question {
                 sample_ns: Some(1_000_000_000),
                 ..Question::constant(
-                    self.frame_size,
+                    self.progress.frame_size,
                     self.load as f64,
                     self.parameters.duration.ns(),
                     Purpose::Search,
@@ -171,31 +168,23 @@ impl Procedure for Equilibrium {
             _ if self.is_done => "found",
             _ => "the search has not ended",
         };
-        vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: self.is_done
-                && self.progress.failure.is_none()
-                && last.is_some_and(|pps| pps > 0.0),
-            not_applicable: false,
-            compliance: Compliance::default(),
-            warnings: Vec::new(),
-            trials: self.progress.trials,
-            found: Found::Equilibrium(fwdlab_model::outcome::Equilibrium {
-                max_load_pps: self.max_load_pps,
-                tolerance: self.parameters.tolerance.0,
-                equilibrium_pps: last.filter(|_| self.is_done),
-                max_seen_pps: rates.reduce(f64::max),
-                steps: self.steps.clone(),
-            }),
-        }]
+        let answered =
+            self.is_done && self.progress.failure.is_none() && last.is_some_and(|pps| pps > 0.0);
+        let found = fwdlab_model::outcome::Equilibrium {
+            max_load_pps: self.max_load_pps,
+            tolerance: self.parameters.tolerance.0,
+            equilibrium_pps: last.filter(|_| self.is_done),
+            max_seen_pps: rates.reduce(f64::max),
+            steps: self.steps.clone(),
+        };
+        vec![self.progress.outcome(verdict, answered, found)]
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fwdlab_model::outcome::Found;
 
     fn search(max_load_pps: f64) -> Result<Equilibrium, String> {
         let parameters = campaign::Equilibrium::default();

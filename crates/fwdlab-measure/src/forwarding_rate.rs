@@ -7,10 +7,9 @@
 //! Start with [`ForwardingRate`].
 
 use fwdlab_model::campaign;
-use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, Outcome};
+use fwdlab_model::outcome::{FORWARDS_NOTHING, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::Variant;
 
 use crate::maxfwd::median;
 use crate::procedure::{Procedure, Progress, check_duration, check_load, sent_pps, spread, time};
@@ -29,7 +28,6 @@ const FEWEST: u64 = 3;
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct ForwardingRate {
-    frame_size: FrameSize,
     /// Line rate, or the maximum that can be offered.
     load_pps: f64,
     parameters: campaign::ForwardingRate,
@@ -62,12 +60,11 @@ impl ForwardingRate {
             ));
         }
         Ok(ForwardingRate {
-            frame_size,
             load_pps,
             parameters,
             made: None,
             lower: None,
-            progress: Progress::default(),
+            progress: Progress::new(frame_size),
         })
     }
 
@@ -126,7 +123,7 @@ impl Procedure for ForwardingRate {
                 // the offered load is part of the result, whatever it is
                 needs_load: false,
                 ..Question::constant(
-                    self.frame_size,
+                    self.progress.frame_size,
                     self.load_pps,
                     p.duration.ns(),
                     Purpose::Measure,
@@ -139,7 +136,7 @@ impl Procedure for ForwardingRate {
         (offered > load).then(|| Question {
             overload: true,
             ..Question::constant(
-                self.frame_size,
+                self.progress.frame_size,
                 load,
                 LOWER_NS.min(p.duration.ns()),
                 Purpose::Confirm,
@@ -206,28 +203,23 @@ impl Procedure for ForwardingRate {
             _ if not_saturated => "measured, but not saturated",
             _ => "measured",
         };
+        let answered = rate.is_some() && self.progress.failure.is_none();
+        let found = fwdlab_model::outcome::ForwardingRate {
+            load_pps: self.load_pps,
+            offered_load_pps: offered,
+            variation_percent: rate.and_then(|rate| Some(100.0 * rate.stdev? / rate.mean)),
+            forwarding_rate_pps: rate,
+            not_saturated,
+            lower_load_pps: lower.map(|(load, _)| load),
+            lower_forwarding_rate_pps: lower.map(|(_, rate)| rate),
+            samples: self
+                .made
+                .as_ref()
+                .map_or(Vec::new(), |made| made.samples.clone()),
+        };
         vec![Outcome {
-            frame_size_bytes: self.frame_size,
-            variant: Variant::default(),
-            verdict: self.progress.verdict(verdict),
-            answered: rate.is_some() && self.progress.failure.is_none(),
-            not_applicable: false,
-            compliance: Compliance::default(),
             warnings,
-            trials: self.progress.trials,
-            found: Found::ForwardingRate(fwdlab_model::outcome::ForwardingRate {
-                load_pps: self.load_pps,
-                offered_load_pps: offered,
-                variation_percent: rate.and_then(|rate| Some(100.0 * rate.stdev? / rate.mean)),
-                forwarding_rate_pps: rate,
-                not_saturated,
-                lower_load_pps: lower.map(|(load, _)| load),
-                lower_forwarding_rate_pps: lower.map(|(_, rate)| rate),
-                samples: self
-                    .made
-                    .as_ref()
-                    .map_or(Vec::new(), |made| made.samples.clone()),
-            }),
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

@@ -6,17 +6,15 @@
 //! buffer. Start with [`LoadedLatency`].
 
 use fwdlab_model::campaign::{self, value::Percent};
-use fwdlab_model::outcome::{Compliance, Found, LoadedPoint, Outcome};
+use fwdlab_model::outcome::{LoadedPoint, Outcome};
 use fwdlab_model::procedure::{Answer, Delays, Purpose, Question, Tagging};
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::Variant;
 
 use crate::procedure::{Procedure, Progress, check_duration, check_load, describe_stalls, spread};
 
 /// The state machine: all trials of a load, then the next load.
 #[derive(Debug, Clone)]
 pub struct LoadedLatency {
-    frame_size: FrameSize,
     /// The load of 100 %.
     load_pps: f64,
     /// Minimum number of timed frames; engines that time every frame have more.
@@ -55,8 +53,7 @@ impl LoadedLatency {
         Ok(LoadedLatency {
             points: Vec::new(),
             answers: Vec::new(),
-            progress: Progress::default(),
-            frame_size,
+            progress: Progress::new(frame_size),
             load_pps,
             tagged,
             parameters,
@@ -103,7 +100,7 @@ impl Procedure for LoadedLatency {
                 frames: self.tagged,
             }),
             ..Question::constant(
-                self.frame_size,
+                self.progress.frame_size,
                 load_pps,
                 p.duration.ns(),
                 Purpose::Measure,
@@ -166,19 +163,14 @@ impl Procedure for LoadedLatency {
             (true, false) => "no delay was measured at any of the loads",
             (true, true) => "measured",
         };
+        let answered = is_done && is_timed && self.progress.failure.is_none();
+        let found = fwdlab_model::outcome::LoadedLatency {
+            load_pps: self.load_pps,
+            points: self.points.clone(),
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: is_done && is_timed && self.progress.failure.is_none(),
-            not_applicable: false,
-            compliance: Compliance::default(),
             warnings,
-            trials: self.progress.trials,
-            found: Found::LoadedLatency(fwdlab_model::outcome::LoadedLatency {
-                load_pps: self.load_pps,
-                points: self.points.clone(),
-            }),
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }
@@ -186,6 +178,7 @@ impl Procedure for LoadedLatency {
 #[cfg(test)]
 mod tests {
     use fwdlab_model::campaign::value::Period;
+    use fwdlab_model::outcome::Found;
 
     use super::*;
     use crate::procedure::Session;

@@ -10,10 +10,9 @@ use fwdlab_model::campaign;
 use fwdlab_model::management::{
     Asked, AtLoad, Fate, LoadStep, Management, Request, Requests, Responsiveness, Sent,
 };
-use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::outcome::Outcome;
 use fwdlab_model::procedure::{Answer, Purpose, Question, Stretch};
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::Variant;
 
 use crate::procedure::{Procedure, Progress, check_load, percent, spread, time};
 use crate::validity::is_lower_bound;
@@ -46,7 +45,6 @@ const LETTERS: usize = 40;
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Responsive {
-    frame_size: FrameSize,
     flood_pps: f64,
     parameters: campaign::Management,
     carries_pps: Option<f64>,
@@ -94,12 +92,11 @@ impl Responsive {
             return Err("timeout: it must be above 0 and no longer than `for`".into());
         }
         Ok(Responsive {
-            frame_size,
             flood_pps,
             parameters,
             carries_pps: None,
             answer: None,
-            progress: Progress::default(),
+            progress: Progress::new(frame_size),
         })
     }
 
@@ -327,7 +324,7 @@ impl Procedure for Responsive {
                 // an overload without the full load is still an overload
                 needs_load: false,
                 ..Question::constant(
-                    self.frame_size,
+                    self.progress.frame_size,
                     self.flood_pps,
                     FIRST_NS,
                     Purpose::Search,
@@ -352,7 +349,13 @@ impl Procedure for Responsive {
                 timeout_ns: p.timeout.ns(),
             }),
             needs_load: false,
-            ..Question::constant(self.frame_size, self.flood_pps, 1, Purpose::Measure, reason)
+            ..Question::constant(
+                self.progress.frame_size,
+                self.flood_pps,
+                1,
+                Purpose::Measure,
+                reason,
+            )
         })
     }
 
@@ -410,28 +413,24 @@ impl Procedure for Responsive {
             () => verdict(&found, p.after.ns()),
         };
         let answered = is_done && mute.is_empty() && !found.is_empty();
+        let warnings = self.warnings(&steps, &found);
+        let found = Management {
+            carries_pps: self.carries_pps,
+            every_s: p.every.ns() as f64 / 1e9,
+            timeout_s: p.timeout.ns() as f64 / 1e9,
+            loads: steps,
+            requests: found,
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.frame_size,
-            verdict: self.progress.verdict(said),
-            answered,
-            not_applicable: false,
-            compliance: Compliance::default(),
-            warnings: self.warnings(&steps, &found),
-            trials: self.progress.trials,
-            found: Found::Management(Management {
-                carries_pps: self.carries_pps,
-                every_s: p.every.ns() as f64 / 1e9,
-                timeout_s: p.timeout.ns() as f64 / 1e9,
-                loads: steps,
-                requests: found,
-            }),
+            warnings,
+            ..self.progress.outcome(said, answered, found)
         }]
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fwdlab_model::outcome::Found;
     use std::time::Duration;
 
     use fwdlab_model::campaign::value::Period;

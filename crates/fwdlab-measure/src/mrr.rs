@@ -5,10 +5,9 @@
 //! in overload. Start with [`Mrr`].
 
 use fwdlab_model::campaign;
-use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, Outcome};
+use fwdlab_model::outcome::{FORWARDS_NOTHING, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::Variant;
 
 use crate::procedure::{
     Procedure, Progress, TESTER_BOUND, check_duration, check_load, sent_pps, spread,
@@ -18,7 +17,6 @@ use crate::validity::is_lower_bound;
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Mrr {
-    frame_size: FrameSize,
     max_load_pps: f64,
     parameters: campaign::Mrr,
     is_warm: bool,
@@ -48,13 +46,12 @@ impl Mrr {
             check_duration("the warm-up", warm_up_ns, max_load_pps)?;
         }
         Ok(Mrr {
-            frame_size,
             max_load_pps,
             is_warm: warm_up_ns == 0,
             parameters,
             rates_pps: Vec::new(),
             lower_bounds: 0,
-            progress: Progress::default(),
+            progress: Progress::new(frame_size),
         })
     }
 }
@@ -67,7 +64,7 @@ impl Procedure for Mrr {
                 // the warm-up is not used, so it need not be repeated if the tester sends less
                 needs_load: false,
                 ..Question::constant(
-                    self.frame_size,
+                    self.progress.frame_size,
                     self.max_load_pps,
                     p.warm_up.ns(),
                     Purpose::WarmUp,
@@ -81,7 +78,7 @@ impl Procedure for Mrr {
             Question {
                 overload: true,
                 ..Question::constant(
-                    self.frame_size,
+                    self.progress.frame_size,
                     self.max_load_pps,
                     p.duration.ns(),
                     Purpose::Measure,
@@ -118,29 +115,21 @@ impl Procedure for Mrr {
             _ if is_done => "measured",
             _ => "not all trials were run",
         };
-        vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: is_done
-                && self.progress.failure.is_none()
-                && rate.is_some_and(|rate| rate.max > 0.0),
-            not_applicable: false,
-            compliance: Compliance::default(),
-            warnings: Vec::new(),
-            trials: self.progress.trials,
-            found: Found::Mrr(fwdlab_model::outcome::Mrr {
-                load_pps: self.max_load_pps,
-                receive_rate_pps: rate,
-                trials_pps: self.rates_pps.clone(),
-                tester_bound,
-            }),
-        }]
+        let answered =
+            is_done && self.progress.failure.is_none() && rate.is_some_and(|rate| rate.max > 0.0);
+        let found = fwdlab_model::outcome::Mrr {
+            load_pps: self.max_load_pps,
+            receive_rate_pps: rate,
+            trials_pps: self.rates_pps.clone(),
+            tester_bound,
+        };
+        vec![self.progress.outcome(verdict, answered, found)]
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fwdlab_model::outcome::Found;
     use std::time::Duration;
 
     use fwdlab_model::campaign::value::Pause;

@@ -5,9 +5,10 @@
 //! it and the caller that runs the trials, and filters invalid answers.
 
 use fwdlab_model::latency::StalledFrames;
-use fwdlab_model::outcome::{FORWARDS_NOTHING, Outcome, Spread};
+use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, Outcome, Spread};
 use fwdlab_model::procedure::{Answer, Delays, Ending, Purpose, Question};
 use fwdlab_model::result::Validity;
+use fwdlab_model::units::FrameSize;
 use fwdlab_model::variant::Variant;
 use fwdlab_stats::Sample;
 
@@ -40,8 +41,10 @@ pub trait Procedure {
 }
 
 /// The progress of a procedure.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
+    /// Frame size of its trials.
+    pub frame_size: FrameSize,
     /// Number of valid trials.
     pub trials: u32,
     /// Why it ended early.
@@ -49,11 +52,35 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns the verdict: the failure, or `said`.
-    pub fn verdict(&self, said: impl Into<String>) -> String {
-        match &self.failure {
-            Some(reason) => format!("no result: {reason}"),
-            None => said.into(),
+    /// Returns the progress at the beginning.
+    pub(crate) fn new(frame_size: FrameSize) -> Progress {
+        Progress {
+            frame_size,
+            trials: 0,
+            failure: None,
+        }
+    }
+
+    /// Returns the outcome with this verdict unless it failed, without a standard or warnings.
+    pub(crate) fn outcome(
+        &self,
+        said: impl Into<String>,
+        answered: bool,
+        found: impl Into<Found>,
+    ) -> Outcome {
+        Outcome {
+            frame_size_bytes: self.frame_size,
+            variant: Variant::default(),
+            found: found.into(),
+            verdict: match &self.failure {
+                Some(reason) => format!("no result: {reason}"),
+                None => said.into(),
+            },
+            answered,
+            not_applicable: false,
+            compliance: Compliance::default(),
+            warnings: Vec::new(),
+            trials: self.trials,
         }
     }
 }
@@ -382,13 +409,13 @@ impl Single {
         check_load("the load", question.peak_pps())?;
         check_duration("a trial", question.duration_ns(), question.peak_pps())?;
         Ok(Single {
+            progress: Progress::new(question.frame_size_bytes),
             question: Question {
                 purpose: Purpose::Measure,
                 ..question
             },
             answer: None,
             fell_short: false,
-            progress: Progress::default(),
         })
     }
 }
@@ -423,35 +450,32 @@ impl Procedure for Single {
         let seconds = (answer.duration_ns as f64 / 1e9).max(f64::MIN_POSITIVE);
         let lost = answer.frames_lost();
         let share = lost as f64 / answer.frames_sent.max(1) as f64;
+        let verdict = match lost {
+            _ if self.answer.is_none() => "nothing was measured".to_owned(),
+            _ if self.fell_short => format!(
+                "the generator did not reach the load: {:.0} of {:.0} frames/s were offered",
+                sent_pps(&answer),
+                self.question.peak_pps()
+            ),
+            _ if answer.frames_received == 0 => FORWARDS_NOTHING.into(),
+            0 => "no frame was lost".to_owned(),
+            lost => format!("{lost} of {} frames were lost", answer.frames_sent),
+        };
+        let answered = self.answer.is_some() && !self.fell_short;
+        let warnings = describe_stalls(answer.delays.iter()).into_iter().collect();
+        let found = fwdlab_model::outcome::SingleTrial {
+            intended_load_pps: self.question.peak_pps(),
+            offered_load_pps: (answer.frames_sent + answer.frames_additional) as f64 / seconds,
+            forwarding_rate_pps: answer.frames_received as f64 / seconds,
+            frame_loss_ratio: share,
+            directions: answer.directions,
+            duration_s: answer.duration_ns as f64 / 1e9,
+            delays: answer.delays,
+            samples: answer.samples,
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.question.frame_size_bytes,
-            verdict: self.progress.verdict(match lost {
-                _ if self.answer.is_none() => "nothing was measured".to_owned(),
-                _ if self.fell_short => format!(
-                    "the generator did not reach the load: {:.0} of {:.0} frames/s were offered",
-                    sent_pps(&answer),
-                    self.question.peak_pps()
-                ),
-                _ if answer.frames_received == 0 => FORWARDS_NOTHING.into(),
-                0 => "no frame was lost".to_owned(),
-                lost => format!("{lost} of {} frames were lost", answer.frames_sent),
-            }),
-            answered: self.answer.is_some() && !self.fell_short,
-            not_applicable: false,
-            compliance: fwdlab_model::outcome::Compliance::default(),
-            warnings: describe_stalls(answer.delays.iter()).into_iter().collect(),
-            trials: self.progress.trials,
-            found: fwdlab_model::outcome::Found::Trial(fwdlab_model::outcome::SingleTrial {
-                intended_load_pps: self.question.peak_pps(),
-                offered_load_pps: (answer.frames_sent + answer.frames_additional) as f64 / seconds,
-                forwarding_rate_pps: answer.frames_received as f64 / seconds,
-                frame_loss_ratio: share,
-                directions: answer.directions,
-                duration_s: answer.duration_ns as f64 / 1e9,
-                delays: answer.delays,
-                samples: answer.samples,
-            }),
+            warnings,
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

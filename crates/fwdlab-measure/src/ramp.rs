@@ -9,10 +9,10 @@
 use std::ops::Range;
 
 use fwdlab_model::campaign;
-use fwdlab_model::outcome::{Compliance, Edge, FORWARDS_NOTHING, Found, Outcome};
+use fwdlab_model::outcome::{Edge, FORWARDS_NOTHING, Outcome};
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question, Stretch};
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::{DirectionCounts, Variant};
+use fwdlab_model::variant::DirectionCounts;
 use fwdlab_stats::Sample;
 
 use crate::procedure::{
@@ -114,7 +114,6 @@ pub fn edge(samples: &[Interval], threshold: f64, resolution_pps: f64) -> Edge {
 /// The state machine: it requests one long trial.
 #[derive(Debug, Clone)]
 pub struct Ramp {
-    frame_size: FrameSize,
     /// Load at the end of the ramp.
     target_pps: f64,
     parameters: campaign::Ramp,
@@ -149,12 +148,11 @@ impl Ramp {
             ));
         }
         let ramp = Ramp {
-            frame_size,
             target_pps,
             parameters,
             samples: Vec::new(),
             directions: Vec::new(),
-            progress: Progress::default(),
+            progress: Progress::new(frame_size),
         };
         let step = ramp.resolution_pps() * (sample_ns as f64 / 1e9);
         if step < 1.0 {
@@ -248,7 +246,7 @@ impl Procedure for Ramp {
             sample_ns: Some(p.sample.ns()),
             // a generator that falls short is part of the result
             needs_load: false,
-            ..Question::constant(self.frame_size, 1.0, 1, Purpose::Measure, reason)
+            ..Question::constant(self.progress.frame_size, 1.0, 1, Purpose::Measure, reason)
         })
     }
 
@@ -354,29 +352,23 @@ impl Procedure for Ramp {
             (Some(_), Some(_)) if tester_bound => TESTER_BOUND.into(),
             (Some(_), Some(_)) => "found".into(),
         };
+        let found = fwdlab_model::outcome::Ramp {
+            target_pps: self.target_pps,
+            loss_threshold: p.threshold.0,
+            up,
+            down,
+            max_ok_pps: max_ok_pps(&to_hold, p.threshold.0),
+            max_forwarding_rate_pps: max_rate,
+            max_line_percent: None,
+            held_forwarding_rate_pps: held,
+            collapse_ratio: collapse,
+            tester_bound,
+            samples: self.samples.clone(),
+            directions: self.directions.clone(),
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered,
-            not_applicable: false,
-            compliance: Compliance::default(),
             warnings,
-            trials: self.progress.trials,
-            found: Found::Ramp(fwdlab_model::outcome::Ramp {
-                target_pps: self.target_pps,
-                loss_threshold: p.threshold.0,
-                up,
-                down,
-                max_ok_pps: max_ok_pps(&to_hold, p.threshold.0),
-                max_forwarding_rate_pps: max_rate,
-                max_line_percent: None,
-                held_forwarding_rate_pps: held,
-                collapse_ratio: collapse,
-                tester_bound,
-                samples: self.samples.clone(),
-                directions: self.directions.clone(),
-            }),
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

@@ -5,10 +5,9 @@
 //! load whose average loss is a given tiny share. Start with [`Soak`].
 
 use fwdlab_model::campaign;
-use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::outcome::Outcome;
 use fwdlab_model::procedure::{Answer, Interval, Purpose, Question};
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::Variant;
 use fwdlab_stats::{Confidence, Sample, drift};
 
 use crate::procedure::{
@@ -27,7 +26,6 @@ const FEWEST_SAMPLES: u64 = 20;
 /// The state machine: it requests one long trial.
 #[derive(Debug, Clone)]
 pub struct Soak {
-    frame_size: FrameSize,
     /// The load: by convention 95 % of the no-drop rate.
     load_pps: f64,
     parameters: campaign::Soak,
@@ -64,12 +62,11 @@ impl Soak {
             ));
         }
         Ok(Soak {
-            frame_size,
             load_pps,
             parameters,
             made: None,
             fell_short: false,
-            progress: Progress::default(),
+            progress: Progress::new(frame_size),
         })
     }
 }
@@ -92,7 +89,7 @@ impl Procedure for Soak {
             Question {
                 sample_ns: Some(SAMPLE_NS * duration_ns.div_ceil(SAMPLE_NS * MOST_SAMPLES)),
                 ..Question::constant(
-                    self.frame_size,
+                    self.progress.frame_size,
                     self.load_pps,
                     duration_ns,
                     Purpose::Measure,
@@ -152,31 +149,23 @@ impl Procedure for Soak {
                 format!("failed: a loss ratio of {loss:.3e}, and the forwarding rate drifts")
             }
         };
-        vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: self.made.is_some() && !self.fell_short,
-            not_applicable: false,
-            compliance: Compliance::default(),
-            warnings: Vec::new(),
-            trials: self.progress.trials,
-            found: Found::Soak(fwdlab_model::outcome::Soak {
-                load_pps: self.load_pps,
-                duration_s: answer.duration_ns as f64 / 1e9,
-                frames_sent: answer.frames_sent,
-                frames_lost: answer.frames_lost(),
-                loss_ratio: loss,
-                loss_ratio_goal: goal,
-                longest_lossless_s: seconds(clean.iter().max()),
-                loss_bursts: bursts.len() as u32,
-                longest_burst_s: seconds(bursts.iter().max()),
-                trend_pps_per_hour: trend.map(|trend| trend.change / hours),
-                trend_interval_pps_per_hour: trend
-                    .map(|trend| (trend.interval.low / hours, trend.interval.high / hours)),
-                passed: self.made.is_some() && !self.fell_short && within && !drifts,
-                samples: answer.samples.clone(),
-            }),
-        }]
+        let answered = self.made.is_some() && !self.fell_short;
+        let found = fwdlab_model::outcome::Soak {
+            load_pps: self.load_pps,
+            duration_s: answer.duration_ns as f64 / 1e9,
+            frames_sent: answer.frames_sent,
+            frames_lost: answer.frames_lost(),
+            loss_ratio: loss,
+            loss_ratio_goal: goal,
+            longest_lossless_s: seconds(clean.iter().max()),
+            loss_bursts: bursts.len() as u32,
+            longest_burst_s: seconds(bursts.iter().max()),
+            trend_pps_per_hour: trend.map(|trend| trend.change / hours),
+            trend_interval_pps_per_hour: trend
+                .map(|trend| (trend.interval.low / hours, trend.interval.high / hours)),
+            passed: self.made.is_some() && !self.fell_short && within && !drifts,
+            samples: answer.samples.clone(),
+        };
+        vec![self.progress.outcome(verdict, answered, found)]
     }
 }

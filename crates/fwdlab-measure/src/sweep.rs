@@ -8,10 +8,9 @@
 use std::collections::VecDeque;
 
 use fwdlab_model::campaign;
-use fwdlab_model::outcome::{Compliance, Found, Outcome, SweepPoint};
+use fwdlab_model::outcome::{Outcome, SweepPoint};
 use fwdlab_model::procedure::{Answer, Question};
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::Variant;
 use fwdlab_stats::{Confidence, Sample};
 
 use crate::cost;
@@ -26,7 +25,6 @@ pub type Inner = Box<dyn Fn(u64) -> Result<Box<dyn Procedure>, String>>;
 
 /// The state machine.
 pub struct Sweep {
-    frame_size: FrameSize,
     parameters: campaign::Sweep,
     inner: Inner,
     /// The id of the inner procedure.
@@ -87,7 +85,6 @@ impl Sweep {
         ]
         .concat();
         Ok(Sweep {
-            frame_size,
             inner,
             id: id.to_owned(),
             queue: queue.into(),
@@ -95,7 +92,7 @@ impl Sweep {
             runs: Vec::new(),
             reference: Vec::new(),
             warnings: Vec::new(),
-            progress: Progress::default(),
+            progress: Progress::new(frame_size),
             parameters,
         })
     }
@@ -213,22 +210,17 @@ impl Procedure for Sweep {
             (true, all) if all == points.len() => "measured".into(),
             (true, some) => format!("{some} of {} values have a result", points.len()),
         };
+        let answered = is_done && measured == points.len();
+        let found = fwdlab_model::outcome::Sweep {
+            parameter: p.parameter.clone(),
+            inner: self.id.clone(),
+            cost: cost::parameter_cost(&p.parameter, &self.runs),
+            points,
+            reference_pps: self.reference.clone(),
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: is_done && measured == points.len(),
-            not_applicable: false,
-            compliance: Compliance::default(),
             warnings,
-            trials: self.progress.trials,
-            found: Found::Sweep(fwdlab_model::outcome::Sweep {
-                parameter: p.parameter.clone(),
-                inner: self.id.clone(),
-                cost: cost::parameter_cost(&p.parameter, &self.runs),
-                points,
-                reference_pps: self.reference.clone(),
-            }),
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

@@ -28,12 +28,6 @@ pub fn proportionality(idle_watts: f64, full_watts: f64) -> Option<f64> {
     (full_watts > 0.0 && full_watts >= idle_watts).then(|| 1.0 - idle_watts / full_watts)
 }
 
-/// Returns the mean power of a device that is idle 35 % of its time, loaded to 30 % of its capacity
-/// 40 % of its time, and fully loaded 25 % of its time. Report the weights with the figure.
-pub fn weighted_watts(idle_watts: f64, at_30_percent_watts: f64, full_watts: f64) -> f64 {
-    0.35 * idle_watts + 0.4 * at_30_percent_watts + 0.25 * full_watts
-}
-
 /// Returns the cycles that cores spend on each frame.
 pub fn cycles_per_frame(cores_busy: f64, clock_hz: f64, pps: f64) -> f64 {
     cores_busy * clock_hz / pps
@@ -97,8 +91,6 @@ mod tests {
         near(watts_per_gbps_l2(19.0, 7.619e9), 2.494, 5e-4);
         near(proportionality(5.0, 20.0).unwrap(), 0.75, 1e-12);
         near(proportionality(0.0, 20.0).unwrap(), 1.0, 1e-12);
-        near(weighted_watts(10.0, 10.0, 10.0), 10.0, 1e-12);
-        near(weighted_watts(100.0, 0.0, 20.0), 40.0, 1e-12);
     }
 
     #[test]

@@ -149,11 +149,6 @@ impl Genome {
             .then(|| std::iter::from_fn(|| frames.next_letter()).collect())
     }
 
-    /// Returns the sizes of letters in the table.
-    pub fn custom_sizes(&self) -> &BTreeMap<char, u32> {
-        &self.custom
-    }
-
     fn size_of(&self, letter: char) -> u32 {
         standard_size(letter)
             .or_else(|| self.custom.get(&letter).copied())

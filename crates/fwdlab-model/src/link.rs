@@ -49,11 +49,6 @@ impl MeanSize {
         self.l3_total() as f64 / self.frames as f64
     }
 
-    /// Returns the share of a full link that is frames and not preamble or gap: `S / (S + 20)`.
-    pub fn l2_share_of_line(self) -> f64 {
-        self.bytes as f64 / self.l1_total() as f64
-    }
-
     /// Converts frames per second to bits per second of one layer.
     pub fn bps(self, layer: Layer, pps: f64) -> f64 {
         pps * self.total(layer) as f64 * 8.0 / self.frames as f64
@@ -499,8 +494,6 @@ mod tests {
 
     #[test]
     fn layers() {
-        near(size(64).l2_share_of_line(), 0.7619, 5e-5);
-        near(size(1518).l2_share_of_line(), 0.9870, 5e-5);
         let full = rate(TEN_GIGABIT.line_rate_pps(size(64)), 64);
         near(full.bps(Layer::L1), 10e9, 1.0);
         near(full.bps(Layer::L2), 7.619e9, 5e5);

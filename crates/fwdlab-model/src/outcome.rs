@@ -5,6 +5,7 @@
 //! absent. Start with [`Outcome`], whose [`Found`] differs for every procedure.
 
 use std::any::Any;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -1243,6 +1244,50 @@ impl Outcome {
     }
 }
 
+macro_rules! results {
+    ($($id:literal: $variant:ident($result:ident),)*) => {
+        impl Found {
+            fn named(&self) -> (&'static str, &dyn Any) {
+                match self {
+                    $(Found::$variant(found) => ($id, Borrow::<$result>::borrow(found)),)*
+                }
+            }
+        }
+
+        $(impl From<$result> for Found {
+            fn from(found: $result) -> Found {
+                Found::$variant(found.into())
+            }
+        })*
+    };
+}
+
+results! {
+    "ramp": Ramp(Ramp),
+    "throughput": Throughput(Throughput),
+    "latency": Latency(Latency),
+    "frame-loss": FrameLoss(FrameLoss),
+    "back-to-back": BackToBack(BackToBack),
+    "recovery": Recovery(Recovery),
+    "reset": Reset(Reset),
+    "churn": Churn(Churn),
+    "energy": Energy(Energy),
+    "management": Management(Management),
+    "bursts": Bursts(BurstGaps),
+    "mrr": Mrr(Mrr),
+    "soak": Soak(Soak),
+    "loaded-latency": LoadedLatency(LoadedLatency),
+    "plr": Plr(CriticalLoad),
+    "equilibrium": Equilibrium(Equilibrium),
+    "sweep": Sweep(Sweep),
+    "trial": Trial(SingleTrial),
+    "forwarding-rate": ForwardingRate(ForwardingRate),
+    "mlrsearch": Mlrsearch(SearchOutcome),
+    "maxfwd": Maxfwd(Maxfwd),
+    "paired": Paired(Paired),
+    "exact": Exact(Exact),
+}
+
 impl Found {
     /// Returns the id of the procedure in records.
     pub fn procedure(&self) -> &'static str {
@@ -1252,34 +1297,6 @@ impl Found {
     /// Returns the result if it is of this type, that of one procedure.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.named().1.downcast_ref()
-    }
-
-    fn named(&self) -> (&'static str, &dyn Any) {
-        match self {
-            Found::Ramp(found) => ("ramp", found),
-            Found::Throughput(found) => ("throughput", found),
-            Found::Latency(found) => ("latency", found),
-            Found::FrameLoss(found) => ("frame-loss", found),
-            Found::BackToBack(found) => ("back-to-back", found),
-            Found::Recovery(found) => ("recovery", found),
-            Found::Reset(found) => ("reset", found),
-            Found::Churn(found) => ("churn", found),
-            Found::Energy(found) => ("energy", found),
-            Found::Management(found) => ("management", found),
-            Found::Bursts(found) => ("bursts", found),
-            Found::Mrr(found) => ("mrr", found),
-            Found::Soak(found) => ("soak", found),
-            Found::LoadedLatency(found) => ("loaded-latency", found),
-            Found::Plr(found) => ("plr", found),
-            Found::Equilibrium(found) => ("equilibrium", found),
-            Found::Sweep(found) => ("sweep", found),
-            Found::Trial(found) => ("trial", found),
-            Found::ForwardingRate(found) => ("forwarding-rate", found),
-            Found::Mlrsearch(found) => ("mlrsearch", found),
-            Found::Maxfwd(found) => ("maxfwd", found.as_ref()),
-            Found::Paired(found) => ("paired", found),
-            Found::Exact(found) => ("exact", found.as_ref()),
-        }
     }
 
     /// Returns true if the rate is a lower bound: the tester's limit rather than the DUT's.

@@ -748,7 +748,7 @@ fn ends_with(path: &str, part: &str) -> bool {
 }
 
 /// Converts the name of a file to that of an input: one component, no `..`.
-fn last_name(path: &Path) -> String {
+pub(crate) fn last_name(path: &Path) -> String {
     path.file_name()
         .unwrap_or_default()
         .to_string_lossy()

@@ -442,16 +442,6 @@ fn programs_that_cannot_run_are_refused() {
     assert!(error(program(vec![linked.clone()], vec![])).contains("directly after it"));
     let y = variable("y", Width::One, up(0, 0, 9, 1));
     assert!(error(program(vec![linked, y], vec![])).contains("cannot be split"));
-
-    let ten = (0..10)
-        .map(|n| variable(&format!("t{n}"), Width::Four, tuple(0)))
-        .collect();
-    let ten = program(ten, vec![]);
-    assert!(ten.machine(&[0; 60]).is_ok());
-    assert_eq!(
-        ten.fits_trex(),
-        Err(ModifierError::TrexMemory { bytes: 100 })
-    );
 }
 
 /// A frame with correct checksums.

@@ -160,11 +160,6 @@ impl Sample {
         median_of_sorted(&self.sorted)
     }
 
-    /// Median; for even n the upper of the two middle values, as in ministat of 2015.
-    pub fn median_upper(&self) -> f64 {
-        self.sorted[self.n() / 2]
-    }
-
     /// Sample variance, divisor n - 1; `None` for a single value.
     pub fn variance(&self) -> Option<f64> {
         let mean = self.mean();
@@ -242,7 +237,7 @@ mod tests {
     fn textbook_values() {
         let s = sample(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
         assert_eq!((s.n(), s.mean(), s.min(), s.max()), (8, 5.0, 2.0, 9.0));
-        assert_eq!((s.median(), s.median_upper()), (4.5, 5.0));
+        assert_eq!(s.median(), 4.5);
         assert_eq!(s.variance(), Some(32.0 / 7.0));
         assert_eq!(s.cv(), Some((32.0_f64 / 7.0).sqrt() / 5.0));
         assert_eq!(sample(&[3.0, 1.0, 2.0]).median(), 2.0);
@@ -311,7 +306,7 @@ mod tests {
             prop_assert!((s.mean() - values.iter().mean()).abs() < 1e-9);
             let theirs = values.iter().std_dev();
             prop_assert!((s.stdev().unwrap() - theirs).abs() < 1e-9 * theirs.max(1.0));
-            prop_assert!(s.min() <= s.median() && s.median() <= s.median_upper() && s.median_upper() <= s.max());
+            prop_assert!(s.min() <= s.median() && s.median() <= s.max());
         }
     }
 }

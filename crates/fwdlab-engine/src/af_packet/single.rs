@@ -34,13 +34,23 @@ impl SinglePort {
     /// # Errors
     /// If the interface does not exist, or without CAP_NET_RAW in its namespace.
     pub fn open(port: &PortSpec) -> Result<SinglePort, EngineError> {
+        SinglePort::open_with(port, |socket, index| {
+            sys::ignore_outgoing(socket)?;
+            set_socket_recv_buffer_size(socket, BUFFER_BYTES)?;
+            sys::bind(socket, index, libc::ETH_P_ALL as u16)
+        })
+    }
+
+    /// Opens a port whose socket is set up for the interface with this index.
+    fn open_with(
+        port: &PortSpec,
+        set_up: impl FnOnce(&OwnedFd, u32) -> std::io::Result<()> + Send,
+    ) -> Result<SinglePort, EngineError> {
         let socket = within(&port.netns, || {
             let index = interface_index(&port.interface)?;
             let open = || {
                 let socket = sys::open()?;
-                sys::ignore_outgoing(&socket)?;
-                set_socket_recv_buffer_size(&socket, BUFFER_BYTES)?;
-                sys::bind(&socket, index, libc::ETH_P_ALL as u16)?;
+                set_up(&socket, index)?;
                 Ok(socket)
             };
             open().map_err(|e: std::io::Error| {
@@ -59,23 +69,11 @@ impl SinglePort {
     /// # Errors
     /// As [`SinglePort::open`].
     pub fn open_for_questions(port: &PortSpec) -> Result<SinglePort, EngineError> {
-        let socket = within(&port.netns, || {
-            let index = interface_index(&port.interface)?;
-            let open = || {
-                let socket = sys::open()?;
-                sys::ignore_outgoing(&socket)?;
-                sys::attach_filter(&socket, &questions())?;
-                sys::bind(&socket, index, libc::ETH_P_ALL as u16)?;
-                sys::join(&socket, index, libc::PACKET_MR_ALLMULTI as u16)?;
-                Ok(socket)
-            };
-            open().map_err(|e: std::io::Error| {
-                EngineError::system(format!("open {}", port.interface), e)
-            })
-        })?;
-        Ok(SinglePort {
-            interface: port.interface.clone(),
-            socket,
+        SinglePort::open_with(port, |socket, index| {
+            sys::ignore_outgoing(socket)?;
+            sys::attach_filter(socket, &questions())?;
+            sys::bind(socket, index, libc::ETH_P_ALL as u16)?;
+            sys::join(socket, index, libc::PACKET_MR_ALLMULTI as u16)
         })
     }
 
@@ -85,21 +83,9 @@ impl SinglePort {
     /// # Errors
     /// As [`SinglePort::open`].
     pub fn open_to_send(port: &PortSpec) -> Result<SinglePort, EngineError> {
-        let socket = within(&port.netns, || {
-            let index = interface_index(&port.interface)?;
-            let open = || {
-                let socket = sys::open()?;
-                sys::set_mark(&socket, OURS)?;
-                sys::bind(&socket, index, 0)?;
-                Ok(socket)
-            };
-            open().map_err(|e: std::io::Error| {
-                EngineError::system(format!("open {}", port.interface), e)
-            })
-        })?;
-        Ok(SinglePort {
-            interface: port.interface.clone(),
-            socket,
+        SinglePort::open_with(port, |socket, index| {
+            sys::set_mark(socket, OURS)?;
+            sys::bind(socket, index, 0)
         })
     }
 

@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
+use crate::sys::{check, set_option};
+
 /// One instruction of a classic BPF program.
 pub(super) type Instruction = libc::sock_filter;
 
@@ -205,27 +207,6 @@ impl Batch {
         let sent =
             unsafe { libc::sendmmsg(socket.as_raw_fd(), self.messages.as_mut_ptr(), messages, 0) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-    }
-}
-
-fn set_option<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
-    // SAFETY: the value outlives the call and has the length given.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            ptr::from_ref(value).cast(),
-            size_of::<T>() as u32,
-        )
-    })
-}
-
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
     }
 }
 

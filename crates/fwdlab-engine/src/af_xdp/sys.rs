@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::xdp::{XdpDesc, XdpDescOptions, XdpRingOffset};
 
+use crate::sys::set_option;
+
 /// A frame lies within one chunk, at any offset. The kernel accepts chunks of 2048 bytes or a page.
 pub(super) const CHUNK_BYTES: usize = 2048;
 
@@ -269,38 +271,15 @@ pub(super) fn give_chunks(
 pub(super) fn set_budget(socket: &OwnedFd, frames: u32) -> io::Result<()> {
     /// `XDP_MAX_TX_SKB_BUDGET`
     const MAX_TX_SKB_BUDGET: libc::c_int = 9;
-    set_option(socket, libc::SOL_XDP, MAX_TX_SKB_BUDGET, frames)
+    set_option(socket, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &frames)
 }
 
 /// Polls the driver's queue from our system calls, with this time and this number of frames per
 /// poll, and defers its interrupts meanwhile.
 pub(super) fn set_busy_poll(socket: &OwnedFd, wait_us: u32, budget: u32) -> io::Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1)?;
-    set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, wait_us)?;
-    set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, budget)
-}
-
-fn set_option(
-    socket: &OwnedFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: u32,
-) -> io::Result<()> {
-    // SAFETY: the value outlives the call and has the length given.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<u32>() as u32,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    set_option(socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1_u32)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &wait_us)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &budget)
 }
 
 /// `struct ethtool_channels`

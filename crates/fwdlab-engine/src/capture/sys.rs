@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::stamps::Kind;
 use crate::stamps::sys::stamp_arrivals;
+use crate::sys::{check, set_option};
 
 /// Offset of a block's status (`struct tpacket_block_desc`: version, offset to private data, then
 /// this).
@@ -99,7 +100,7 @@ impl Ring {
             len: 1,
             filter: &raw mut instruction,
         };
-        set(
+        set_option(
             &self.socket,
             libc::SOL_SOCKET,
             libc::SO_ATTACH_FILTER,
@@ -243,20 +244,7 @@ impl Drop for Ring {
 }
 
 fn option<T>(socket: &OwnedFd, name: libc::c_int, value: &T) -> io::Result<()> {
-    set(socket, libc::SOL_PACKET, name, value)
-}
-
-fn set<T>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the value outlives the call and has the length given.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            ptr::from_ref(value).cast(),
-            size_of::<T>() as u32,
-        )
-    })
+    set_option(socket, libc::SOL_PACKET, name, value)
 }
 
 fn get<T: Default + Copy>(
@@ -277,12 +265,4 @@ fn get<T: Default + Copy>(
         )
     })?;
     Ok(value)
-}
-
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
 }

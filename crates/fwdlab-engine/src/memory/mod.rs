@@ -207,12 +207,10 @@ mod tests {
     use crate::StallPolicy;
     use crate::generator::Schedule;
     use crate::load::LoadPlan;
-    use crate::traffic::{
-        Emission, Frames, Kind, Stream, TestFrames, Timing, Traffic, TrafficFrames,
-    };
+    use crate::testing::test_frames;
+    use crate::traffic::{Emission, Frames, Kind, Stream, Timing, Traffic, TrafficFrames};
     use fwdlab_model::procedure::Stretch;
     use fwdlab_packet::modifier::Program;
-    use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr};
     use std::time::Duration;
 
     #[test]
@@ -491,18 +489,7 @@ mod tests {
     const MAKE_UP: StallPolicy = StallPolicy::CatchUp { most_pps: None };
 
     fn frames() -> Frames {
-        let template = FrameTemplate::new(&FrameSpec {
-            source: MacAddr([2, 0, 0, 0, 0, 1]),
-            destination: MacAddr([2, 0, 0, 0, 0, 2]),
-            version: IpVersion::V4,
-            frame_size: 64,
-        })
-        .expect("a size with room for the signature");
-        Frames::Test(TestFrames {
-            template,
-            flows: FlowSet::default_v4(10).expect("a default set"),
-            nonce: 1,
-        })
+        Frames::Test(test_frames(10))
     }
 
     fn schedule(load_pps: Option<f64>) -> Schedule {

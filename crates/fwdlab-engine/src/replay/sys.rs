@@ -3,7 +3,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr;
+
+use crate::sys::{check, set_option};
 
 /// Maximum number of frames per system call.
 pub(super) const BATCH: usize = 64;
@@ -21,16 +22,7 @@ impl Socket {
         // SAFETY: a descriptor that nobody else has.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let on: libc::c_int = 1;
-        // SAFETY: the value outlives the call and has the length given.
-        check(unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_QDISC_BYPASS,
-                ptr::from_ref(&on).cast(),
-                size_of::<libc::c_int>() as u32,
-            )
-        })?;
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &on)?;
         // SAFETY: an all-zero address is valid, and it outlives the call.
         unsafe {
             let mut address: libc::sockaddr_ll = std::mem::zeroed();
@@ -65,13 +57,5 @@ impl Socket {
         // all outlive the call.
         let sent = unsafe { libc::sendmmsg(self.0.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-    }
-}
-
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
     }
 }

@@ -293,17 +293,8 @@ impl<T: Transmit> SocketSender<T> {
             return Err(EngineError::Frames("the sender is not armed".into()));
         };
         schedule.load.check()?;
-        let own_frames = match (schedule.frames, self.workers.len()) {
-            (Some(most), 2..) => {
-                let load_pps = match schedule.load {
-                    LoadPlan::Constant(pps) => Some(pps),
-                    _ => None,
-                };
-                let counts = share::counts(frames, load_pps, most, self.workers.len() as u32)?;
-                counts.into_iter().map(Some).collect()
-            }
-            (most, senders) => vec![most; senders],
-        };
+        let senders = self.workers.len() as u32;
+        let own_frames = share::counts(frames, &schedule.load, schedule.frames, senders)?;
         let sources = (self.workers.iter().zip(own_frames)).map(|(worker, frames_of_one)| {
             let schedule = Schedule {
                 frames: frames_of_one,
@@ -799,11 +790,12 @@ mod tests {
     use super::*;
     use crate::pacer::StallPolicy;
     use crate::signature;
+    use crate::testing::test_frames;
     use crate::traffic::player::Slot;
-    use crate::traffic::{Emission, Kind, Stream, TestFrames, Timing, Traffic, TrafficFrames};
+    use crate::traffic::{Emission, Kind, Stream, Timing, Traffic, TrafficFrames};
     use fwdlab_model::procedure::Stretch;
+    use fwdlab_packet::Signature;
     use fwdlab_packet::modifier::{Instruction, Program};
-    use fwdlab_packet::{FlowSet, FrameSpec, FrameTemplate, IpVersion, MacAddr, Signature};
 
     const START: u64 = 5_000_000_000;
 
@@ -839,14 +831,7 @@ mod tests {
 
     /// The frames of several senders, in order.
     fn together(frames: &Frames, schedule: &Schedule, senders: u32) -> Vec<Sent> {
-        let counts = match schedule.frames {
-            Some(most) => share::counts(frames, schedule.load.peak_pps(), most, senders)
-                .unwrap()
-                .into_iter()
-                .map(Some)
-                .collect(),
-            None => vec![None; senders as usize],
-        };
+        let counts = share::counts(frames, &schedule.load, schedule.frames, senders).unwrap();
         let mut all = Vec::new();
         for (share, frames_of_one) in Share::all(senders).unwrap().into_iter().zip(counts) {
             let schedule = Schedule {
@@ -863,20 +848,6 @@ mod tests {
         }
         all.sort();
         all
-    }
-
-    fn test_frames(flows: u32) -> TestFrames {
-        let template = FrameTemplate::new(&FrameSpec {
-            source: MacAddr([2, 0, 0, 0, 0, 1]),
-            destination: MacAddr([2, 0, 0, 0, 0, 2]),
-            version: IpVersion::V4,
-            frame_size: 64,
-        });
-        TestFrames {
-            template: template.unwrap(),
-            flows: FlowSet::default_v4(flows).unwrap(),
-            nonce: 1,
-        }
     }
 
     /// Test frames and the streams of a profile, at one load and at one that changes, for a time

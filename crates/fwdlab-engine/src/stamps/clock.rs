@@ -103,11 +103,6 @@ impl Watch {
         })
     }
 
-    /// Returns the offset at the start.
-    pub fn offset_at_start(&self) -> ClockOffset {
-        self.begin
-    }
-
     /// Returns by how much the time of day has been set since the start; 0 if it was set but hardly
     /// changed, or was set back. `None` if it was not set.
     pub fn step_ns(&self) -> Option<i64> {
@@ -158,7 +153,7 @@ mod tests {
     fn readings_agree_unless_the_clock_is_set() {
         let watch = Watch::begin().unwrap();
         match watch.step_ns() {
-            None => assert!(watch.offset_at_start().ahead_ns > 0),
+            None => assert!(watch.begin.ahead_ns > 0),
             Some(step) => println!(
                 "SKIPPED: readings_agree_unless_the_clock_is_set: somebody set the clock, by {step} ns"
             ),

@@ -138,12 +138,6 @@ impl Origin {
         place: "where frames enter the kernel (SO_TIMESTAMPING)",
         clock: Clock::Realtime,
     };
-    /// The kernel's arrival, for comparison with times of the sender's schedule.
-    pub const ENTERING_MONOTONIC: Origin = Origin {
-        place: "where frames enter the kernel (SO_TIMESTAMPING), from CLOCK_REALTIME",
-        clock: Clock::Monotonic,
-        ..Origin::ENTERING
-    };
     /// The kernel's departure.
     pub const LEAVING: Origin = Origin {
         kind: Kind::Software,

@@ -8,6 +8,7 @@ use std::ptr;
 use super::Kind;
 use super::card::Setting;
 use super::control::{self, Stamp};
+use crate::sys::set_option;
 
 /// Stamps wait here until they are read; the kernel drops those that do not fit.
 const QUEUE_BYTES: libc::c_int = 8 << 20;
@@ -109,23 +110,6 @@ impl TxStamps {
         control::stamp(&control.0[..length])
             .map(Some)
             .ok_or(Failure::NotAStamp)
-    }
-}
-
-fn set_option<T>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
-    // SAFETY: the value outlives the call and has the length given.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            ptr::from_ref(value).cast(),
-            size_of::<T>() as u32,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -33,6 +33,7 @@ use fwdlab_packet::modifier::Instruction;
 use super::player::{Player, gcd};
 use super::{Emission, Frames, Kind, Stream, Traffic, TrafficFrames};
 use crate::error::EngineError;
+use crate::load::LoadPlan;
 
 /// The lowest bit of the sender in a stream id.
 const ID_SHIFT: u32 = 12;
@@ -158,23 +159,31 @@ pub fn check(frames: &Frames, senders: u32) -> Result<(), EngineError> {
 }
 
 /// Returns how many of the first `most` frames of one sender each of these senders sends, at this
-/// load of all of them ([`Player::new`]).
+/// load of all of them; `None`: no limit.
 ///
 /// # Errors
 /// If the traffic cannot be played, or too many frames would have to be counted one by one.
 pub fn counts(
     frames: &Frames,
-    load_pps: Option<f64>,
-    most: u64,
+    load: &LoadPlan,
+    most: Option<u64>,
     senders: u32,
-) -> Result<Vec<u64>, EngineError> {
+) -> Result<Vec<Option<u64>>, EngineError> {
     let shares = Share::all(senders)?;
+    let (Some(most), 2..) = (most, senders) else {
+        return Ok(vec![most; shares.len()]);
+    };
+    let load_pps = match load {
+        LoadPlan::Constant(pps) => Some(*pps),
+        LoadPlan::FlatOut | LoadPlan::Stretches(_) => None,
+    };
     let of_split = |share: &Share, stream: usize, frames: u64| {
         let (first, every) = (share.first(stream), u64::from(senders));
         frames.saturating_sub(first).div_ceil(every)
     };
     let Frames::Traffic(frames) = frames else {
-        return Ok(shares.iter().map(|s| of_split(s, 0, most)).collect());
+        let of_each = shares.iter().map(|share| of_split(share, 0, most));
+        return Ok(of_each.map(Some).collect());
     };
     let traffic = &frames.traffic;
     let of_streams = first_frames(frames, load_pps, most)?;
@@ -187,7 +196,7 @@ pub fn counts(
         });
         own.sum()
     };
-    Ok(shares.iter().map(of_share).collect())
+    Ok(shares.iter().map(of_share).map(Some).collect())
 }
 
 /// Returns how many of the first `most` frames are of each stream.
@@ -242,4 +251,83 @@ pub fn unsplit(traffic: &Traffic, senders: u32) -> Vec<&Stream> {
     let streams = traffic.streams.iter().enumerate();
     let unsplit = streams.filter(|(stream, _)| !is_split(traffic, *stream, senders));
     unsplit.map(|(_, stream)| stream).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::test_frames;
+    use crate::traffic::Timing;
+    use fwdlab_model::procedure::Stretch;
+
+    /// Streams at these rates; their frames have no program.
+    fn traffic(rates: &[f64], emission: Emission) -> Frames {
+        let stream = |(id, rate_pps): (u16, &f64)| Stream {
+            id,
+            name: id.to_string(),
+            kinds: vec![Kind {
+                template: vec![0; 60],
+                program: fwdlab_packet::modifier::Program::default(),
+                place: None,
+            }],
+            pattern: vec![0],
+            timing: Timing::new(*rate_pps, emission),
+            path: 0,
+        };
+        let traffic = Traffic {
+            name: "test".into(),
+            streams: (0..).zip(rates).map(stream).collect(),
+        };
+        Frames::Traffic(TrafficFrames {
+            traffic: traffic.into(),
+            nonce: 1,
+        })
+    }
+
+    fn counted(frames: &Frames, load: &LoadPlan, most: u64, senders: u32) -> Vec<u64> {
+        let of_each = counts(frames, load, Some(most), senders).unwrap();
+        of_each.into_iter().map(Option::unwrap).collect()
+    }
+
+    #[test]
+    fn a_number_of_frames_is_split_as_evenly_as_they_take_turns() {
+        let test = Frames::Test(test_frames(8));
+        let flat_out = LoadPlan::FlatOut;
+        assert_eq!(counted(&test, &flat_out, 9, 2), [5, 4]);
+        assert_eq!(counted(&test, &flat_out, 9, 3), [3, 3, 3]);
+        let fewer_than_senders = [(0, [0, 0, 0]), (1, [1, 0, 0]), (2, [1, 1, 0])];
+        for (most, expected) in fewer_than_senders {
+            assert_eq!(counted(&test, &flat_out, most, 3), expected);
+        }
+        let burst = traffic(&[1000.0], Emission::Burst { frames: 5 });
+        assert_eq!(counted(&burst, &flat_out, 9, 2), [3, 2]);
+    }
+
+    /// Stream 1 begins with the second sender; the load changes no order.
+    #[test]
+    fn frames_of_each_stream_are_split() {
+        let two = traffic(&[3000.0, 1000.0], Emission::Continuous);
+        let stretch = Stretch {
+            duration_ns: 1_000_000_000,
+            from_pps: 0.0,
+            to_pps: 800.0,
+        };
+        let over_time = LoadPlan::from_stretches(vec![stretch]);
+        for load in [LoadPlan::FlatOut, LoadPlan::Constant(100.0), over_time] {
+            assert_eq!(counted(&two, &load, 4, 2), [2, 2]);
+            assert_eq!(counted(&two, &load, 12, 2), [5 + 1, 4 + 2]);
+            assert_eq!(counted(&two, &load, 4 << 40, 2), [2 << 40; 2]);
+        }
+    }
+
+    #[test]
+    fn one_sender_and_no_limit_are_not_split() {
+        let burst = traffic(&[1000.0], Emission::Burst { frames: 5 });
+        for frames in [&Frames::Test(test_frames(8)), &burst] {
+            let counts = |most, senders| counts(frames, &LoadPlan::FlatOut, most, senders);
+            assert_eq!(counts(None, 3).unwrap(), [None; 3]);
+            assert_eq!(counts(Some(9), 1).unwrap(), [Some(9)]);
+            assert!(counts(None, 0).is_err() && counts(Some(9), 10_000).is_err());
+        }
+    }
 }

@@ -10,7 +10,6 @@ use super::{LEAD, XdpLive};
 use crate::error::EngineError;
 use crate::generator::{Capabilities, Mode, Schedule, SendCounts, Sender, SendingTimes};
 use crate::histogram::Histogram;
-use crate::load::LoadPlan;
 use crate::netdev::check_cpus;
 use crate::port::PathSpec;
 use crate::sys::monotonic_ns;
@@ -100,17 +99,7 @@ impl Sender for Several {
             return Err(EngineError::Frames("the sender is not armed".into()));
         };
         let senders = self.parts.len() as u32;
-        let own_frames: Vec<Option<u64>> = match schedule.frames {
-            None => vec![None; self.parts.len()],
-            Some(most) => {
-                let load_pps = match schedule.load {
-                    LoadPlan::Constant(pps) => Some(pps),
-                    _ => None,
-                };
-                let counts = share::counts(frames, load_pps, most, senders)?;
-                counts.into_iter().map(Some).collect()
-            }
-        };
+        let own_frames = share::counts(frames, &schedule.load, schedule.frames, senders)?;
         let mut own_frames = own_frames.into_iter();
         let started = self.each(|part| {
             let frames = own_frames.next().flatten();

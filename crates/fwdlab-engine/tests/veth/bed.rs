@@ -175,6 +175,22 @@ impl Bed {
         (sent, packets(its, "rx", "packets"))
     }
 
+    /// Returns what was counted there since then, once it includes this number of frames.
+    pub fn counted_at_wide_pair_since(
+        &self,
+        (sent_before, received_before): (Transmitted, u64),
+        frames: u64,
+    ) -> (Transmitted, u64) {
+        let mut counted = None;
+        wait_until(|| {
+            let (sent, received) = self.counted_at_wide_pair();
+            let (sent, received) = (sent.since(sent_before), received - received_before);
+            counted = Some((sent, received));
+            sent.total() >= frames && received >= sent.packets
+        });
+        counted.unwrap()
+    }
+
     pub fn paths(&self) -> Vec<PathSpec> {
         let port = |interface| PortSpec {
             netns: Some(file(&self.names[0])),

@@ -331,9 +331,7 @@ fn several_senders_put_the_profile_on_the_wire() {
             let case = format!("{name}, {count} senders: {counts:?}");
             assert_eq!(counts.sent, [FRAMES], "{case}");
             assert_eq!(captured.len() as u64, FRAMES, "{case}");
-            let mut by_number = HashMap::new();
-            for frame in &captured {
-                let signature = Signature::read(&frame[SIGNATURE_AT..]).unwrap();
+            let by_number = streams::by_number(&captured, |signature| {
                 let stream = frames.traffic.streams.iter();
                 let stream = stream
                     .map(|stream| stream.id)
@@ -347,9 +345,8 @@ fn several_senders_put_the_profile_on_the_wire() {
                     Part::Whole => signature.sequence,
                     Part::Every { first, every } => first + signature.sequence * every,
                 };
-                let twice = by_number.insert((stream.unwrap(), number), (signature, frame));
-                assert!(twice.is_none(), "{case}: {signature:?}");
-            }
+                (stream.unwrap(), number)
+            });
             for (stream, rendering) in Rendering::from_frames(&frames).iter_mut().enumerate() {
                 for number in 0..counts.streams[stream] {
                     let (signature, frame) = &by_number[&(stream, number)];
@@ -383,16 +380,9 @@ fn frames_of_several_senders_are_in_the_ports_counters() {
     for count in [1, 2, 3, 4, 8] {
         for (name, mut sender) in several(&path, count) {
             for frames in [bursty(), steady()] {
-                let (before, received_before) = bed.counted_at_wide_pair();
+                let before = bed.counted_at_wide_pair();
                 let counts = send(&mut *sender, &frames, None, FRAMES);
-                let mut after = bed.counted_at_wide_pair();
-                wait_until(|| {
-                    after = bed.counted_at_wide_pair();
-                    let port = after.0.since(before);
-                    port.total() >= counts.sent[0] && after.1 - received_before >= port.packets
-                });
-                let port = after.0.since(before);
-                let received = after.1 - received_before;
+                let (port, received) = bed.counted_at_wide_pair_since(before, counts.sent[0]);
                 let case = format!("{name}, {count} senders: {counts:?} {port:?} {received}");
                 assert_eq!(counts.sent[0] + counts.not_sent, FRAMES, "{case}");
                 assert_eq!(counts.sent[0], port.total(), "{case}");

@@ -2,10 +2,10 @@
 //! file.
 //!
 //! [`linux`] is a Linux machine or a part of one, over any [`Host`]; [`freebsd`] is FreeBSD, and
-//! [`vpp`] is VPP; [`black_box`] is a DUT without login, [`data_plane`]
-//! has data planes of guests that count instructions. [`set`] has the configurations that users
-//! apply, [`sweep`] what campaigns vary. A change that can be undone returns a [`Change`], and the
-//! undo command is recorded first. Start with [`Dut`].
+//! [`vpp`] is VPP; [`unix`] has what the first two share; [`black_box`] is a DUT without login,
+//! [`data_plane`] has data planes of guests that count instructions. [`set`] has the configurations
+//! that users apply, [`sweep`] what campaigns vary. A change that can be undone returns a
+//! [`Change`], and the undo command is recorded first. Start with [`Dut`].
 //!
 //! [`Host`]: crate::host::Host
 
@@ -17,6 +17,7 @@ pub mod linux;
 pub mod set;
 mod spread;
 pub(crate) mod sweep;
+mod unix;
 mod upload;
 mod verify;
 pub mod vpp;

@@ -4,7 +4,7 @@
 //! an outcome. Start with [`Machine`].
 
 use fwdlab_model::campaign;
-use fwdlab_model::outcome::{Compliance, Found, Outcome};
+use fwdlab_model::outcome::{Compliance, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::search::SearchOutcome;
 use fwdlab_model::variant::Variant;
@@ -52,6 +52,7 @@ impl Machine {
         })?;
         outcome::check_width(&goals, min_load_pps)?;
         Ok(Machine {
+            progress: Progress::new(limit.frame_size),
             limit,
             goals,
             early_end: parameters.early_end.unwrap_or(!simulated),
@@ -60,7 +61,6 @@ impl Machine {
             planned: None,
             unreached_pps: None,
             traffic_ns: 0,
-            progress: Progress::default(),
         })
     }
 
@@ -176,19 +176,15 @@ impl Procedure for Machine {
             failure,
             shortened: self.shortened(),
         };
+        let compliance = Compliance {
+            standard: "RFC 2544 §26.1 throughput".into(),
+            shortened: self.shortened(),
+        };
+        let warnings = self.warnings(&found);
         vec![Outcome {
-            frame_size_bytes: self.limit.frame_size,
-            variant: Variant::default(),
-            verdict: self.progress.verdict(verdict),
-            answered,
-            not_applicable: false,
-            compliance: Compliance {
-                standard: "RFC 2544 §26.1 throughput".into(),
-                shortened: self.shortened(),
-            },
-            warnings: self.warnings(&found),
-            trials: self.progress.trials,
-            found: Found::Mlrsearch(found),
+            compliance,
+            warnings,
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

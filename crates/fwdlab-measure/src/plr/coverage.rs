@@ -9,6 +9,7 @@ use std::f64::consts::{PI, TAU};
 use std::time::Duration;
 
 use fwdlab_model::campaign::value::Period;
+use fwdlab_model::outcome::Found;
 
 use super::tests::lasting;
 use super::*;

@@ -11,10 +11,9 @@ mod model;
 mod posterior;
 
 use fwdlab_model::campaign;
-use fwdlab_model::outcome::{Compliance, CriticalLoad, Estimate, Found, Outcome};
+use fwdlab_model::outcome::{CriticalLoad, Estimate, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
 use fwdlab_model::units::FrameSize;
-use fwdlab_model::variant::Variant;
 
 use self::belief::{WITHIN, weigh_models};
 use self::model::{Change, ModelTrial};
@@ -40,7 +39,6 @@ const CERTAIN: f64 = 3.689;
 /// The state machine.
 #[derive(Debug, Clone)]
 pub struct Plr {
-    frame_size: FrameSize,
     min_load_pps: f64,
     max_load_pps: f64,
     parameters: campaign::Plr,
@@ -101,8 +99,7 @@ impl Plr {
             zeros: 0,
             estimates: Vec::new(),
             next_pps: (min_load_pps + max_load_pps) / 2.0,
-            progress: Progress::default(),
-            frame_size,
+            progress: Progress::new(frame_size),
             min_load_pps,
             max_load_pps,
             parameters,
@@ -194,7 +191,7 @@ impl Procedure for Plr {
             _ => format!("where both models put a loss ratio of {:e}", p.loss.0),
         };
         Some(Question::constant(
-            self.frame_size,
+            self.progress.frame_size,
             self.next_pps,
             self.length_ns(),
             Purpose::Search,
@@ -333,26 +330,20 @@ impl Procedure for Plr {
         }
         let found = lossy && clean && both.is_some() || unlost.is_some();
         let answered = self.progress.failure.is_none() && found;
+        let found = CriticalLoad {
+            loss_ratio: goal,
+            min_load_pps: self.min_load_pps,
+            max_load_pps: self.max_load_pps,
+            critical_load_pps: both.map(|[_, middle, _]| middle).or(unlost),
+            lower_pps: both.map(|[lower, ..]| lower).or(unlost),
+            upper_pps: upper,
+            deviation: deviation.filter(|_| both.is_some()),
+            between_trials: between,
+            estimates: self.estimates.clone(),
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered,
-            not_applicable: false,
-            compliance: Compliance::default(),
             warnings,
-            trials: self.progress.trials,
-            found: Found::Plr(CriticalLoad {
-                loss_ratio: goal,
-                min_load_pps: self.min_load_pps,
-                max_load_pps: self.max_load_pps,
-                critical_load_pps: both.map(|[_, middle, _]| middle).or(unlost),
-                lower_pps: both.map(|[lower, ..]| lower).or(unlost),
-                upper_pps: upper,
-                deviation: deviation.filter(|_| both.is_some()),
-                between_trials: between,
-                estimates: self.estimates.clone(),
-            }),
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }
@@ -363,6 +354,7 @@ mod coverage;
 #[cfg(test)]
 mod tests {
     use fwdlab_model::campaign::value::{Period, Share};
+    use fwdlab_model::outcome::Found;
 
     use super::model::Shape;
     use super::*;

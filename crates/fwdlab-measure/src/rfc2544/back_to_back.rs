@@ -6,9 +6,8 @@
 //! are, the larger is the effect of an error of the throughput: it is first measured as precisely
 //! as the buffer needs it. Start with [`BackToBack`].
 
-use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::outcome::Outcome;
 use fwdlab_model::procedure::{Answer, Purpose, Question};
-use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use super::suite::Plan;
@@ -110,6 +109,7 @@ impl BackToBack {
         }
         check_duration("a trial", trial_ns, setup.largest_pps())?;
         Ok(BackToBack {
+            progress: Progress::new(setup.frame_size),
             setup,
             throughput_pps,
             lossy_pps,
@@ -120,7 +120,6 @@ impl BackToBack {
             low: 0,
             high: None,
             found: Vec::new(),
-            progress: Progress::default(),
         })
     }
 
@@ -278,31 +277,28 @@ impl Procedure for BackToBack {
                     .into(),
             );
         }
+        let not_applicable = !self.applies() && self.progress.failure.is_none();
+        let compliance = self
+            .setup
+            .conditions
+            .label("RFC 9004 back-to-back", u64::MAX, further);
+        let found = fwdlab_model::outcome::BackToBack {
+            line_rate_pps: rate,
+            throughput_pps: self.throughput_pps,
+            lossy_pps: self.lossy_pps,
+            burst_frames: bursts,
+            repetitions: self.found.clone(),
+            limit_frames: self.limit_frames,
+            implied_time_s: figures.map(|figures| figures.0),
+            corrected_time_s: figures.map(|figures| figures.1),
+            buffer_frames: figures.map(|figures| figures.2),
+            buffer_min_frames: ends.map(|ends| ends.0),
+            buffer_max_frames: ends.and_then(|ends| ends.1),
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.setup.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered,
-            not_applicable: !self.applies() && self.progress.failure.is_none(),
-            compliance: self
-                .setup
-                .conditions
-                .label("RFC 9004 back-to-back", u64::MAX, further),
-            warnings: Vec::new(),
-            trials: self.progress.trials,
-            found: Found::BackToBack(fwdlab_model::outcome::BackToBack {
-                line_rate_pps: rate,
-                throughput_pps: self.throughput_pps,
-                lossy_pps: self.lossy_pps,
-                burst_frames: bursts,
-                repetitions: self.found.clone(),
-                limit_frames: self.limit_frames,
-                implied_time_s: figures.map(|figures| figures.0),
-                corrected_time_s: figures.map(|figures| figures.1),
-                buffer_frames: figures.map(|figures| figures.2),
-                buffer_min_frames: ends.map(|ends| ends.0),
-                buffer_max_frames: ends.and_then(|ends| ends.1),
-            }),
+            not_applicable,
+            compliance,
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

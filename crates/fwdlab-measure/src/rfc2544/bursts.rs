@@ -4,9 +4,8 @@
 //! it searches for the smallest gap between two bursts without loss, in trials of full length. The
 //! longest single burst is [`super::back_to_back`]'s. Start with [`Bursty`].
 
-use fwdlab_model::outcome::{BurstGap, Found, Outcome};
+use fwdlab_model::outcome::{BurstGap, Outcome};
 use fwdlab_model::procedure::{Answer, Bursts, Purpose, Question};
-use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use super::suite::Plan;
@@ -68,6 +67,7 @@ impl Bursty {
         }
         check_duration("a trial", trial_ns, setup.largest_pps())?;
         Ok(Bursty {
+            progress: Progress::new(setup.frame_size),
             setup,
             frames,
             trial_ns,
@@ -75,7 +75,6 @@ impl Bursty {
             lossy: None,
             clean: None,
             found: Vec::new(),
-            progress: Progress::default(),
         })
     }
 
@@ -200,23 +199,18 @@ impl Procedure for Bursty {
                     .into(),
             );
         }
+        let answered = complete && self.progress.failure.is_none();
+        let compliance =
+            self.setup
+                .conditions
+                .label("RFC 2544 §21 bursty traffic", self.trial_ns, further);
+        let found = fwdlab_model::outcome::BurstGaps {
+            rate_pps: self.setup.largest_pps(),
+            bursts: self.found.clone(),
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.setup.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: complete && self.progress.failure.is_none(),
-            not_applicable: false,
-            compliance: self.setup.conditions.label(
-                "RFC 2544 §21 bursty traffic",
-                self.trial_ns,
-                further,
-            ),
-            warnings: Vec::new(),
-            trials: self.progress.trials,
-            found: Found::Bursts(fwdlab_model::outcome::BurstGaps {
-                rate_pps: self.setup.largest_pps(),
-                bursts: self.found.clone(),
-            }),
+            compliance,
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

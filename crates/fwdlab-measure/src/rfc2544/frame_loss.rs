@@ -5,9 +5,8 @@
 //! below the last whole step the load is halved. The forwarding rates show whether the DUT forwards
 //! less in overload. Start with [`FrameLoss`].
 
-use fwdlab_model::outcome::{FORWARDS_NOTHING, Found, LossPoint, Outcome};
+use fwdlab_model::outcome::{FORWARDS_NOTHING, LossPoint, Outcome};
 use fwdlab_model::procedure::{Answer, Purpose, Question};
-use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use super::suite::Plan;
@@ -60,13 +59,13 @@ impl FrameLoss {
             .max(0.0);
         Ok(FrameLoss {
             steps: steps as u32,
+            progress: Progress::new(setup.frame_size),
             setup,
             step_percent,
             trial_ns,
             points: Vec::new(),
             clean: 0,
             unreached: 0,
-            progress: Progress::default(),
         })
     }
 
@@ -169,25 +168,21 @@ impl Procedure for FrameLoss {
             }
             (false, _) => "frames were lost down to the smallest load",
         };
+        let answered = ended_clean && self.progress.failure.is_none();
+        let compliance =
+            self.setup
+                .conditions
+                .label("RFC 2544 §26.3 frame loss rate", self.trial_ns, further);
+        let found = fwdlab_model::outcome::FrameLoss {
+            max_load_pps: self.setup.full_rate_pps(),
+            points: self.points.clone(),
+            ended_clean,
+            collapse_ratio,
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.setup.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: ended_clean && self.progress.failure.is_none(),
-            not_applicable: false,
-            compliance: self.setup.conditions.label(
-                "RFC 2544 §26.3 frame loss rate",
-                self.trial_ns,
-                further,
-            ),
+            compliance,
             warnings,
-            trials: self.progress.trials,
-            found: Found::FrameLoss(fwdlab_model::outcome::FrameLoss {
-                max_load_pps: self.setup.full_rate_pps(),
-                points: self.points.clone(),
-                ended_clean,
-                collapse_ratio,
-            }),
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

@@ -5,9 +5,8 @@
 //! Percentiles of trials are never averaged: the report has their median and range. Start with
 //! [`Latency`].
 
-use fwdlab_model::outcome::{Found, LatencyMode, LatencyPoint, Outcome};
+use fwdlab_model::outcome::{LatencyMode, LatencyPoint, Outcome};
 use fwdlab_model::procedure::{Answer, Delays, Purpose, Question, Tagging};
-use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use super::suite::Plan;
@@ -26,12 +25,6 @@ pub const TRIAL_NS: u64 = 120_000_000_000;
 
 /// Time of the first tagged frame.
 pub const TAG_FROM_NS: u64 = 60_000_000_000;
-
-/// Converts the delay between the first bits to that of a store-and-forward device by RFC 1242 §3.8
-/// (last bit in to first bit out), for ports of equal speed.
-pub fn store_and_forward_ns(first_to_first_ns: f64, frame_bytes: u16, link_bps: f64) -> f64 {
-    first_to_first_ns - f64::from(frame_bytes) * 8.0 * 1e9 / link_bps
-}
 
 /// The state machine.
 #[derive(Debug, Clone)]
@@ -92,11 +85,11 @@ impl Latency {
         Ok(Latency {
             points: points.collect(),
             unreached: Vec::new(),
+            progress: Progress::new(setup.frame_size),
             setup,
             throughput_pps,
             plan: plan.clone(),
             tag_from_ns,
-            progress: Progress::default(),
         })
     }
 
@@ -285,26 +278,23 @@ impl Procedure for Latency {
             (true, true) if all_were_timed => "measured, with the latencies of all frames",
             (true, true) => "measured",
         };
+        let answered = applies && is_done && self.unreached.len() < self.points.len();
+        let found = fwdlab_model::outcome::Latency {
+            mode: p.latency_mode,
+            definition: match self.setup.conditions.simulated {
+                true => "from when a frame is sent to when it is received",
+                false => "from when a frame was due to leave to when it arrived at the tester",
+            }
+            .into(),
+            throughput_pps: self.throughput_pps,
+            points: self.points.clone(),
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.setup.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: applies && is_done && self.unreached.len() < self.points.len(),
             not_applicable: !applies && self.progress.failure.is_none(),
             // durations are judged here: they differ from those of other procedures
             compliance: self.setup.conditions.label(standard, u64::MAX, further),
             warnings,
-            trials: self.progress.trials,
-            found: Found::Latency(fwdlab_model::outcome::Latency {
-                mode: p.latency_mode,
-                definition: match self.setup.conditions.simulated {
-                    true => "from when a frame is sent to when it is received",
-                    false => "from when a frame was due to leave to when it arrived at the tester",
-                }
-                .into(),
-                throughput_pps: self.throughput_pps,
-                points: self.points.clone(),
-            }),
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

@@ -3,9 +3,8 @@
 //! 110 % of the throughput for a minute, then half of that; the time from the change to the last
 //! lost frame. Start with [`Recovery`].
 
-use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::outcome::Outcome;
 use fwdlab_model::procedure::{Answer, Purpose, Question, Stretch};
-use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use super::suite::Plan;
@@ -51,6 +50,7 @@ impl Recovery {
             check_duration("overload or rest", trial_ns, load_pps)?;
         }
         Ok(Recovery {
+            progress: Progress::new(setup.frame_size),
             setup,
             throughput_pps,
             trial_ns,
@@ -59,7 +59,6 @@ impl Recovery {
             resolution_ns: None,
             unended: 0,
             not_overloaded: 0,
-            progress: Progress::default(),
         })
     }
 
@@ -156,26 +155,24 @@ impl Procedure for Recovery {
                 "overload of {percent:.1} % of the throughput instead of 110 %"
             ));
         }
+        let answered = self.applies() && is_done && self.unended == 0 && !self.times_s.is_empty();
+        let not_applicable = !self.applies() && self.progress.failure.is_none();
+        let compliance =
+            self.setup
+                .conditions
+                .label("RFC 2544 §26.5 system recovery", self.trial_ns, further);
+        let found = fwdlab_model::outcome::Recovery {
+            overload_pps: self.overload_pps(),
+            rest_pps: self.overload_pps() / 2.0,
+            recovery_s: spread(&self.times_s),
+            repetitions_s: self.times_s.clone(),
+            resolution_s: self.resolution_ns.map(|ns| ns as f64 / 1e9),
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.setup.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: self.applies() && is_done && self.unended == 0 && !self.times_s.is_empty(),
-            not_applicable: !self.applies() && self.progress.failure.is_none(),
-            compliance: self.setup.conditions.label(
-                "RFC 2544 §26.5 system recovery",
-                self.trial_ns,
-                further,
-            ),
+            not_applicable,
+            compliance,
             warnings,
-            trials: self.progress.trials,
-            found: Found::Recovery(fwdlab_model::outcome::Recovery {
-                overload_pps: self.overload_pps(),
-                rest_pps: self.overload_pps() / 2.0,
-                recovery_s: spread(&self.times_s),
-                repetitions_s: self.times_s.clone(),
-                resolution_s: self.resolution_ns.map(|ns| ns as f64 / 1e9),
-            }),
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

@@ -4,9 +4,8 @@
 //! the outage is interrupted: from the number of lost frames, and from the times of the last frame
 //! before and the first after. The lab decides how to reset the DUT. Start with [`Reset`].
 
-use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::outcome::Outcome;
 use fwdlab_model::procedure::{Answer, Ending, Purpose, Question};
-use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use super::suite::Plan;
@@ -73,6 +72,7 @@ impl Reset {
             ));
         }
         Ok(Reset {
+            progress: Progress::new(setup.frame_size),
             setup,
             load_pps,
             what: plan.reset.clone().unwrap_or_default(),
@@ -81,7 +81,6 @@ impl Reset {
             times_s: Vec::new(),
             resolution_ns: None,
             lossy_before: 0,
-            progress: Progress::default(),
         })
     }
 }
@@ -181,26 +180,23 @@ impl Procedure for Reset {
         };
         let of =
             |value: fn(&(f64, f64)) -> f64| spread(&back.iter().map(value).collect::<Vec<_>>());
+        let answered = is_done && gone == 0;
+        let compliance = self
+            .setup
+            .conditions
+            .label("RFC 6201 reset", u64::MAX, Vec::new());
+        let found = fwdlab_model::outcome::Reset {
+            what: self.what.clone(),
+            load_pps: self.load_pps,
+            by_loss_s: of(|times| times.0),
+            by_timestamp_s: of(|times| times.1),
+            repetitions_s: self.times_s.clone(),
+            resolution_s,
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.setup.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: is_done && gone == 0,
-            not_applicable: false,
-            compliance: self
-                .setup
-                .conditions
-                .label("RFC 6201 reset", u64::MAX, Vec::new()),
+            compliance,
             warnings,
-            trials: self.progress.trials,
-            found: Found::Reset(fwdlab_model::outcome::Reset {
-                what: self.what.clone(),
-                load_pps: self.load_pps,
-                by_loss_s: of(|times| times.0),
-                by_timestamp_s: of(|times| times.1),
-                repetitions_s: self.times_s.clone(),
-                resolution_s,
-            }),
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

@@ -6,9 +6,8 @@
 //! at loads below the result is never noticed: for noisy software DUTs MLRsearch ([`crate::mlr`])
 //! gives the same result sooner. Start with [`Throughput`].
 
-use fwdlab_model::outcome::{Found, Outcome};
+use fwdlab_model::outcome::Outcome;
 use fwdlab_model::procedure::{Answer, Purpose, Question};
-use fwdlab_model::variant::Variant;
 
 use super::Setup;
 use super::suite::Plan;
@@ -82,6 +81,7 @@ impl Throughput {
         }
         check_duration("a trial", search_ns, largest)?;
         Ok(Throughput {
+            progress: Progress::new(setup.frame_size),
             setup,
             resolution,
             search_ns,
@@ -93,7 +93,6 @@ impl Throughput {
             step_down: 1.0,
             failed: 0,
             is_done: false,
-            progress: Progress::default(),
         })
     }
 
@@ -275,30 +274,26 @@ impl Procedure for Throughput {
             ),
             None => "the search has not ended".into(),
         };
+        let answered = throughput.is_some();
+        let compliance =
+            self.setup
+                .conditions
+                .label("RFC 2544 §26.1 throughput", self.final_ns, Vec::new());
+        let found = fwdlab_model::outcome::Throughput {
+            line_rate_pps: self.setup.line_rate_pps,
+            max_load_pps: largest,
+            throughput_pps: throughput,
+            percent: throughput.map(|pps| 100.0 * pps / self.setup.full_rate_pps()),
+            l2_bps: throughput.map(|pps| self.setup.frame_size.l2_bps(pps)),
+            lossy_pps: self.lossy,
+            resolution_pps: self.resolution_pps(),
+            confirmations_failed: self.failed,
+            tester_bound,
+        };
         vec![Outcome {
-            variant: Variant::default(),
-            frame_size_bytes: self.setup.frame_size,
-            verdict: self.progress.verdict(verdict),
-            answered: throughput.is_some(),
-            not_applicable: false,
-            compliance: self.setup.conditions.label(
-                "RFC 2544 §26.1 throughput",
-                self.final_ns,
-                Vec::new(),
-            ),
+            compliance,
             warnings,
-            trials: self.progress.trials,
-            found: Found::Throughput(fwdlab_model::outcome::Throughput {
-                line_rate_pps: self.setup.line_rate_pps,
-                max_load_pps: largest,
-                throughput_pps: throughput,
-                percent: throughput.map(|pps| 100.0 * pps / self.setup.full_rate_pps()),
-                l2_bps: throughput.map(|pps| self.setup.frame_size.l2_bps(pps)),
-                lossy_pps: self.lossy,
-                resolution_pps: self.resolution_pps(),
-                confirmations_failed: self.failed,
-                tester_bound,
-            }),
+            ..self.progress.outcome(verdict, answered, found)
         }]
     }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::super::importing::last_name;
 use super::super::names::{Kind, Name};
 use super::super::published::Values;
 use super::super::reading::RunFacts;
@@ -83,7 +84,7 @@ impl Evidence<'_> {
             let finding = self.by_values_alone(&path, &values);
             if finding.status != EXACT {
                 let home = path.parent().unwrap_or(Path::new("")).to_owned();
-                let case = Name::parse(&file_name(&path)).case;
+                let case = Name::parse(&last_name(&path)).case;
                 let numbers: Vec<f64> = values.into_iter().map(|(_, value)| value).collect();
                 others.push((home, case, finding.clone(), numbers));
             }
@@ -444,13 +445,6 @@ fn run_value(run: &RunFacts, equilibrium: bool) -> RunValue<'_> {
         log: log_of(run),
         profiled: run.profiled,
     }
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
 }
 
 #[cfg(test)]

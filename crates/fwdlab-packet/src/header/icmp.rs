@@ -1,10 +1,10 @@
 //! ICMP for IPv4 (RFC 792): the header that all messages share.
 //!
 //! Its payload (the data of an echo, the packet that an error reports) is not parsed.
-//! [`icmpv6`](super::icmpv6) uses the same view; only the meaning of the numbers differs there.
+//! [`icmpv6`] uses the same view and values; only the meaning of the numbers differs there.
 //! Start with [`Repr`].
 
-use super::{Error, view};
+use super::{Error, icmpv6, view};
 use crate::checksum;
 use std::fmt;
 
@@ -83,8 +83,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
 }
 
 /// An ICMP header as values, without the checksum, which covers the payload.
+pub type Repr = Header<4>;
+
+/// A header of ICMP for this version of IP, as values, without the checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Repr {
+pub struct Header<const VERSION: u8> {
     /// Type of the message.
     pub kind: u8,
     /// Code, within the type.
@@ -93,11 +96,14 @@ pub struct Repr {
     pub word: u32,
 }
 
-impl Repr {
+impl<const VERSION: u8> Header<VERSION> {
     /// An echo request, as `ping` sends it.
-    pub fn echo_request(identifier: u16, sequence: u16) -> Repr {
-        Repr {
-            kind: ECHO_REQUEST,
+    pub fn echo_request(identifier: u16, sequence: u16) -> Self {
+        Header {
+            kind: match VERSION {
+                4 => ECHO_REQUEST,
+                _ => icmpv6::ECHO_REQUEST,
+            },
             code: 0,
             word: u32::from(identifier) << 16 | u32::from(sequence),
         }
@@ -107,9 +113,9 @@ impl Repr {
     ///
     /// # Errors
     /// As [`Packet::new`].
-    pub fn parse(bytes: &[u8]) -> Result<(Repr, &[u8]), Error> {
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Error> {
         let packet = Packet::new(bytes)?;
-        let repr = Repr {
+        let repr = Header {
             kind: packet.kind(),
             code: packet.code(),
             word: packet.word(),

@@ -1,12 +1,12 @@
 //! ICMPv6 (RFC 4443): the header that all messages share.
 //!
-//! Its payload is not parsed here; [`ndp`](super::ndp) reads the neighbor discovery messages. The
-//! view is that of [`icmp`](super::icmp), with the pseudo header from the IPv6 header's `Repr`.
-//! Start with [`Repr`].
+//! Its payload is not parsed here; [`ndp`](super::ndp) reads the neighbor discovery messages. View
+//! and values are those of [`icmp`](super::icmp), with the pseudo header from the IPv6 header's
+//! `Repr`. Start with [`Repr`].
 
 pub use super::icmp::{HEADER_LEN, Packet};
 
-use super::Error;
+use super::icmp::Header;
 use std::fmt;
 
 /// Protocol number of ICMPv6.
@@ -28,49 +28,7 @@ pub const ECHO_REQUEST: u8 = 128;
 pub const ECHO_REPLY: u8 = 129;
 
 /// An ICMPv6 header as values, without the checksum, which covers the payload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Repr {
-    /// Type of the message.
-    pub kind: u8,
-    /// Code, within the type.
-    pub code: u8,
-    /// The second word: identifier and sequence number of an echo, next-hop MTU, pointer, unused.
-    pub word: u32,
-}
-
-impl Repr {
-    /// An echo request, as `ping` sends it.
-    pub fn echo_request(identifier: u16, sequence: u16) -> Repr {
-        Repr {
-            kind: ECHO_REQUEST,
-            code: 0,
-            word: u32::from(identifier) << 16 | u32::from(sequence),
-        }
-    }
-
-    /// Reads a header; returns it with the payload. Does not verify the checksum.
-    ///
-    /// # Errors
-    /// As [`Packet::new`].
-    pub fn parse(bytes: &[u8]) -> Result<(Repr, &[u8]), Error> {
-        let packet = Packet::new(bytes)?;
-        let repr = Repr {
-            kind: packet.kind(),
-            code: packet.code(),
-            word: packet.word(),
-        };
-        Ok((repr, &bytes[HEADER_LEN..]))
-    }
-
-    /// Writes the header to the first [`HEADER_LEN`] bytes, with a zero checksum.
-    pub fn emit(&self, bytes: &mut [u8]) {
-        let mut packet = Packet::new_unchecked(bytes);
-        packet.set_kind(self.kind);
-        packet.set_code(self.code);
-        packet.set_checksum(0);
-        packet.set_word(self.word);
-    }
-}
+pub type Repr = Header<6>;
 
 impl fmt::Display for Repr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,7 +48,7 @@ impl fmt::Display for Repr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::ipv6;
+    use crate::header::{Error, ipv6};
 
     #[test]
     fn emit_parse_display() {

@@ -116,13 +116,6 @@ impl Repr {
             bytes[field::LINK_ADDRESS].copy_from_slice(&address.0);
         }
     }
-
-    /// The solicited-node multicast address of a target (RFC 4291 §2.7.1), where solicitations go.
-    pub fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
-        let [.., a, b, c] = target.octets();
-        let low = u16::from_be_bytes([b, c]);
-        Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), low)
-    }
 }
 
 impl fmt::Display for Repr {
@@ -165,13 +158,5 @@ mod tests {
         assert_eq!(Repr::parse(&bytes[..25]), Err(Error::Unsupported));
         bytes[4] = 0x80;
         assert_eq!(Repr::parse(&bytes), Err(Error::Unsupported));
-    }
-
-    #[test]
-    fn where_solicitations_go() {
-        // The example of RFC 4291 §2.7.1.
-        let target = "4037::01:800:200e:8c6c".parse().unwrap();
-        let group: Ipv6Addr = "ff02::1:ff0e:8c6c".parse().unwrap();
-        assert_eq!(Repr::solicited_node(target), group);
     }
 }

@@ -220,16 +220,7 @@ pub enum ModifierError {
         /// Number of threads.
         threads: u32,
     },
-    /// The variables need more memory than TRex has.
-    #[error("the variables need {bytes} bytes, and TRex has {}", TREX_MEMORY_BYTES)]
-    TrexMemory {
-        /// Bytes needed.
-        bytes: usize,
-    },
 }
-
-/// Memory for the variables of a stream in TRex, in bytes.
-pub const TREX_MEMORY_BYTES: usize = 64;
 
 impl Program {
     /// Returns the program for each of `threads` sender threads.
@@ -239,7 +230,7 @@ impl Program {
     /// one would.
     ///
     /// # Errors
-    /// Any [`ModifierError`] but [`ModifierError::TrexMemory`].
+    /// Any [`ModifierError`].
     ///
     /// # Panics
     /// If `threads` is 0.
@@ -277,17 +268,5 @@ impl Program {
     /// As [`Program::split`].
     pub fn machine(&self, template: &[u8]) -> Result<Machine, ModifierError> {
         Machine::new(self, template, 0, 1)
-    }
-
-    /// Checks that TRex has room for these variables.
-    ///
-    /// # Errors
-    /// [`ModifierError::TrexMemory`]
-    pub fn fits_trex(&self) -> Result<(), ModifierError> {
-        let bytes = self.variables.iter().map(Variable::trex_bytes).sum();
-        match bytes {
-            0..=TREX_MEMORY_BYTES => Ok(()),
-            _ => Err(ModifierError::TrexMemory { bytes }),
-        }
     }
 }

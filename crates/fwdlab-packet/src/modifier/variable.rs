@@ -207,19 +207,6 @@ impl Values {
 }
 
 impl Variable {
-    /// Returns the memory that TRex needs for it, in bytes: a tuple 10, a random variable 4 more
-    /// than its width.
-    pub(super) fn trex_bytes(&self) -> usize {
-        match &self.source {
-            Source::Tuple { .. } => 10,
-            Source::Random { .. } | Source::RandomList { .. } | Source::RandomLimit { .. } => {
-                self.width.bytes() + 4
-            }
-            Source::Grid { dimensions, .. } => dimensions.iter().map(|d| d.width.bytes()).sum(),
-            _ => self.width.bytes(),
-        }
-    }
-
     /// Returns the names and widths of the values it defines.
     pub(super) fn values(&self) -> Vec<(String, Width)> {
         let of = |part: &str, width| (format!("{}.{part}", self.name), width);

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use fwdlab_model::series::FORWARDING_RATE;
-use fwdlab_report::compare::{self, Options, Source, TestChoice};
+use fwdlab_report::compare::{self, Options, Source};
 use fwdlab_report::html::comparison_fragment;
-use fwdlab_stats::Confidence;
 use serde_json::json;
 
 use super::{directory, json, run_blocking};
@@ -57,16 +56,8 @@ pub fn metrics(sources: &[Source]) -> Vec<String> {
 /// Returns the default options of a comparison.
 pub fn options(shared: &Shared, metric: String) -> Options {
     Options {
-        metric,
-        by: None,
-        rows: None,
-        filters: Vec::new(),
-        baseline: None,
-        test: TestChoice::Auto,
-        paired: false,
         allowance: shared.allowance,
-        confidence: Confidence::P95,
-        equivalence_percent: None,
+        ..Options::new(metric)
     }
 }
 

@@ -11,12 +11,11 @@ use clap::{Args, ValueEnum};
 #[cfg(feature = "png")]
 use fwdlab_report::chart::png;
 use fwdlab_report::chart::{Chart, gnuplot, svg};
-use fwdlab_report::compare::{self, Options, Source, TestChoice};
+use fwdlab_report::compare::{self, Options, Source};
 use fwdlab_report::run::{CaseProfile, Run};
 use fwdlab_report::{
     benchmark, charts, csv, github, html, junit, loadtest, markdown, ministat, prometheus, text,
 };
-use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::Model;
 use fwdlab_store::{Roots, StoredRun};
 
@@ -401,16 +400,8 @@ fn compared(loaded: &[Loaded]) -> Option<compare::Outcome> {
     };
     let sources: Vec<Source> = loaded.iter().map(source).collect();
     let options = Options {
-        metric: compare::common_metric(&sources),
-        by: None,
-        rows: None,
-        filters: Vec::new(),
-        baseline: None,
-        test: TestChoice::Auto,
-        paired: false,
         allowance: fwdlab_measure::paired::ALLOWANCE,
-        confidence: Confidence::P95,
-        equivalence_percent: None,
+        ..Options::new(compare::common_metric(&sources))
     };
     compare::compare(&sources, &options).ok()
 }

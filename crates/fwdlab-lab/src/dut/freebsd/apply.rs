@@ -2,32 +2,23 @@
 //! checks what is in force.
 //!
 //! `loader.conf` and `rc.conf` take effect at a restart: `service netif restart` would cut our own
-//! connection. Sets of netbenches are applied unchanged. Start with [`FreeBsd::apply_all`].
+//! connection. Sets of netbenches are applied unchanged. Start with [`FreeBsd::install`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
-use std::time::Duration;
-
-use fwdlab_model::set::Verify;
-use fwdlab_model::system::System;
 
 use super::{FreeBsd, FreebsdKind, jail, read};
-use crate::control::Control;
+use crate::dut::Dut;
 use crate::dut::refuse;
 use crate::dut::set::folder::{Folder, Kind, Upload};
-use crate::dut::set::settings;
+use crate::dut::set::settings::{self, Setting};
 use crate::dut::set::{Configuration, Step};
+use crate::dut::unix::{Shell, Unix};
 use crate::dut::upload::{Uploads, WriteCommands};
-use crate::dut::{Dut, verify};
 use crate::error::LabError;
 use crate::host::not_understood;
-use crate::host::reboot::reboot_and_wait;
-use crate::host::{Command, Files, Limit, quoted};
-
-/// Default time limit of users' commands on a DUT.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
+use crate::host::{Command, Limit, quoted};
 
 /// The disk of a nanobsd image is read-only except during these commands.
 const WRITABLE: WriteCommands = WriteCommands {
@@ -35,24 +26,18 @@ const WRITABLE: WriteCommands = WriteCommands {
     after: "",
 };
 
-impl FreeBsd {
-    /// Runs all steps; returns their output.
-    pub(super) fn apply_all(
-        &self,
-        configuration: &Configuration,
-        control: &Control,
-    ) -> Result<String, LabError> {
-        configuration.check_for(System::FreeBsd)?;
-        jail::check_alone(configuration)?;
-        if self.host.files() != Files::Machine {
-            configuration.check_without_restart()?;
+impl Unix for FreeBsd {
+    const HAS_WRITE_ONLY_SETTINGS: bool = false;
+
+    fn commands(&self) -> Shell<'_> {
+        Shell {
+            place: &self.host,
+            ports: &self.sides.ports,
+            cpus: &[],
+            daemons: &self.daemons,
+            undo: &self.undo,
+            patience: self.patience,
         }
-        let limit = Limit {
-            time: self.patience,
-            is_stopped: &|| control.is_stopped(),
-        };
-        let apply = || configuration.each(|step| self.carry_out(step, &configuration.name, limit));
-        (self.daemons).of_configuration(configuration, &self.host, &self.undo, apply)
     }
 
     fn carry_out(&self, step: &Step, name: &str, limit: Limit<'_>) -> Result<String, LabError> {
@@ -70,45 +55,14 @@ impl FreeBsd {
         }
     }
 
-    fn execute(&self, path: &Path, limit: Limit<'_>) -> Result<String, LabError> {
-        let there = self.host.put(path)?;
-        self.shell(&format!("exec {}", quoted(&there)), limit)
-    }
-
-    fn settings_of(&self, all: &[settings::Setting]) -> Result<(), LabError> {
-        let requested = settings::in_force(all);
-        let pairs: Vec<(String, String)> = requested
-            .iter()
-            .map(|one| (one.name.clone(), one.value.clone()))
-            .collect();
-        if pairs.is_empty() {
-            return Ok(());
-        }
-        let optional = |name: &str| all.iter().any(|one| one.name == name && one.optional);
-        self.set_settings("settings of a set", &pairs, &optional)
-            .map(drop)
-    }
-
-    fn apply_folder(
+    fn install(
         &self,
         folder: &Folder,
-        name: &str,
+        requested: &[Setting],
         limit: Limit<'_>,
     ) -> Result<String, LabError> {
         let says = &folder.says;
-        self.has_packages(&says.packages)?;
-        if !says.undo.is_empty() {
-            let undo_commands = self.users_command(&says.undo.join("\n"));
-            self.undo.before(
-                &self.host,
-                &format!("what the set {name} did"),
-                undo_commands,
-            )?;
-        }
         let mut output = String::new();
-        for text in &says.before {
-            output += &self.shell(text, limit)?;
-        }
         let reboots = folder.reboots();
         let around = match self.making {
             FreebsdKind::Bsdrp => WRITABLE,
@@ -118,7 +72,6 @@ impl FreeBsd {
         let mut reload: Vec<String> = says.reload.iter().map(|one| one.command.clone()).collect();
         reload.extend(self.firewalls_back(folder)?);
         reload.extend(save.filter(|_| reboots).map(str::to_owned));
-        let all = folder.settings()?;
         if !folder.files.is_empty() {
             let uploads = Uploads::look(&self.host, folder, around)?;
             let action = format!("files of {}", folder.path.display());
@@ -129,17 +82,13 @@ impl FreeBsd {
             if let Some(save) = save {
                 self.host.run(&Command::shell(save), limit)?;
             }
-            let limit = Limit {
-                time: says.patience(),
-                ..limit
-            };
-            reboot_and_wait(self.host.as_ref(), limit)?;
+            self.restart(folder, limit)?;
             // a restart loses these settings
             self.prepare()?;
             output += "files are put back at the end; what the loader and rc have read of them is as before only after the next restart\n";
-            self.has_settings(&all)?;
+            self.has_settings(requested)?;
         } else {
-            self.settings_of(&all)?;
+            self.settings_of(requested)?;
             if folder.uploads(Kind::Pf).next().is_some() {
                 output += &self.shell("kldstat -q -m pf || kldload pf\npfctl -f /etc/pf.conf\npfctl -e 2>/dev/null || :", limit)?;
             }
@@ -151,16 +100,59 @@ impl FreeBsd {
             }
         }
         self.is_loaded(folder)?;
-        for text in &says.after {
-            output += &self.shell(text, limit)?;
-        }
-        if let Some(apply) = &folder.apply {
-            output += &self.execute(apply, limit)?;
-        }
-        for verify in &says.verify {
-            self.is_verified(verify, limit)?;
-        }
         Ok(output)
+    }
+
+    fn has_packages(&self, packages: &[String]) -> Result<(), LabError> {
+        for package in packages {
+            let look = format!("pkg info -e {} && echo yes || echo no", quoted(package));
+            let look = Command::shell(&look).called(format!("pkg info -e {package}"));
+            let output = self.host.run(&look, Limit::OURS)?;
+            match String::from_utf8_lossy(&output.stdout).trim() {
+                "yes" => {}
+                "no" => {
+                    return Err(LabError::Preflight(format!(
+                        "{} does not have the package {package}, which the set needs. Install it there: pkg install {package}",
+                        self.host.name()
+                    )));
+                }
+                other => return Err(not_understood(self.host.as_ref(), &look.to_string(), other)),
+            }
+        }
+        Ok(())
+    }
+
+    fn setting(&self, name: &str) -> Result<Option<String>, LabError> {
+        // for an unknown name, sysctl prints an error on standard error, and nothing on standard
+        // output
+        let ask = Command::shell(&format!(
+            "sysctl -n {} 2>/dev/null || [ $? -eq 1 ]",
+            quoted(name)
+        ));
+        let ask = ask.called(format!("sysctl -n {name}"));
+        let output = self.host.run(&ask, Limit::OURS)?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let is_plain = |c: char| c == ' ' || c == '\t' || c.is_ascii_graphic();
+        match text.chars().all(is_plain) {
+            false => Err(not_understood(self.host.as_ref(), &ask.to_string(), &text)),
+            true => Ok((!text.is_empty()).then_some(text)),
+        }
+    }
+}
+
+impl FreeBsd {
+    fn settings_of(&self, all: &[Setting]) -> Result<(), LabError> {
+        let requested = settings::in_force(all);
+        let pairs: Vec<(String, String)> = requested
+            .iter()
+            .map(|one| (one.name.clone(), one.value.clone()))
+            .collect();
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        let optional = |name: &str| all.iter().any(|one| one.name == name && one.optional);
+        self.set_settings("settings of a set", &pairs, &optional)
+            .map(drop)
     }
 
     /// Returns the commands that restore the firewalls to their current state after their files are
@@ -196,23 +188,6 @@ impl FreeBsd {
         }
     }
 
-    /// Checks that the system itself has applied these settings.
-    fn has_settings(&self, all: &[settings::Setting]) -> Result<(), LabError> {
-        for one in settings::in_force(all) {
-            let found = self.setting(&one.name)?.unwrap_or_default();
-            if !settings::matches_value(&found, &one.value) && !one.optional {
-                return Err(self.otherwise(format!(
-                    "{}, line {}: {} should be {}, and is {found}",
-                    one.file.display(),
-                    one.line,
-                    one.name,
-                    one.value
-                )));
-            }
-        }
-        Ok(())
-    }
-
     /// Checks that the system has read its files as they were written.
     fn is_loaded(&self, folder: &Folder) -> Result<(), LabError> {
         let rc = assignments_of(folder, Kind::Rc)?;
@@ -228,14 +203,13 @@ impl FreeBsd {
             ("firewall_enable", "net.inet.ip.fw.enable"),
         ] {
             if yes(variable) && self.setting(setting)?.as_deref() != Some("1") {
-                return Err(self.otherwise(format!("{variable} is YES, and {setting} is not 1")));
+                return Err(self.not_kept(format!("{variable} is YES, and {setting} is not 1")));
             }
         }
         let has_rules = folder.uploads(Kind::Pf).next().is_some();
         if (yes("pf_enable") || has_rules) && !self.is_pf_enabled()? {
-            return Err(self.otherwise(
-                "pf should be enabled, and `pfctl -s info` says that it is not".into(),
-            ));
+            return Err(self
+                .not_kept("pf should be enabled, and `pfctl -s info` says that it is not".into()));
         }
         Ok(())
     }
@@ -268,7 +242,7 @@ impl FreeBsd {
                 None => return Err(not_understood(self.host.as_ref(), &action, &output)),
                 Some(is) if is == value => {}
                 Some(is) => {
-                    return Err(self.otherwise(format!(
+                    return Err(self.not_kept(format!(
                         "{file}: {name} should be \"{value}\", and `{program} {name}` says \"{is}\""
                     )));
                 }
@@ -277,53 +251,18 @@ impl FreeBsd {
         Ok(())
     }
 
-    fn has_packages(&self, packages: &[String]) -> Result<(), LabError> {
-        for package in packages {
-            let look = format!("pkg info -e {} && echo yes || echo no", quoted(package));
-            let look = Command::shell(&look).called(format!("pkg info -e {package}"));
-            let output = self.host.run(&look, Limit::OURS)?;
-            match String::from_utf8_lossy(&output.stdout).trim() {
-                "yes" => {}
-                "no" => {
-                    return Err(LabError::Preflight(format!(
-                        "{} does not have the package {package}, which the set needs. Install it there: pkg install {package}",
-                        self.host.name()
-                    )));
-                }
-                other => return Err(not_understood(self.host.as_ref(), &look.to_string(), other)),
-            }
-        }
-        Ok(())
-    }
-
-    fn is_verified(&self, verify: &Verify, limit: Limit<'_>) -> Result<(), LabError> {
-        let command = self.users_command(&verify::command(verify));
-        let output = self
-            .host
-            .run(&command.called(verify.command.trim()), limit)?;
-        verify::look(verify, &output, self.host.as_ref())?.map_err(|reason| self.otherwise(reason))
-    }
-
     /// Returns what of a configuration is in force, as the DUT reports it.
     pub(super) fn snapshot(
         &self,
         configuration: &Configuration,
     ) -> Result<BTreeMap<String, String>, LabError> {
-        let mut kept =
-            BTreeMap::from([("note.txt".to_owned(), format!("{}\n", super::NOT_YET_RUN))]);
-        let mut named = Vec::new();
+        let (mut files, mut named) = (Vec::new(), Vec::new());
         let mut shows: Vec<(&str, &str)> = Vec::new();
         for step in configuration.steps() {
             match step {
                 Step::Folder(folder) => {
                     named.extend(folder.settings()?);
-                    for file in &folder.files {
-                        let text = self.host.read(&file.theirs)?;
-                        kept.insert(
-                            format!("files{}", file.theirs),
-                            String::from_utf8_lossy(&text).into_owned(),
-                        );
-                    }
+                    files.extend(&folder.files);
                     if folder.uploads(Kind::Pf).next().is_some() {
                         shows.push(("pf-rules", "pfctl -sr"));
                     }
@@ -347,22 +286,8 @@ impl FreeBsd {
                 | Step::Object(_) => {}
             }
         }
-        let mut text = String::new();
-        for one in settings::in_force(&named) {
-            if let Some(value) = self.setting(&one.name)? {
-                let _ = writeln!(text, "{} = {value}", one.name);
-            }
-        }
-        if !text.is_empty() {
-            kept.insert("sysctl.txt".into(), text);
-        }
-        for (name, command) in shows {
-            let output = self.host.run(&Command::shell(command), Limit::OURS)?;
-            kept.insert(
-                format!("{name}.txt"),
-                String::from_utf8_lossy(&output.stdout).into_owned(),
-            );
-        }
+        let mut kept = self.state(&files, &named, shows)?;
+        kept.insert("note.txt".into(), format!("{}\n", super::NOT_YET_RUN));
         Ok(kept)
     }
 }

@@ -15,6 +15,7 @@ use super::{FreeBsd, SYSCTLS};
 use crate::dut::Change;
 use crate::dut::refuse;
 use crate::dut::set::{Configuration, Step};
+use crate::dut::unix::Unix;
 use crate::error::LabError;
 use crate::host::not_understood;
 use crate::host::{Address, Command, Files, Host, HostError, Limit, Output, Process};
@@ -187,7 +188,7 @@ impl FreeBsd {
                 .iter()
                 .find(|port| !there.contains(&port.as_str()))
             {
-                return Err(self.otherwise(format!(
+                return Err(self.not_kept(format!(
                     "{port} is not in the jail, which has {}",
                     there.join(" ").escape_debug()
                 )));
@@ -195,7 +196,7 @@ impl FreeBsd {
             let forwards = inside.query("sysctl", &["-n", "net.inet.ip.forwarding"])?;
             match forwards.trim() {
                 "1" => Ok(()),
-                other => Err(self.otherwise(format!(
+                other => Err(self.not_kept(format!(
                     "net.inet.ip.forwarding of the jail should be 1, and is {}",
                     other.escape_debug()
                 ))),

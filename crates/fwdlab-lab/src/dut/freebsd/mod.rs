@@ -25,7 +25,7 @@ use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 use super::daemons::{Daemons, EndedDaemon};
-use super::sweep::set_by_command;
+use super::unix::{LIMIT, Unix};
 use super::{
     Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Sides, SweptParameter,
     refuse, run_reset, timed,
@@ -106,7 +106,7 @@ impl FreeBsd {
             host,
             making,
             sides: Sides::new(ports, networks),
-            patience: apply::LIMIT,
+            patience: LIMIT,
             undo,
             is_jailed: AtomicBool::new(false),
             routes: Mutex::default(),
@@ -121,32 +121,6 @@ impl FreeBsd {
         work: impl FnOnce() -> Result<(), LabError>,
     ) -> Result<Change, LabError> {
         self.undo.changing(&self.host, action, undo_commands, work)
-    }
-
-    /// Returns the error for a setting that the DUT did not keep.
-    fn otherwise(&self, reason: String) -> LabError {
-        LabError::Preflight(format!(
-            "{} did not keep the setting: {reason}. Check whether something else changes it",
-            self.host.name()
-        ))
-    }
-
-    /// Returns a setting of the kernel; `None` if it does not exist.
-    fn setting(&self, name: &str) -> Result<Option<String>, LabError> {
-        // for an unknown name, sysctl prints an error on standard error, and nothing on standard
-        // output
-        let ask = Command::shell(&format!(
-            "sysctl -n {} 2>/dev/null || [ $? -eq 1 ]",
-            quoted(name)
-        ));
-        let ask = ask.called(format!("sysctl -n {name}"));
-        let output = self.host.run(&ask, Limit::OURS)?;
-        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        let is_plain = |c: char| c == ' ' || c == '\t' || c.is_ascii_graphic();
-        match text.chars().all(is_plain) {
-            false => Err(not_understood(self.host.as_ref(), &ask.to_string(), &text)),
-            true => Ok((!text.is_empty()).then_some(text)),
-        }
     }
 
     /// Sets settings, and reads them back. Returns the values by name; those of missing settings,
@@ -191,7 +165,7 @@ impl FreeBsd {
             for (name, value) in requested.iter().filter(|(name, _)| !missing.contains(name)) {
                 let found = self.setting(name)?.unwrap_or_default();
                 if !super::set::settings::matches_value(&found, value) {
-                    return Err(self.otherwise(format!("{name} should be {value}, and is {found}")));
+                    return Err(self.not_kept(format!("{name} should be {value}, and is {found}")));
                 }
             }
             Ok(())
@@ -256,17 +230,6 @@ impl FreeBsd {
     fn has_ipv6(&self) -> Result<bool, LabError> {
         Ok(self.setting("net.inet6.ip6.forwarding")?.is_some())
     }
-
-    fn users_command(&self, text: &str) -> Command {
-        let [input, output] = &self.sides.ports;
-        let daemons = self.daemons.variable();
-        let words = format!("export FWDLAB_IN={input} FWDLAB_OUT={output} {daemons}\n");
-        Command::shell(&format!("{words}{text}")).called(text.trim())
-    }
-
-    fn shell(&self, text: &str, limit: Limit<'_>) -> Result<String, LabError> {
-        Ok(self.host.run(&self.users_command(text), limit)?.text())
-    }
 }
 
 impl Dut for FreeBsd {
@@ -300,7 +263,9 @@ impl Dut for FreeBsd {
     }
 
     fn apply(&self, configuration: &Configuration, control: &Control) -> Result<String, LabError> {
-        self.apply_all(configuration, control)
+        configuration.check_for(System::FreeBsd)?;
+        jail::check_alone(configuration)?;
+        self.apply_steps(configuration, control)
     }
 
     fn daemons_ended(&self) -> Result<Vec<EndedDaemon>, LabError> {
@@ -345,17 +310,7 @@ impl Dut for FreeBsd {
                 self.set_routes(version, value).map(Some)
             }
             SweptParameter::Command { apply, undo } => {
-                let limit = Limit {
-                    time: self.patience,
-                    is_stopped: &|| control.is_stopped(),
-                };
-                set_by_command(
-                    (apply, undo.as_deref()),
-                    value,
-                    (&self.undo, &self.host),
-                    |text| self.users_command(text),
-                    |text| self.shell(text, limit),
-                )
+                self.set_with_command((apply, undo.as_deref()), value, control)
             }
         }
     }

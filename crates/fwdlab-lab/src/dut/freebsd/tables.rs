@@ -12,6 +12,7 @@ use fwdlab_model::trial::IpVersion;
 use super::{FreeBsd, GONE, jail, read};
 use crate::dut::refuse;
 use crate::dut::sweep::{unused_v4, unused_v6};
+use crate::dut::unix::Unix;
 use crate::dut::{Change, Route};
 use crate::error::LabError;
 use crate::host::not_understood;
@@ -61,7 +62,7 @@ impl FreeBsd {
                 let state = if one.is_on() { "keep state" } else { "no state" };
                 self.pf(&format!("pass all {state}\n"), "", &|there| match there.contains(state) {
                     true => Ok(()),
-                    false => Err(self.otherwise(format!("`pfctl -sr` lists no rule with {state}: {}", there.trim()))),
+                    false => Err(self.not_kept(format!("`pfctl -sr` lists no rule with {state}: {}", there.trim()))),
                 })
             }
             jail::FAMILY => self.jail(),
@@ -73,7 +74,7 @@ impl FreeBsd {
     fn same(&self, requested: u64, there: u64, action: &str) -> Result<(), LabError> {
         match requested == there {
             true => Ok(()),
-            false => Err(self.otherwise(format!(
+            false => Err(self.not_kept(format!(
                 "the kernel lists {there} {action}, not {requested}"
             ))),
         }
@@ -209,7 +210,7 @@ impl FreeBsd {
         self.pf(&rules, &more, &|there| {
             if !there.contains(&format!("from <{TABLE}> ")) {
                 let there = there.trim();
-                return Err(self.otherwise(format!(
+                return Err(self.not_kept(format!(
                     "`pfctl -sr` lists no rule with the table: {}",
                     there.escape_debug()
                 )));

@@ -4,52 +4,39 @@
 //! A configuration runs as root with the DUT's ports in `$FWDLAB_IN` and `$FWDLAB_OUT`, and lists
 //! its daemons in `$FWDLAB_DAEMONS`. fwdlab does not undo its commands unless it says how; what
 //! fwdlab does itself (files, settings, rules) is undone if it would persist. Families are in
-//! [`super::families`]. Start with [`Linux::apply_all`].
+//! [`super::families`]. Start with [`Linux::install`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
-
-use fwdlab_model::set::Verify;
-use fwdlab_model::system::System;
 
 use super::{Linux, gateway};
-use crate::control::Control;
+use crate::dut::Dut;
 use crate::dut::set::folder::{Folder, Kind, Upload};
 use crate::dut::set::settings::{self, Setting};
 use crate::dut::set::{Configuration, Step};
+use crate::dut::unix::{Shell, Unix};
 use crate::dut::upload::{Uploads, WriteCommands, upload};
-use crate::dut::{Dut, verify};
 use crate::error::LabError;
 use crate::host::not_understood;
-use crate::host::reboot::reboot_and_wait;
 use crate::host::{Command, Failure, Files, Limit, quoted};
-
-/// Default time limit of users' commands on a DUT.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Directories of which a DUT on this machine has a private copy.
 const OWN: [&str; 3] = ["/etc/", "/run/", "/var/"];
 
-impl Linux {
-    /// Runs all steps; returns their output.
-    pub(super) fn apply_all(
-        &self,
-        configuration: &Configuration,
-        control: &Control,
-    ) -> Result<String, LabError> {
-        configuration.check_for(System::Linux)?;
-        if self.place.files() != Files::Machine {
-            configuration.check_without_restart()?;
+impl Unix for Linux {
+    const HAS_WRITE_ONLY_SETTINGS: bool = true;
+
+    fn commands(&self) -> Shell<'_> {
+        Shell {
+            place: &self.place,
+            ports: &self.sides.ports,
+            cpus: &self.cpus,
+            daemons: &self.daemons,
+            undo: &self.undo,
+            patience: self.patience,
         }
-        let limit = Limit {
-            time: self.patience,
-            is_stopped: &|| control.is_stopped(),
-        };
-        let apply = || configuration.each(|step| self.carry_out(step, &configuration.name, limit));
-        (self.daemons).of_configuration(configuration, &self.place, &self.undo, apply)
     }
 
     fn carry_out(&self, step: &Step, name: &str, limit: Limit<'_>) -> Result<String, LabError> {
@@ -80,77 +67,85 @@ impl Linux {
         }
     }
 
-    fn apply_folder(
+    fn install(
         &self,
         folder: &Folder,
-        name: &str,
+        requested: &[Setting],
         limit: Limit<'_>,
     ) -> Result<String, LabError> {
-        let says = &folder.says;
-        self.has_packages(&says.packages)?;
-        if !says.undo.is_empty() {
-            let undo_commands = self.users_command(&says.undo.join("\n"));
-            self.undo.before(
-                &self.place,
-                &format!("what the set {name} did"),
-                undo_commands,
-            )?;
-        }
         let mut output = String::new();
-        for text in &says.before {
-            output += &self.shell(text, limit)?;
-        }
-        let requested = folder.settings()?;
         let rules: Vec<&Upload> = folder.uploads(Kind::Nft).collect();
         // undone in reverse: rules, settings, then files and their reload commands
         self.place_files(folder)?;
-        self.keep_settings(&requested)?;
+        self.keep_settings(requested)?;
         if !rules.is_empty() {
             self.keep_rules()?;
         }
         if folder.reboots() {
-            let limit = Limit {
-                time: says.patience(),
-                ..limit
-            };
-            reboot_and_wait(self.place.as_ref(), limit)?;
+            self.restart(folder, limit)?;
             // loaded by the system at its start, and checked before the DUT becomes a router again:
             // the router's settings for its ports must not hide those of the set
-            self.has_settings(&requested)?;
+            self.has_settings(requested)?;
             self.prepare()?;
-            if !requested.is_empty() {
-                output += &self.shell(&sysctl_script(&requested), limit)?;
-            }
-        } else {
-            if !requested.is_empty() {
-                output += &self.shell(&sysctl_script(&requested), limit)?;
-            }
+        }
+        if !requested.is_empty() {
+            output += &self.shell(&sysctl_script(requested), limit)?;
+        }
+        if !folder.reboots() {
             for file in &rules {
                 output += &self.load(&file.ours, limit)?;
             }
-            for reload in &says.reload {
+            for reload in &folder.says.reload {
                 output += &self.shell(&reload.command, limit)?;
             }
         }
-        self.has_settings(&requested)?;
+        self.has_settings(requested)?;
         self.has_tables(
             &rules
                 .iter()
                 .map(|file| file.ours.as_path())
                 .collect::<Vec<_>>(),
         )?;
-        for text in &says.after {
-            output += &self.shell(text, limit)?;
-        }
-        if let Some(apply) = &folder.apply {
-            output += &self.execute(apply, limit)?;
-        }
-        for verify in &says.verify {
-            self.is_verified(verify, limit)?;
-        }
         Ok(output)
     }
 
+    fn has_packages(&self, packages: &[String]) -> Result<(), LabError> {
+        if packages.is_empty() {
+            return Ok(());
+        }
+        let mut script = String::from(HAS);
+        for package in packages {
+            let _ = writeln!(script, "has {0} || echo missing: {0}", quoted(package));
+        }
+        let command = Command::shell(&format!("{script}echo looked\n")).called("look for packages");
+        let output = self.place.run(&command, Limit::OURS)?;
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut lines: Vec<&str> = output.lines().collect();
+        let missing = |line: &&str| line.strip_prefix("missing: ").map(str::to_owned);
+        if lines.pop() != Some("looked") || lines.iter().any(|line| missing(line).is_none()) {
+            return Err(not_understood(
+                self.place.as_ref(),
+                "look for packages",
+                &output,
+            ));
+        }
+        let missing: Vec<String> = lines.iter().filter_map(missing).collect();
+        match missing.is_empty() {
+            true => Ok(()),
+            false => Err(LabError::Preflight(format!(
+                "{} does not have all packages that the set needs. Install there: {}",
+                self.place.name(),
+                missing.join(" ")
+            ))),
+        }
+    }
+
+    fn setting(&self, name: &str) -> Result<Option<String>, LabError> {
+        self.text_of(&file_of(name))
+    }
+}
+
+impl Linux {
     /// Puts the files of a set where they belong; see [`Files`] for where that is.
     fn place_files(&self, folder: &Folder) -> Result<(), LabError> {
         let is_loaded = |file: &&Upload| matches!(file.kind, Kind::Sysctl | Kind::Nft);
@@ -205,62 +200,9 @@ impl Linux {
         }
     }
 
-    /// Checks that packages are installed, because fwdlab installs nothing on a DUT.
-    fn has_packages(&self, packages: &[String]) -> Result<(), LabError> {
-        if packages.is_empty() {
-            return Ok(());
-        }
-        let mut script = String::from(HAS);
-        for package in packages {
-            let _ = writeln!(script, "has {0} || echo missing: {0}", quoted(package));
-        }
-        let command = Command::shell(&format!("{script}echo looked\n")).called("look for packages");
-        let output = self.place.run(&command, Limit::OURS)?;
-        let output = String::from_utf8_lossy(&output.stdout).into_owned();
-        let mut lines: Vec<&str> = output.lines().collect();
-        let missing = |line: &&str| line.strip_prefix("missing: ").map(str::to_owned);
-        if lines.pop() != Some("looked") || lines.iter().any(|line| missing(line).is_none()) {
-            return Err(not_understood(
-                self.place.as_ref(),
-                "look for packages",
-                &output,
-            ));
-        }
-        let missing: Vec<String> = lines.iter().filter_map(missing).collect();
-        match missing.is_empty() {
-            true => Ok(()),
-            false => Err(LabError::Preflight(format!(
-                "{} does not have all packages that the set needs. Install there: {}",
-                self.place.name(),
-                missing.join(" ")
-            ))),
-        }
-    }
-
-    fn execute(&self, path: &Path, limit: Limit<'_>) -> Result<String, LabError> {
-        let there = self.place.put(path)?;
-        self.shell(&format!("exec {}", quoted(&there)), limit)
-    }
-
     fn load(&self, path: &Path, limit: Limit<'_>) -> Result<String, LabError> {
         let there = self.place.put(path)?;
         self.shell(&format!("exec nft -f {}", quoted(&there)), limit)
-    }
-
-    /// Runs a text of the user's with `sh`; returns its output.
-    pub(super) fn shell(&self, script: &str, limit: Limit<'_>) -> Result<String, LabError> {
-        Ok(self.place.run(&self.users_command(script), limit)?.text())
-    }
-
-    /// Returns the command for a text of the user's, with the variables that every shell gets.
-    pub(super) fn users_command(&self, script: &str) -> Command {
-        let [input, output] = &self.sides.ports;
-        let daemons = self.daemons.variable();
-        let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
-        let cpus = cpus.join(",");
-        let ports =
-            format!("export FWDLAB_IN={input} FWDLAB_OUT={output} FWDLAB_CPUS={cpus} {daemons}\n");
-        Command::shell(&format!("{ports}{script}")).called(script.trim())
     }
 
     /// Records the values of these settings: they persist on every DUT except in namespaces that
@@ -340,32 +282,6 @@ impl Linux {
         }
     }
 
-    /// Checks that these settings have the values that were set.
-    fn has_settings(&self, requested: &[Setting]) -> Result<(), LabError> {
-        for setting in settings::in_force(requested) {
-            let file = file_of(&setting.name);
-            let found = match self.text_of(&file)? {
-                Some(found) => found,
-                // a write-only setting has no value (net.ipv4.route.flush)
-                None => continue,
-            };
-            if !settings::matches_value(&found, &setting.value) && !setting.optional {
-                let Setting {
-                    file,
-                    line,
-                    name,
-                    value,
-                    ..
-                } = setting;
-                return Err(self.otherwise(format!(
-                    "{}, line {line}: {name} should be {value}, and is {found}",
-                    file.display()
-                )));
-            }
-        }
-        Ok(())
-    }
-
     /// Checks that the tables that these files create exist.
     fn has_tables(&self, files: &[&Path]) -> Result<(), LabError> {
         let mut requested: BTreeMap<String, &Path> = BTreeMap::new();
@@ -395,19 +311,11 @@ impl Linux {
                     false => there.join(", "),
                 };
                 let file = file.display();
-                Err(self.otherwise(format!(
+                Err(self.not_kept(format!(
                     "{file} makes table {table}, and the kernel lists {found}"
                 )))
             }
         }
-    }
-
-    fn is_verified(&self, verify: &Verify, limit: Limit<'_>) -> Result<(), LabError> {
-        let command = self.users_command(&verify::command(verify));
-        let output = self
-            .place
-            .run(&command.called(verify.command.trim()), limit)?;
-        verify::look(verify, &output, self.place.as_ref())?.map_err(|reason| self.otherwise(reason))
     }
 
     /// Returns what of a configuration is in force, as the DUT reports it: names and texts.
@@ -415,8 +323,7 @@ impl Linux {
         &self,
         configuration: &Configuration,
     ) -> Result<BTreeMap<String, String>, LabError> {
-        let mut kept = BTreeMap::new();
-        let mut named: Vec<Setting> = Vec::new();
+        let (mut files, mut named): (Vec<&Upload>, Vec<Setting>) = Default::default();
         let mut shows: BTreeSet<(&str, &str)> = BTreeSet::new();
         for step in configuration.steps() {
             match step {
@@ -434,29 +341,11 @@ impl Linux {
                         Files::View => !matches!(file.kind, Kind::Sysctl | Kind::Nft),
                         Files::Ours => false,
                     };
-                    for file in folder.files.iter().filter(is_uploaded) {
-                        let text = self.place.read(&file.theirs)?;
-                        let text = String::from_utf8_lossy(&text).into_owned();
-                        kept.insert(format!("files{}", file.theirs), text);
-                    }
+                    files.extend(folder.files.iter().filter(is_uploaded));
                 }
             }
         }
-        let mut text = String::new();
-        for setting in settings::in_force(&named) {
-            if let Some(value) = self.text_of(&file_of(&setting.name))? {
-                let _ = writeln!(text, "{} = {value}", setting.name);
-            }
-        }
-        if !text.is_empty() {
-            kept.insert("sysctl.txt".into(), text);
-        }
-        for (name, line) in shows {
-            let output = self.place.run(&self.users_command(line), Limit::OURS)?;
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            kept.insert(format!("{name}.txt"), text);
-        }
-        Ok(kept)
+        self.state(&files, &named, shows)
     }
 }
 

@@ -7,6 +7,7 @@
 use fwdlab_model::family::Generated;
 
 use super::{Linux, hashing};
+use crate::dut::unix::Unix;
 use crate::error::LabError;
 use crate::host::not_understood;
 use crate::host::{Command, Files, Limit, quoted};
@@ -119,8 +120,7 @@ impl Linux {
                 match look()?.1 {
                     found if found == *requested => Ok(()),
                     found => {
-                        Err(self
-                            .otherwise(format!("{action}: it has {found:?}, not {requested:?}")))
+                        Err(self.not_kept(format!("{action}: it has {found:?}, not {requested:?}")))
                     }
                 }
             })
@@ -211,7 +211,7 @@ impl Linux {
         set.map_err(|error| self.refused(&what, error))?;
         match look()? {
             true => Ok(()),
-            false => Err(self.otherwise(format!(
+            false => Err(self.not_kept(format!(
                 "the indirection table of {port} does not name its first {n} queues in turn"
             ))),
         }

@@ -16,6 +16,7 @@ use super::tables::RuleOwner;
 use super::{Linux, bgp, cards, conntrack, gateway, paths};
 use crate::dut::set::settings;
 use crate::dut::sweep::unused_v4;
+use crate::dut::unix::Unix;
 use crate::error::LabError;
 use crate::facts::pci_device;
 use crate::host::not_understood;
@@ -284,7 +285,7 @@ impl Linux {
                 if let Some(of) = read()?.1.iter().find(|of| of.now != requested) {
                     let Channels { kind, now, .. } = of;
                     return Err(
-                        self.otherwise(format!("{port} has {now} {kind} queues, not {requested}"))
+                        self.not_kept(format!("{port} has {now} {kind} queues, not {requested}"))
                     );
                 }
                 match table {
@@ -407,7 +408,7 @@ impl Linux {
                     .query("taskset", &["-pc", &cpu.to_string(), &thread.to_string()])?;
                 match read()? {
                     found if found == cpu.to_string() => Ok(()),
-                    found => Err(self.otherwise(format!(
+                    found => Err(self.not_kept(format!(
                         "thread {thread} of {port} runs on CPUs {found}, not {cpu}"
                     ))),
                 }
@@ -448,7 +449,7 @@ impl Linux {
                     match read()?.0 {
                         found if found == requested => Ok(()),
                         found => Err(self
-                            .otherwise(format!("{feature} of {port} is {found}, not {requested}"))),
+                            .not_kept(format!("{feature} of {port} is {found}, not {requested}"))),
                     }
                 },
             )
@@ -547,7 +548,7 @@ impl Linux {
                 match found.find(|((_, value), found)| !settings::matches_value(found, value)) {
                     None => Ok(()),
                     Some(((file, value), found)) => {
-                        Err(self.otherwise(format!("{file} says {found}, not {value}")))
+                        Err(self.not_kept(format!("{file} says {found}, not {value}")))
                     }
                 }
             })

@@ -11,6 +11,7 @@ use fwdlab_model::family::Generated;
 
 use super::Linux;
 use crate::dut::Spread;
+use crate::dut::unix::Unix;
 use crate::error::LabError;
 use crate::host::not_understood;
 use crate::host::{Command, Files, Limit};

@@ -34,7 +34,7 @@ use fwdlab_model::reset::Reset;
 use fwdlab_model::trial::IpVersion;
 
 use super::daemons::{Daemons, EndedDaemon};
-use super::sweep::set_by_command;
+use super::unix::{LIMIT, Unix};
 use super::{
     Account, Agent, Change, Configuration, Dut, PlannedReset, PortPair, Route, Sides, Spread,
     SweptParameter, Updates, run_reset, timed,
@@ -132,7 +132,7 @@ impl Linux {
             sides: Sides::new(ports, networks),
             cpus: Vec::new(),
             thread: None,
-            patience: apply::LIMIT,
+            patience: LIMIT,
             undo,
             tunnels: AtomicU64::new(0),
             machine: Machine::default(),
@@ -329,7 +329,8 @@ impl Dut for Linux {
     }
 
     fn apply(&self, configuration: &Configuration, control: &Control) -> Result<String, LabError> {
-        self.apply_all(configuration, control)
+        configuration.check_for(System::Linux)?;
+        self.apply_steps(configuration, control)
     }
 
     fn in_force(
@@ -356,17 +357,7 @@ impl Dut for Linux {
             SweptParameter::Rules => self.set_rules(RuleOwner::Swept, version, value).map(Some),
             SweptParameter::Routes => self.set_routes(RuleOwner::Swept, version, value).map(Some),
             SweptParameter::Command { apply, undo } => {
-                let limit = Limit {
-                    time: self.patience,
-                    is_stopped: &|| control.is_stopped(),
-                };
-                set_by_command(
-                    (apply, undo.as_deref()),
-                    value,
-                    (&self.undo, &self.place),
-                    |text| self.users_command(text),
-                    |text| self.shell(text, limit),
-                )
+                self.set_with_command((apply, undo.as_deref()), value, control)
             }
         }
     }

@@ -12,6 +12,7 @@ use fwdlab_model::family::Generated;
 use super::Linux;
 use crate::dut::set::{Hook, Object};
 use crate::dut::sweep::unused_v4;
+use crate::dut::unix::Unix;
 use crate::error::LabError;
 use crate::host::not_understood;
 use crate::host::{Command, Files, Limit, quoted};
@@ -154,7 +155,7 @@ impl Linux {
                 let there = self.host.query("tc", &["filter", "show", "dev", port, hook])?;
                 match there.contains(" bpf ") {
                     true => Ok(()),
-                    false => Err(self.otherwise(format!("{port} has no program of tc"))),
+                    false => Err(self.not_kept(format!("{port} has no program of tc"))),
                 }
             })?;
         }
@@ -185,8 +186,8 @@ impl Linux {
                 self.host.run(&load, Limit::OURS)?;
                 match self.program(port)? {
                     Some(own) if own.starts_with(name) => Ok(()),
-                    Some(own) => Err(self.otherwise(format!("{port} has the program {own}"))),
-                    None => Err(self.otherwise(format!("{port} has no program in its driver"))),
+                    Some(own) => Err(self.not_kept(format!("{port} has the program {own}"))),
+                    None => Err(self.not_kept(format!("{port} has no program in its driver"))),
                 }
             })?;
         }

@@ -11,6 +11,7 @@ use fwdlab_model::trial::IpVersion;
 
 use super::{Linux, family};
 use crate::dut::sweep::{unused_v4, unused_v6};
+use crate::dut::unix::Unix;
 use crate::dut::{Change, Route, Updates};
 use crate::error::LabError;
 use crate::host::not_understood;
@@ -109,7 +110,7 @@ impl Linux {
                 {
                     None => Ok(()),
                     Some((file, found)) => {
-                        Err(self.otherwise(format!("{file} of {port} says {found}, not {mask}")))
+                        Err(self.not_kept(format!("{file} of {port} says {found}, not {mask}")))
                     }
                 }
             },
@@ -182,18 +183,10 @@ impl Linux {
     pub(super) fn same(&self, requested: u64, there: usize, action: &str) -> Result<(), LabError> {
         match requested == there as u64 {
             true => Ok(()),
-            false => Err(self.otherwise(format!(
+            false => Err(self.not_kept(format!(
                 "the kernel lists {there} {action}, not {requested}"
             ))),
         }
-    }
-
-    /// Returns the error for a setting that the DUT did not keep.
-    pub(super) fn otherwise(&self, reason: String) -> LabError {
-        LabError::Preflight(format!(
-            "{} did not keep the setting: {reason}. Check whether something else changes it",
-            self.host.name()
-        ))
     }
 
     /// Returns routes to networks without traffic, via the next hop of the test frames.
@@ -298,7 +291,7 @@ impl Linux {
             let requested = line.trim_start_matches("route replace ");
             let requested = requested.split(" proto ").next().unwrap_or(requested);
             if !table.lines().any(|route| route.starts_with(requested)) {
-                return Err(self.otherwise(format!(
+                return Err(self.not_kept(format!(
                     "a routing update was not applied: `{requested}` is not among its routes after `ip {line}`"
                 )));
             }

@@ -6,7 +6,7 @@
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_report::number;
 
-use super::traffic::{ConsolePort, ReceivedSum, SentSum, State};
+use super::traffic::{ConsolePort, State};
 use crate::cli::session::words::short_time;
 
 /// Returns the rates and counters of each port, and their totals.
@@ -27,23 +27,10 @@ pub fn stats(ports: &[ConsolePort], link: Option<LinkSpeed>) -> Vec<Vec<String>>
         },
         &number::rate(load),
     );
-    let all = |of: &dyn Fn(&ConsolePort) -> f64| ports.iter().map(of).fold(0.0, |a, b| a + b);
     let bits = number::bits_per_second;
-    rows.row(
-        "sent",
-        |_, p| number::rate(p.last_sent.rate_pps),
-        &number::rate(all(&|p| p.last_sent.rate_pps)),
-    );
-    rows.row(
-        "sent L1",
-        |_, p| bits(p.last_sent.l1_bps),
-        &bits(all(&|p| p.last_sent.l1_bps)),
-    );
-    rows.row(
-        "sent L2",
-        |_, p| bits(p.last_sent.l2_bps),
-        &bits(all(&|p| p.last_sent.l2_bps)),
-    );
+    rows.sum("sent", number::rate, |p| p.last_sent.rate_pps);
+    rows.sum("sent L1", bits, |p| p.last_sent.l1_bps);
+    rows.sum("sent L2", bits, |p| p.last_sent.l2_bps);
     let speed = |port: &ConsolePort| link.map(|l| l.bps()).or(port.taken.facts.speed_bps);
     if ports.iter().any(|port| speed(port).is_some()) {
         let used = |port: &ConsolePort| Some(100.0 * port.last_sent.l1_bps / speed(port)? as f64);
@@ -53,65 +40,31 @@ pub fn stats(ports: &[ConsolePort], link: Option<LinkSpeed>) -> Vec<Vec<String>>
             "",
         );
     }
-    rows.row(
-        "received",
-        |_, p| number::rate(p.last_received.all_pps),
-        &number::rate(all(&|p| p.last_received.all_pps)),
-    );
-    rows.row(
-        "received ours",
-        |_, p| number::rate(p.last_received.ours_pps),
-        &number::rate(all(&|p| p.last_received.ours_pps)),
-    );
-    let sent = ports
-        .iter()
-        .map(ConsolePort::all_sent)
-        .fold(SentSum::default(), SentSum::and);
-    let received =
-        (ports.iter().map(|p| p.received)).fold(ReceivedSum::default(), ReceivedSum::and);
-    let count = number::count;
-    rows.row(
-        "frames sent",
-        |_, p| count(p.all_sent().frames),
-        &count(sent.frames),
-    );
-    rows.row(
-        "frames received",
-        |_, p| count(p.received.frames),
-        &count(received.frames),
-    );
-    rows.row("ours", |_, p| count(p.received.ours), &count(received.ours));
-    rows.row(
-        "bytes sent",
-        |_, p| count(p.all_sent().bytes_l2.round() as u64),
-        &count(sent.bytes_l2.round() as u64),
-    );
-    for (name, of_sent) in [
-        ("not sent", (|sum| sum.not_sent) as fn(&SentSum) -> u64),
-        ("sent late", |sum| sum.made_up),
-        ("dropped sending", |sum| sum.dropped),
+    rows.sum("received", number::rate, |p| p.last_received.all_pps);
+    rows.sum("received ours", number::rate, |p| p.last_received.ours_pps);
+    rows.sum("frames sent", count, |p| p.all_sent().frames as f64);
+    rows.sum("frames received", count, |p| p.received.frames as f64);
+    rows.sum("ours", count, |p| p.received.ours as f64);
+    rows.sum("bytes sent", count, |p| p.all_sent().bytes_l2);
+    for (name, frames) in [
+        (
+            "not sent",
+            (|port| port.all_sent().not_sent) as fn(&ConsolePort) -> u64,
+        ),
+        ("sent late", |port| port.all_sent().made_up),
+        ("dropped sending", |port| port.all_sent().dropped),
+        ("foreign", |port| port.received.foreign),
+        ("dropped received", |port| port.received.dropped),
     ] {
-        if of_sent(&sent) > 0 {
-            rows.row(
-                name,
-                |_, p| count(of_sent(&p.all_sent())),
-                &count(of_sent(&sent)),
-            );
-        }
-    }
-    for (name, of_received) in [
-        ("foreign", (|sum| sum.foreign) as fn(&ReceivedSum) -> u64),
-        ("dropped received", |sum| sum.dropped),
-    ] {
-        if of_received(&received) > 0 {
-            rows.row(
-                name,
-                |_, p| count(of_received(&p.received)),
-                &count(of_received(&received)),
-            );
+        if ports.iter().any(|port| frames(port) > 0) {
+            rows.sum(name, count, |port| frames(port) as f64);
         }
     }
     rows.rows
+}
+
+fn count(number: f64) -> String {
+    number::count(number.round() as u64)
 }
 
 /// Returns a table of the ports.
@@ -241,5 +194,16 @@ impl<'a> Rows<'a> {
             row.push(total.to_owned());
         }
         self.rows.push(row);
+    }
+
+    /// Adds a number of each port, and their sum.
+    fn sum(
+        &mut self,
+        name: &str,
+        shown: impl Fn(f64) -> String,
+        number: impl Fn(&ConsolePort) -> f64,
+    ) {
+        let all = self.ports.iter().map(&number).fold(0.0, |a, b| a + b);
+        self.row(name, |_, port| shown(number(port)), &shown(all));
     }
 }

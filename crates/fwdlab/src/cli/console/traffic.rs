@@ -131,16 +131,6 @@ impl ReceivedSum {
         let by_port = period.port.map_or(0, |port| port.rx_dropped);
         self.dropped += by_port + period.counts.dropped_by_receiver;
     }
-
-    /// Returns the sum of both.
-    pub fn and(self, other: ReceivedSum) -> ReceivedSum {
-        ReceivedSum {
-            frames: self.frames + other.frames,
-            ours: self.ours + other.ours,
-            foreign: self.foreign + other.foreign,
-            dropped: self.dropped + other.dropped,
-        }
-    }
 }
 
 impl ConsolePort {

@@ -102,7 +102,7 @@ impl Send {
         match flows {
             Some(flows) if self.vlan.is_none() => Ok(FrameRequest::Flows(flows)),
             _ => {
-                let profile = Profile::parse("what was typed", &self.as_profile())?;
+                let profile = Profile::parse("what was typed", &self.as_profile()?)?;
                 Ok(FrameRequest::Profile(Box::new(Loaded {
                     profile,
                     path: None,
@@ -111,26 +111,35 @@ impl Send {
         }
     }
 
+    /// Returns the typed sources and destinations, or their defaults.
+    fn ranges(&self) -> anyhow::Result<(Range, Range)> {
+        let (from, to) = match self.version() {
+            IpVersion::V4 => ("198.18.10.1", "198.19.10.1"),
+            IpVersion::V6 => ("2001:2:0:10::1", "2001:2:0:8010::1"),
+        };
+        Ok((
+            self.from.unwrap_or(from.parse()?),
+            self.to.unwrap_or(to.parse()?),
+        ))
+    }
+
     /// Returns the typed flows as a profile, for flows that are not a flow set of the benchmark
     /// blocks.
-    fn as_profile(&self) -> String {
-        let (ip, from, to) = match self.version() {
-            IpVersion::V4 => ("ipv4", "198.18.10.1", "198.19.10.1"),
-            IpVersion::V6 => ("ipv6", "2001:2:0:10::1", "2001:2:0:8010::1"),
+    fn as_profile(&self) -> anyhow::Result<String> {
+        let ip = match self.version() {
+            IpVersion::V4 => "ipv4",
+            IpVersion::V6 => "ipv6",
         };
         let mut text = format!("[[stream]]\nlayers = [\"{ip}\", \"udp\"]\n");
         if let Some(size) = self.size {
             text += &format!("size = {size}\n");
         }
         if self.from.is_none() && self.to.is_none() {
-            return text + &format!("flows = {}\n", self.flows.unwrap_or(FLOWS));
+            return Ok(text + &format!("flows = {}\n", self.flows.unwrap_or(FLOWS)));
         }
+        let (from, to) = self.ranges()?;
         let mut vary = Vec::new();
-        for (range, default, end) in [(self.to, to, "destination"), (self.from, from, "source")] {
-            let (first, last, ports) = match range {
-                Some(range) => (range.first.to_string(), range.last.to_string(), range.ports),
-                None => (default.into(), default.into(), None),
-            };
+        for (Range { first, last, ports }, end) in [(to, "destination"), (from, "source")] {
             vary.push(format!(
                 "{{ field = \"{ip}.{end}\", from = \"{first}\", to = \"{last}\" }}"
             ));
@@ -140,37 +149,28 @@ impl Send {
                 ));
             }
         }
-        text + &format!("vary = [{}]\n", vary.join(", "))
+        Ok(text + &format!("vary = [{}]\n", vary.join(", ")))
     }
 
     /// Returns the flows of the forward direction; `None` if they are not in the halves of the
     /// benchmark blocks.
     fn flow_set(&self) -> anyhow::Result<Option<FlowSet>> {
-        let version = self.version();
         if self.from.is_none() && self.to.is_none() {
             let flows = self.flows.unwrap_or(FLOWS);
-            let set = match version {
+            let set = match self.version() {
                 IpVersion::V4 => FlowSet::default_v4(flows),
                 IpVersion::V6 => FlowSet::default_v6(flows),
             };
             return Ok(Some(set.map_err(|e| Usage(format!("--flows: {e}")))?));
         }
-        let default = |text: &str| text.parse::<Range>();
-        let (from, to) = match version {
-            IpVersion::V4 => (default("198.18.10.1")?, default("198.19.10.1")?),
-            IpVersion::V6 => (default("2001:2:0:10::1")?, default("2001:2:0:8010::1")?),
-        };
-        let (from, to) = (self.from.unwrap_or(from), self.to.unwrap_or(to));
+        let (from, to) = self.ranges()?;
         if !self.to_any_address {
             destinations::check([(to.first, to.last)])?;
             destinations::check_sources([(from.first, from.last)])?;
         }
         let ports = |range: Range| {
             let (first, last) = range.ports.unwrap_or((2000, 2000));
-            Span {
-                first,
-                count: u32::from(last - first) + 1,
-            }
+            span(first, u32::from(last - first) + 1)
         };
         let too_many = || Usage("--from and --to: too many addresses".into());
         let (sources, targets) = (
@@ -179,26 +179,14 @@ impl Send {
         );
         let set = match (from.first, to.first) {
             (IpAddr::V4(source), IpAddr::V4(target)) => FlowSet::v4(
-                Span {
-                    first: source,
-                    count: sources,
-                },
-                Span {
-                    first: target,
-                    count: targets,
-                },
+                span(source, sources),
+                span(target, targets),
                 ports(from),
                 ports(to),
             ),
             (IpAddr::V6(source), IpAddr::V6(target)) => FlowSet::v6(
-                Span {
-                    first: source,
-                    count: sources,
-                },
-                Span {
-                    first: target,
-                    count: targets,
-                },
+                span(source, sources),
+                span(target, targets),
                 ports(from),
                 ports(to),
             ),
@@ -363,6 +351,10 @@ impl Send {
         let port = port.needs_interface("finding the next hop without --dst-mac")?;
         Ok(next_hop(port, ours, source, target)?)
     }
+}
+
+fn span<T>(first: T, count: u32) -> Span<T> {
+    Span { first, count }
 }
 
 /// A capture file to send, frame by frame, with the requested MAC addresses.
