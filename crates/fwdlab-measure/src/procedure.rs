@@ -5,7 +5,7 @@
 //! it and the caller that runs the trials, and filters invalid answers.
 
 use fwdlab_model::latency::StalledFrames;
-use fwdlab_model::outcome::{FORWARDS_NOTHING, Outcome, Spread};
+use fwdlab_model::outcome::{FORWARDS_NOTHING, NO_RESULT, Outcome, Spread};
 use fwdlab_model::procedure::{Answer, Delays, Ending, Purpose, Question};
 use fwdlab_model::result::Validity;
 use fwdlab_model::variant::Variant;
@@ -52,7 +52,7 @@ impl Progress {
     /// Returns the verdict: the failure, or `said`.
     pub fn verdict(&self, said: impl Into<String>) -> String {
         match &self.failure {
-            Some(reason) => format!("no result: {reason}"),
+            Some(reason) => format!("{NO_RESULT}{reason}"),
             None => said.into(),
         }
     }
