@@ -19,7 +19,7 @@ const open = async (options) => {
   page.on("pageerror", (error) => wrong.push(error.message));
   page.on("console", (said) => {
     // a server that is away is told by the browser too
-    if (said.type() === "error" && !/ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY/.test(said.text())) wrong.push(said.text());
+    if (said.type() === "error" && !/ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|status of 503/.test(said.text())) wrong.push(said.text());
   });
   page.on("dialog", (dialog) => wrong.push(`a dialog: ${dialog.message()}`));
   page.setDefaultTimeout(20000);
@@ -49,6 +49,14 @@ for (const [colorScheme, width] of [["light", 1280], ["dark", 400]]) {
       return all.filter((one) => one.getBoundingClientRect().right > innerWidth).slice(0, 3).map((one) => one.outerHTML.slice(0, 200));
     });
     assert.deepEqual(wider, [], `${path} is wider than ${width}`);
+    // a picture that is scaled down keeps its words readable
+    const small = await page.evaluate(() => {
+      const roots = [document, ...[...document.querySelectorAll("*")].flatMap((one) => one.shadowRoot ?? [])];
+      const words = roots.flatMap((root) => [...root.querySelectorAll("svg text")]).filter((one) => one.getBoundingClientRect().height > 0);
+      const pixels = (one) => parseFloat(getComputedStyle(one).fontSize) * one.getScreenCTM().d;
+      return words.filter((one) => pixels(one) < 11).map((one) => `${one.textContent}: ${pixels(one)} px`).slice(0, 3);
+    });
+    assert.deepEqual(small, [], `${path} at ${width}`);
   }
   await page.context().close();
 }
@@ -75,7 +83,7 @@ for (const path of [report, `${at}/runs/${stored[2]}`]) {
 const cases = await open({});
 await cases.goto(`${at}/compare?run=${stored[2]}`);
 assert.equal(await cases.getByLabel("Columns").inputValue(), "flows");
-assert.match(await shown(cases), /comparison/);
+assert.match(await shown(cases), /difference/i);
 await cases.context().close();
 
 // by keyboard alone: the filter, the list, a run and back; what is shown is in the address
@@ -102,6 +110,14 @@ await page.waitForURL("**/runs/*-ndr-*");
 await page.goBack();
 await page.waitForURL("**/runs?q=kind%3Andr");
 assert.equal(await page.locator("#filter").inputValue(), "kind:ndr");
+
+// a page that the server refuses to let follow, because too many do, tries again
+const refused = await open({});
+let attempts = 0;
+await refused.route((url) => url.pathname.endsWith("/events"), (route) => attempts++ ? route.continue() : route.fulfill({ status: 503, body: "" }));
+await refused.goto(`${at}/runs/${stored[0]}`);
+await refused.waitForFunction(() => Number(document.querySelector("[data-events]")?.dataset.events) > 0);
+await refused.context().close();
 
 // what others have named so stays text
 await page.goto(at);

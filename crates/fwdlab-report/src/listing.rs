@@ -72,8 +72,8 @@ impl Entry<'_> {
 }
 
 /// Renders the list with a line per run. On a terminal, ids and results are cut to fit, and tags
-/// that do not are at the end; on a narrow one a result is on a line of its own. Returns the header,
-/// then the lines of each entry.
+/// that do not are at the end; on a narrow one a result is on a line of its own. Returns the
+/// header, then the lines of each entry.
 pub fn lines(entries: &[Entry<'_>]) -> Vec<String> {
     fitted(entries, crate::table::fold())
 }
