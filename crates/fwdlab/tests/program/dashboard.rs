@@ -88,8 +88,8 @@ fn short_trials(lab: &Lab) -> String {
 
 /// Writes a campaign of one turn, which has no iteration before its end, at low loads.
 fn one_turn(lab: &Lab) -> String {
-    let text = "campaign = 'one-turn'\norder = 'together'\niterations = 1\n[bed]\nmax = '5kpps'\n[matrix]\nsize = [64, 128, 256, 512, 1024]\n\
-                [procedure]\nid = 'rfc2544'\ntests = ['frame-loss']\ntrial = '300ms'\n";
+    let text = "campaign = 'one-turn'\norder = 'together'\niterations = 1\n[bed]\nmax = '5kpps'\n[matrix]\nsize = [64, 128, 256, 512, 1024, 1280, 1518]\n\
+                [procedure]\nid = 'rfc2544'\ntests = ['frame-loss']\ntrial = '1s'\n";
     lab.write("one-turn.toml", text)
 }
 
