@@ -4,37 +4,17 @@ export interface Line {
   id: string; kind: string; name: string; bed: string; state: string | null; started_at: string; measured_at: string | null; finished_at: string | null;
   mark: string | null; result: string; problem: string | null; tags: string[]; note: string | null;
 }
-export interface Figure { name: string; unit: string; better: string; median: number; interval_half_width?: number; variation_percent?: number; values: number[] }
-export interface Finding { cause: string; sentence: string; setting: string; trials: number; of_trials: number }
-export interface Cpu { cpu: number; idle_ratio: number; softirq_ratio: number; system_ratio: number; user_ratio: number; steal_ratio: number; irq_ratio: number; forwards: boolean }
-export interface Queue { port: string; queue: number; way: string; packets: number; ratio: number }
-export interface Telemetry { cpus?: Cpu[]; queues?: Queue[]; drops?: Record<string, number> }
-export interface Iteration { iteration: number; trials: number[]; failure?: string; telemetry?: Telemetry }
-export interface TestCase {
-  test_case: string; configuration: string; frame_size_bytes: number; flows: number; ip_version: string;
-  figures: Figure[]; iterations: Iteration[]; doubt?: string; findings?: Finding[];
-}
-export interface Loss { place: string; frames: number; counter: string; reasons?: { reason: string; frames: number }[] }
-export interface Trial {
-  trial: number; test_case: string; iteration: number; control: boolean; intended_load_pps: number | null; offered_load_pps: number;
-  forwarding_rate_pps?: number; forwarding_rate_ungated_pps?: number; frame_loss_ratio: number | null; frames_intended: number | null;
-  frames_sent: number; frames_not_sent: number; frames_received: number; frames_lost: number; frames_unexplained?: number;
-  losses?: Loss[]; duration_s: number; started_at: string; validity: { reasons?: string[] }; telemetry?: Telemetry;
-}
-export interface Summary { procedure: string; test_cases: TestCase[]; warnings?: string[]; noise?: { verdict: string; too_noisy: boolean; to_do?: string[] } }
 export interface Info {
   id: string; kind: string; state: string; started_at: string; finished_at?: string; command_line: string[]; seed: number;
   tool_version: string; error?: string; parameters: Record<string, unknown>; facts: Record<string, unknown>;
 }
 export interface Flame { case: string; boot: number; of: string }
 export interface Run {
-  info: Info; problems: string[]; labels: { tags: string[]; note?: string }; summary: Summary | null; trials: Trial[]; flames: Flame[];
-  charts: { name: string; spoken: string }[];
+  info: Info; problems: string[]; labels: { tags: string[]; note?: string }; has_result: boolean; flames: Flame[];
   latencies: { test_case: string; trial: number; offered_load_pps: number }[];
 }
 export interface Compared {
-  metrics: string[]; html: string; text: string; ministat: string;
-  outcome: { metric: string; columns: { labels: Record<string, string> }[] };
+  metrics: string[]; labels: string[]; by: string | null; html: string; text: string; ministat: string; outcome: { metric: string };
 }
 export interface Trend { families: string[]; of: string; metrics: string[]; metric: string | null; html: string | null }
 

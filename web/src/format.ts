@@ -30,7 +30,6 @@ export function time(ns: number): string {
 }
 
 export const pps = (value: number) => scaled(value, "pps");
-export const frames = (value: number) => value.toLocaleString("en");
 export const percent = (ratio: number) => `${digits(ratio * 100)} %`;
 
 /** 2026-11-21 08:50:12, in UTC. */

@@ -8,6 +8,9 @@ export interface Said { t: number; kind: string; text: string }
 const POINTS = 600;
 const SAID = 200;
 
+/** Time before another attempt after the server has refused, in milliseconds. */
+const AGAIN = 2000;
+
 export class Live {
   connected = false;
   ended = false;
@@ -93,29 +96,39 @@ export function useLive(run: string): Live {
         draw((n) => n + 1);
       });
     };
-    const source = new EventSource(`/api/runs/${encodeURIComponent(run)}/events`);
-    source.onopen = () => {
-      live.current.connected = true;
-      soon();
+    let source: EventSource;
+    let last = "";
+    let again = 0;
+    const follow = () => {
+      source = new EventSource(`/api/runs/${encodeURIComponent(run)}/events?after=${last || 0}`);
+      source.onopen = () => {
+        live.current.connected = true;
+        soon();
+      };
+      source.onmessage = (message) => {
+        last = message.lastEventId;
+        const event = JSON.parse(message.data);
+        // another journal, or this one from its first event
+        if (event.event === "run_started") live.current = Object.assign(new Live(), { connected: true });
+        live.current.take(event);
+        soon();
+      };
+      source.onerror = () => {
+        live.current.connected = false;
+        // the browser reconnects by itself, but not after an answer such as 503
+        if (source.readyState === EventSource.CLOSED) again = setTimeout(follow, AGAIN);
+        soon();
+      };
+      source.addEventListener("end", () => {
+        live.current.ended = true;
+        source.close();
+        soon();
+      });
     };
-    source.onmessage = (message) => {
-      const event = JSON.parse(message.data);
-      // another journal, or this one from its first event
-      if (event.event === "run_started") live.current = Object.assign(new Live(), { connected: true });
-      live.current.take(event);
-      soon();
-    };
-    source.onerror = () => {
-      live.current.connected = false;
-      soon();
-    };
-    source.addEventListener("end", () => {
-      live.current.ended = true;
-      source.close();
-      soon();
-    });
+    follow();
     soon();
     return () => {
+      clearTimeout(again);
       source.close();
       cancelAnimationFrame(asked);
     };

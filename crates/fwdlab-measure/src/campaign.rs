@@ -6,7 +6,7 @@
 
 use fwdlab_model::campaign::{Case, Order};
 use fwdlab_model::instructions::Exact;
-use fwdlab_model::outcome::{Figure, Found, Outcome, Paired, Unit};
+use fwdlab_model::outcome::{Figure, Found, NO_RESULT, Outcome, Paired, Unit};
 use fwdlab_model::result::TrialRecord;
 use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_stats::{Confidence, Sample};
@@ -57,7 +57,15 @@ pub fn seed_of(turn: Turn, seed: u64) -> u64 {
 pub fn failure_of(outcomes: &[Outcome]) -> Option<String> {
     let unanswered = outcomes.iter().find(|outcome| outcome.fails());
     match (unanswered, outcomes.is_empty()) {
-        (Some(outcome), _) => Some(outcome.verdict.clone()),
+        (Some(outcome), _) => {
+            let verdict = &outcome.verdict;
+            Some(
+                verdict
+                    .strip_prefix(NO_RESULT)
+                    .unwrap_or(verdict)
+                    .to_owned(),
+            )
+        }
         (None, true) => Some("nothing was measured".into()),
         (None, false) => None,
     }
@@ -453,9 +461,6 @@ mod tests {
         let half = figure.interval_half_width.unwrap();
         assert!((half - 2.776 * 3.5355 / 5f64.sqrt()).abs() < 1e-3, "{half}");
         assert_eq!(outcome.outcomes[0].found.rate_pps(), Some(3.0));
-        assert_eq!(
-            outcome.failures().collect::<Vec<_>>(),
-            [(3, "no result: link down")]
-        );
+        assert_eq!(outcome.failures().collect::<Vec<_>>(), [(3, "link down")]);
     }
 }

@@ -5,7 +5,7 @@
 //! it and the caller that runs the trials, and filters invalid answers.
 
 use fwdlab_model::latency::StalledFrames;
-use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, Outcome, Spread};
+use fwdlab_model::outcome::{Compliance, FORWARDS_NOTHING, Found, NO_RESULT, Outcome, Spread};
 use fwdlab_model::procedure::{Answer, Delays, Ending, Purpose, Question};
 use fwdlab_model::result::Validity;
 use fwdlab_model::units::FrameSize;
@@ -73,7 +73,7 @@ impl Progress {
             variant: Variant::default(),
             found: found.into(),
             verdict: match &self.failure {
-                Some(reason) => format!("no result: {reason}"),
+                Some(reason) => format!("{NO_RESULT}{reason}"),
                 None => said.into(),
             },
             answered,

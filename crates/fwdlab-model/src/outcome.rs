@@ -1072,6 +1072,9 @@ impl Unit {
 /// comparisons.
 pub const FORWARDS_NOTHING: &str = "overloaded: forwards nothing at this load";
 
+/// The beginning of a verdict that is only the reason why there is no result.
+pub const NO_RESULT: &str = "no result: ";
+
 impl Outcome {
     /// Returns true if it failed. An outcome without a result has not failed if the question does
     /// not apply.

@@ -19,9 +19,9 @@ use fwdlab_stats::{ALLOWANCE, Assumption, Confidence, PairedOutcome, Sample, com
 
 use crate::compare::{self, Compared, FEWEST_VALUES, Options, Source};
 use crate::name::label;
-use crate::number::{bits_per_second, difference, interval, would_have_shown};
+use crate::number::{bits_per_second, difference, interval, plural, would_have_shown};
 use crate::procedures::shown;
-use crate::sentence::{Evidence, Sentence};
+use crate::sentence::{Evidence, Finding, Sentence};
 use crate::shape::l2_bps;
 use crate::state::State;
 use crate::{procedures, words};
@@ -56,22 +56,47 @@ pub(crate) fn answers(info: &RunInfo, all: &[TestCase]) -> Vec<Sentence> {
 
 /// Replaces the sentences without enough values by their number, unless one is all there is.
 fn told(reported: Vec<Sentence>) -> Vec<Sentence> {
-    let (few, mut told): (Vec<_>, Vec<_>) =
-        (reported.into_iter()).partition(|sentence| sentence.has_too_few_values);
-    if told.is_empty() && few.len() == 1 {
-        return few;
+    counted_as_one(reported, Finding::TooFewValues, |n| match n {
+        1 => "1 comparison has too few values to tell".to_owned(),
+        n => format!("{n} comparisons have too few values to tell"),
+    })
+}
+
+/// Returns this number of sentences at most: those with an answer first, and only the number of
+/// comparisons without a proven difference.
+pub(crate) fn first_of(reported: Vec<Sentence>, most: usize) -> Vec<Sentence> {
+    if reported.len() <= most {
+        return reported;
     }
-    let cases = few.iter().flat_map(|sentence| match &sentence.evidence {
+    let counted = counted_as_one(reported, Finding::NoDifference, |n| {
+        format!("{} without a proven difference", plural(n, "comparison"))
+    });
+    let (mut first, last): (Vec<_>, Vec<_>) =
+        (counted.into_iter()).partition(|one| one.finding == Finding::Answer);
+    first.truncate(most.saturating_sub(last.len()));
+    first.into_iter().chain(last).collect()
+}
+
+/// Replaces the sentences with this finding by their number, unless one is all there is.
+fn counted_as_one(
+    reported: Vec<Sentence>,
+    finding: Finding,
+    words: impl FnOnce(usize) -> String,
+) -> Vec<Sentence> {
+    let (some, mut told): (Vec<_>, Vec<_>) =
+        (reported.into_iter()).partition(|sentence| sentence.finding == finding);
+    if some.is_empty() || told.is_empty() && some.len() == 1 {
+        return some.into_iter().chain(told).collect();
+    }
+    let cases = some.iter().flat_map(|sentence| match &sentence.evidence {
         Evidence::Cases(places) => &places[..],
         Evidence::Thresholds | Evidence::Noise => &[],
     });
     let cases: BTreeSet<usize> = cases.copied().collect();
-    let words = match few.len() {
-        0 => return told,
-        1 => "1 comparison has too few values to tell".to_owned(),
-        n => format!("{n} comparisons have too few values to tell"),
-    };
-    told.push(Sentence::for_cases(words, cases));
+    told.push(Sentence {
+        finding,
+        ..Sentence::for_cases(words(some.len()), cases)
+    });
     told
 }
 
@@ -121,7 +146,10 @@ fn of_slices(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
         let (than, found) = (name(reference), pair_in_words(pair, tests));
         let words = format!("{} compared with {than}: {found}", name(case));
         reported.push(Sentence {
-            has_too_few_values: pair.interval_percent.is_none(),
+            finding: match pair.interval_percent {
+                None => Finding::TooFewValues,
+                Some(_) => Finding::Answer,
+            },
             ..Sentence::for_cases(words, [*at, *before])
         });
     }
@@ -299,7 +327,11 @@ fn compare_with_first(group: &[TestCase], named: &[TestCase]) -> Vec<Sentence> {
             bits.unwrap_or_default()
         );
         Sentence {
-            has_too_few_values: has_too_few_values(compared),
+            finding: match compared.verdict {
+                _ if has_too_few_values(compared) => Finding::TooFewValues,
+                Verdict::NoDifference => Finding::NoDifference,
+                _ => Finding::Answer,
+            },
             ..Sentence::for_cases(words, place.into_iter().chain([0]))
         }
     });
@@ -454,6 +486,31 @@ fn in_words(compared: &Compared, figure: &str, better: Better) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_sentences_those_with_an_answer_come_first() {
+        let all = |findings: &[Finding]| {
+            let each = findings.iter().enumerate();
+            let each = each.map(|(at, finding)| Sentence {
+                finding: *finding,
+                ..Sentence::for_cases(format!("{at}"), [at])
+            });
+            let words = first_of(each.collect(), 3).into_iter().map(|one| one.words);
+            words.collect::<Vec<_>>().join("; ")
+        };
+        let (answer, none) = (Finding::Answer, Finding::NoDifference);
+        assert_eq!(all(&[none, answer, none]), "0; 1; 2");
+        let counted = "2 comparisons without a proven difference";
+        assert_eq!(
+            all(&[none, answer, none, answer]),
+            format!("1; 3; {counted}")
+        );
+        assert_eq!(
+            all(&[answer, answer, none, none, answer]),
+            format!("0; 1; {counted}")
+        );
+        assert_eq!(all(&[answer; 4]), "0; 1; 2");
+    }
 
     /// A p-value of 0.03 proves a difference alone, and not as one of three.
     #[test]

@@ -17,7 +17,7 @@ use crate::flame;
 use crate::name::{central, label, value, with_interval};
 use crate::number::{percent, plural};
 use crate::procedures::{self, tables};
-use crate::section::{Format, Named, Section, named};
+use crate::section::{DOUBT, FAILED, Format, Named, Section, WARNING, named};
 use crate::state::State;
 use crate::table::{Cell, Column, Mark, Table, shorten, table};
 use crate::telemetry;
@@ -332,7 +332,7 @@ fn failures(all: &[TestCase]) -> Vec<String> {
 pub(crate) fn verdicts(summary: &Summary) -> Vec<Named> {
     let all = &summary.test_cases;
     named("required", thresholds::sentences(summary))
-        .chain(named("failed", failures(all)))
+        .chain(named(FAILED, failures(all)))
         .chain(named("stopped", stopped(all)))
         .collect()
 }
@@ -443,10 +443,10 @@ fn sweep(case: &TestCase, all: &[TestCase]) -> Option<Section> {
 
 /// Returns the question of a campaign and the sentences that answer it.
 pub(crate) fn campaign_answers(info: &RunInfo, all: &[TestCase]) -> Vec<Named> {
-    let question = answer::question(info).map(|words| ("question", words.to_owned()));
+    let question = answer::question(info).map(str::to_owned);
     let answers = answer::answers(info, all).into_iter();
-    (question.into_iter())
-        .chain(answers.map(|one| ("answer", one.words)))
+    named("question", question)
+        .chain(named("answer", answers.map(|one| one.words)))
         .collect()
 }
 
@@ -457,20 +457,21 @@ fn sentences(info: &RunInfo, summary: &Summary, format: Format) -> Vec<Named> {
     let more = answers.len().saturating_sub(ANSWERS);
     if format == Format::Terminal && more > 1 {
         answers.truncate(ANSWERS);
-        answers.push(("answer", format!("{more} more are in the report")));
+        answers.push(("answer".into(), format!("{more} more are in the report")));
     }
     let control = summary.control.iter().map(words::control_words);
+    let counted = exact::sentences(summary).into_iter();
     answers
         .into_iter()
         .chain(named("cost", slopes(all)))
         .chain(named("control", control))
-        .chain(exact::sentences(summary))
+        .chain(counted.map(|(name, sentence)| (name.into(), sentence)))
         .chain(verdicts(summary))
-        .chain(named("doubt", too_noisy(all)))
+        .chain(named(DOUBT, too_noisy(all)))
         .chain(named("found", telemetry::sentences(summary)))
         .chain(words::noise(summary))
-        .chain(named("warning", caveats(all)))
-        .chain(named("warning", all_warnings(summary)))
+        .chain(named(WARNING, caveats(all)))
+        .chain(named(WARNING, all_warnings(summary)))
         .chain(named("method", methods(all)))
         .chain(named("method", [order_words(info)]))
         .chain(named("link", info.facts.link.clone()))

@@ -46,7 +46,7 @@ fn cases_with_work(all: &[TestCase]) -> impl Iterator<Item = (&TestCase, &Work)>
 
 /// Returns true if the figures belong in the report: campaigns show them, other commands only for
 /// VPP.
-fn are_requested(info: &RunInfo, all: &[TestCase]) -> bool {
+pub(crate) fn are_requested(info: &RunInfo, all: &[TestCase]) -> bool {
     info.kind == "campaign" && cases_with_work(all).next().is_some() || has_vpp(all)
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn sections(info: &RunInfo, all: &[TestCase]) -> Vec<Section> {
     }
     let tables = tables(all).into_iter();
     let tables = tables.map(|(title, table)| Section::table(title, table));
-    let sentences = named("dropped", drops(all)).chain([("took", method(all))]);
+    let sentences = named("dropped", drops(all)).chain(named("took", [method(all)]));
     tables
         .chain([Section::Sentences(sentences.collect())])
         .collect()

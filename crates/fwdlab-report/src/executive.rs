@@ -12,6 +12,7 @@ use fwdlab_model::outcome::{Energy, Meter};
 use fwdlab_model::result::{RunInfo, Summary};
 use fwdlab_model::test_case::TestCase;
 
+use crate::headline;
 use crate::link;
 use crate::name::label;
 use crate::number::{delay, energy as joule, percent, plural, rate, rate_with_interval, watts};
@@ -49,8 +50,10 @@ pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Sentence> {
     reported.extend(line_rates(info, cases));
     reported.extend(energy(cases));
     reported.extend(managed(cases));
-    reported.extend(answer::answers(info, cases).into_iter().take(TOLD));
+    reported.extend(answer::first_of(answer::answers(info, cases), TOLD));
     reported.extend(verdicts(summary));
+    let headline = headline::from_summary(info, summary).answer;
+    reported.retain(|one| one.words != headline);
     reported
 }
 

@@ -7,7 +7,7 @@ use fwdlab_model::import::ImportedCase;
 use fwdlab_model::result::{RunInfo, Summary};
 
 use crate::number::{Prefix, bits_per_second, counted, percent, plural, rate};
-use crate::section::{Format, Section, named};
+use crate::section::{Format, Section, WARNING, named};
 use crate::table::{Cell, Mark, Table, shorten, table};
 
 /// The kind of these runs.
@@ -39,9 +39,9 @@ pub(crate) fn sections(summary: &Summary, format: Format) -> Vec<Section> {
             )
         });
     }
-    let sentences = named("warning", warnings)
+    let sentences = named(WARNING, warnings)
         .chain(named("", more))
-        .chain([("method", METHOD.to_owned())]);
+        .chain(named("method", [METHOD.to_owned()]));
     vec![
         Section::table("", table),
         Section::Sentences(sentences.collect()),

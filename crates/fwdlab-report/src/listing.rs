@@ -19,7 +19,7 @@ use crate::trust::Mark;
 const FINISHED: &str = "finished";
 
 /// Minimum width of an id, which is shortened if a line would be too long.
-const ID: usize = 24;
+const ID: usize = 20;
 
 /// Minimum width of a result next to its run.
 const RESULT: usize = 42;
@@ -71,8 +71,9 @@ impl Entry<'_> {
     }
 }
 
-/// Renders the list with a line per run. On a terminal, ids and results are cut to fit; on a narrow
-/// one a result is on a line of its own. Returns the header, then the lines of each entry.
+/// Renders the list with a line per run. On a terminal, ids and results are cut to fit, and tags
+/// that do not are at the end; on a narrow one a result is on a line of its own. Returns the
+/// header, then the lines of each entry.
 pub fn lines(entries: &[Entry<'_>]) -> Vec<String> {
     fitted(entries, crate::table::fold())
 }
@@ -80,15 +81,23 @@ pub fn lines(entries: &[Entry<'_>]) -> Vec<String> {
 fn fitted(entries: &[Entry<'_>], fold: usize) -> Vec<String> {
     let longest = entries.iter().map(|entry| entry.id.chars().count()).max();
     let longest = longest.unwrap_or(0);
-    let width = |of_ids| table(entries, of_ids).text_width() + 3;
-    let room = fold.saturating_sub(RESULT);
-    let of_ids = longest.saturating_sub(width(longest).saturating_sub(room));
-    let of_ids = of_ids.max(ID.min(longest));
-    let table = table(entries, of_ids);
-    let used = width(of_ids);
+    let arranged = |tags| {
+        let width = |of_ids| table(entries, of_ids, tags).text_width() + 3;
+        let room = fold.saturating_sub(RESULT);
+        let of_ids = longest.saturating_sub(width(longest).saturating_sub(room));
+        let of_ids = of_ids.max(ID.min(longest));
+        (table(entries, of_ids, tags), width(of_ids))
+    };
+    let has_tags = entries.iter().any(|entry| !entry.tags.is_empty());
+    let fits = has_tags && arranged(true).1 + RESULT <= fold;
+    let (table, used) = arranged(fits);
     let is_beside = used + RESULT <= fold;
     let lines = table.folded(usize::MAX, usize::MAX);
-    let results = std::iter::once("result".to_owned()).chain(entries.iter().map(Entry::found));
+    let found = entries.iter().map(|entry| match &entry.tags {
+        tags if fits || tags.is_empty() => entry.found(),
+        tags => format!("{}  [{tags}]", entry.found()),
+    });
+    let results = std::iter::once("result".to_owned()).chain(found);
     let each = lines.lines().zip(results).map(|(line, result)| {
         let result = result.replace('\n', " ");
         let lines = match is_beside {
@@ -114,7 +123,7 @@ fn cut(text: &str, width: usize) -> String {
 }
 
 /// Creates the table of runs without their results.
-fn table(entries: &[Entry<'_>], longest: usize) -> Table {
+fn table(entries: &[Entry<'_>], longest: usize, tags: bool) -> Table {
     let reported = |text: &Option<String>| Cell::text(text.as_deref().unwrap_or("-"));
     let mut table = table! {
         entry in entries;
@@ -123,7 +132,7 @@ fn table(entries: &[Entry<'_>], longest: usize) -> Table {
         right("UTC", "began") => Cell::text(entry.time().unwrap_or("-")),
         left("tags", "tags") => Cell::text(&entry.tags),
     };
-    if entries.iter().all(|entry| entry.tags.is_empty()) {
+    if !tags {
         table.remove("tags");
     }
     table
@@ -394,6 +403,32 @@ mod tests {
  @3  2026-11-21-ndr-7f3h       08:50
 ";
         assert_eq!(fitted(&runs, 80).join("\n"), expected.trim_matches('\n'));
+        // tags do not push the result out
+        let tagged = runs.clone().map(|run| Entry {
+            tags: "before-the-upgrade".into(),
+            ..run
+        });
+        let [_, first, ..] = &fitted(&tagged, 80)[..] else {
+            panic!()
+        };
+        assert!(
+            first.ends_with("  NDR 999.4 kpps  [before-the-upgrade]"),
+            "{first}"
+        );
+        assert!(
+            fitted(&tagged, 80)
+                .iter()
+                .all(|line| line.chars().count() <= 80)
+        );
+        assert!(fitted(&tagged, 120)[0].contains("UTC  tags"));
+        // nor do the numbers of many runs
+        let many = runs.clone().map(|run| Entry {
+            place: run.place.map(|n| n + 10_000),
+            ..run
+        });
+        let many = fitted(&many, 80);
+        let is_line = |line: &String| !line.contains('\n') && line.chars().count() <= 80;
+        assert!(many.iter().all(is_line), "{many:?}");
         let narrow = fitted(&runs, 40).join("\n");
         assert_eq!(narrow.lines().count(), 9, "{narrow}");
         assert!(

@@ -1,9 +1,11 @@
 //! The terminal: its width, paragraphs that fit into it, and text without control characters.
 //!
-//! It knows no results. Start with [`paragraph`].
+//! It knows no results. Start with [`Text`].
 
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::section::{Level, Name};
 use crate::table::wrap;
 
 /// Columns of the terminal at most, and at least.
@@ -13,6 +15,42 @@ const NARROWEST: usize = 40;
 static WIDTH: AtomicUsize = AtomicUsize::new(WIDEST);
 /// Columns of the name before a paragraph: ` control  `.
 const NAME: usize = 10;
+
+/// Text for a terminal: parts with their levels. The first part begins with the headline.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Text(Vec<(Level, String)>);
+
+impl Text {
+    /// Returns the parts, in order.
+    pub fn parts(&self) -> &[(Level, String)] {
+        &self.0
+    }
+
+    /// Appends text without a level. Commands and names come from outside: they must not control
+    /// the terminal.
+    pub fn plain(&mut self, words: &str) {
+        self.0.push((Level::Plain, harmless(words)));
+    }
+
+    pub(crate) fn paragraph(&mut self, name: Name, sentence: &str) {
+        let words = paragraph(&name.to_string(), sentence);
+        self.0.push((name.level, harmless(&words)));
+    }
+}
+
+impl From<String> for Text {
+    fn from(words: String) -> Text {
+        let mut text = Text::default();
+        text.plain(&words);
+        text
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(_, words)| f.write_str(words))
+    }
+}
 
 /// Sets the width of the terminal. Text is wrapped at it, but never above 80 and never below 40
 /// columns; tables are folded at it. Before the first call text is wrapped at 80 columns, and

@@ -3,6 +3,8 @@
 //! Each kind of result lists its sections once; `text` and `markdown` print them without knowing
 //! what was measured. Start with [`Section`].
 
+use std::fmt;
+
 use crate::table::Table;
 
 /// The kind of output that the sections are for.
@@ -14,8 +16,51 @@ pub(crate) enum Format {
     Document,
 }
 
+/// What a line means for the result, which determines its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// No judgement.
+    Plain,
+    /// It is as it should be.
+    Ok,
+    /// It is in doubt, or incomplete.
+    Warn,
+    /// It failed.
+    Fail,
+}
+
+/// The name of a kind of sentence, and what such a sentence means for the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Name {
+    word: &'static str,
+    pub level: Level,
+}
+
+pub(crate) const FAILED: Name = Name::new("failed", Level::Fail);
+pub(crate) const DOUBT: Name = Name::new("doubt", Level::Warn);
+pub(crate) const TO_DO: Name = Name::new("to do", Level::Warn);
+pub(crate) const WARNING: Name = Name::new("warning", Level::Warn);
+
+impl Name {
+    const fn new(word: &'static str, level: Level) -> Name {
+        Name { word, level }
+    }
+}
+
+impl From<&'static str> for Name {
+    fn from(word: &'static str) -> Name {
+        Name::new(word, Level::Plain)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word)
+    }
+}
+
 /// A sentence with the name of its kind: `noise`, `warning`.
-pub(crate) type Named = (&'static str, String);
+pub(crate) type Named = (Name, String);
 
 /// A part of a report.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,8 +122,9 @@ impl Section {
 
 /// The same name for each sentence.
 pub(crate) fn named(
-    name: &'static str,
+    name: impl Into<Name>,
     sentences: impl IntoIterator<Item = String>,
 ) -> impl Iterator<Item = Named> {
+    let name = name.into();
     sentences.into_iter().map(move |sentence| (name, sentence))
 }

@@ -17,8 +17,19 @@ pub struct Sentence {
     pub words: String,
     /// Its evidence.
     pub evidence: Evidence,
+    /// What it finds.
+    pub(crate) finding: Finding,
+}
+
+/// What a sentence finds: readers of many sentences want those with an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// An answer.
+    Answer,
+    /// It compares, and no difference is proven.
+    NoDifference,
     /// It only says that values are missing.
-    pub(crate) has_too_few_values: bool,
+    TooFewValues,
 }
 
 /// What supports a sentence.
@@ -38,7 +49,7 @@ impl Sentence {
         Sentence {
             words: words.into(),
             evidence,
-            has_too_few_values: false,
+            finding: Finding::Answer,
         }
     }
 

@@ -12,15 +12,16 @@ use crate::grid;
 use crate::report::Report;
 use crate::run::Run;
 use crate::screen::paragraph;
-use crate::section::{Format, Named, Section};
+use crate::section::{Format, Section};
 use crate::table::{Table, wrap};
 use crate::tips::Tips;
 
-pub use crate::screen::{fit, hanging, harmless, steers, width};
+pub use crate::screen::{Text, fit, hanging, harmless, steers, width};
+pub use crate::section::Level;
 
 /// Renders the summary, followed by the run's charts in characters.
 pub fn with_charts(run: &Run<'_>) -> String {
-    let mut text = quick(run.info, run.summary);
+    let mut text = quick(run.info, run.summary).to_string();
     if let Some(note) = &run.info.note {
         text += &paragraph("note", &note.replace(steers, " "));
     }
@@ -45,17 +46,15 @@ fn grid_text(run: &Run<'_>) -> String {
 }
 
 /// Renders the summary of a run for the terminal: the headline first, then how far to trust it.
-pub fn quick(info: &RunInfo, summary: &Summary) -> String {
+pub fn quick(info: &RunInfo, summary: &Summary) -> Text {
     let Report { headline, sections } = Report::from_summary(info, summary, Format::Terminal);
-    let mut text = wrap(&headline.line(), width(), "");
-    text.push('\n');
-    text.extend(sections.iter().map(section));
-    // commands and reasons come from outside: they must not control the terminal
-    harmless(&text)
+    let mut text = Text::from(wrap(&headline.line(), width(), "") + "\n");
+    sections.iter().for_each(|one| section(one, &mut text));
+    text
 }
 
-/// Renders a section for the terminal.
-pub(crate) fn section(section: &Section) -> String {
+/// Appends a section.
+pub(crate) fn section(section: &Section, to: &mut Text) {
     let mut text = String::new();
     match section {
         Section::Tables {
@@ -93,19 +92,16 @@ pub(crate) fn section(section: &Section) -> String {
                 text.push('\n');
             }
         }
-        Section::Doubt(sentences) => {
-            text += &paragraphs(sentences);
-            text.push('\n');
+        Section::Doubt(sentences) | Section::Sentences(sentences) => {
+            for (name, sentence) in sentences {
+                to.paragraph(*name, sentence);
+            }
+            if let Section::Doubt(_) = section {
+                text.push('\n');
+            }
         }
-        Section::Sentences(sentences) => text += &paragraphs(sentences),
     }
-    text
-}
-
-fn paragraphs(sentences: &[Named]) -> String {
-    let each = sentences.iter();
-    each.map(|(name, sentence)| paragraph(name, sentence))
-        .collect()
+    to.plain(&text);
 }
 
 /// Renders why each trial of a search or procedure was made, and its result.

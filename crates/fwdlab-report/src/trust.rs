@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::number::plural;
 use crate::run::Run;
+use crate::section::Level;
 use crate::shape::{self, Shape, is_in_instructions};
 use crate::words::all_warnings;
 use crate::{campaign, procedures};
@@ -49,6 +50,16 @@ impl Mark {
             () if is_doubtful => Mark::Doubtful,
             () => Mark::Good,
         }
+    }
+}
+
+/// Returns the level of a run: of its result, unless it did not finish.
+pub fn level(state: Option<RunState>, summary: Option<&Summary>) -> Level {
+    match (state, summary.map(Mark::from_summary)) {
+        (None | Some(RunState::Failed), _) | (_, Some(Mark::LimitExceeded)) => Level::Fail,
+        (Some(RunState::Running), _) => Level::Plain,
+        (Some(RunState::Finished), Some(Mark::Good)) => Level::Ok,
+        _ => Level::Warn,
     }
 }
 
@@ -157,5 +168,45 @@ pub(crate) fn methods(summary: &Summary) -> Vec<String> {
         Shape::Procedures => procedures::methods(&procedures::outcomes(summary)),
         Shape::Campaign => campaign::methods(&summary.test_cases),
         Shape::Windows | Shape::Slices => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{level as level_of, *};
+
+    #[test]
+    fn a_level_follows_from_state_and_result() {
+        let summary = |limit: serde_json::Value, noisy: bool| -> Summary {
+            serde_json::from_value(serde_json::json!({
+                "format": 3, "run": "r", "procedure": "p", "warnings": [], "thresholds": limit,
+                "noise": { "calibration": "", "verdict": "", "too_noisy": noisy },
+                "test_cases": [{
+                    "test_case": "x", "configuration": "plain", "ip_version": "ipv4", "frame_size_bytes": 64,
+                    "flows": 1, "figures": [], "iterations": [], "outcomes": [{
+                        "procedure": "trial", "frame_size_bytes": 64, "verdict": "", "answered": true,
+                        "compliance": { "standard": "" }, "trials": 1, "found": {
+                            "intended_load_pps": 1e6, "offered_load_pps": 1e6, "forwarding_rate_pps": 9e5,
+                            "frame_loss_ratio": 0.1, "duration_s": 1.0,
+                        },
+                    }],
+                }],
+            }))
+            .unwrap()
+        };
+        let exceeded = serde_json::json!([{ "limit": "x", "passed": false, "failed": ["y"], "not_judged": [], "inconclusive": [], "kept": 0 }]);
+        let (finished, none) = (Some(RunState::Finished), serde_json::json!([]));
+        let level = |state, limit: &serde_json::Value, noisy| {
+            level_of(state, Some(&summary(limit.clone(), noisy)))
+        };
+        assert_eq!(level(finished, &none, false), Level::Ok);
+        assert_eq!(level(finished, &none, true), Level::Warn);
+        assert_eq!(level(finished, &exceeded, false), Level::Fail);
+        assert_eq!(
+            level(Some(RunState::Interrupted), &none, false),
+            Level::Warn
+        );
+        assert_eq!(level(Some(RunState::Failed), &none, false), Level::Fail);
+        assert_eq!(level_of(None, None), Level::Fail);
     }
 }

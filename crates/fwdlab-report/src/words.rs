@@ -15,6 +15,7 @@ use crate::number::{
     bits_per_second, count, counted, difference, interval, percent, plural, rate, seconds, share,
     would_have_shown,
 };
+use crate::section::{Named, TO_DO, named};
 use crate::shape::{Labels, Rated, Shape, comparisons, does_not_forward, l2_bps, rated};
 use crate::table::capital;
 
@@ -183,10 +184,9 @@ pub(crate) fn all_warnings(summary: &Summary) -> Vec<String> {
 }
 
 /// Describes how quiet the machine was, and how to improve it if it was not.
-pub(crate) fn noise(summary: &Summary) -> impl Iterator<Item = (&'static str, String)> {
-    let verdict = ("noise", summary.noise.verdict.clone());
-    let to_do = summary.noise.to_do.iter();
-    std::iter::once(verdict).chain(to_do.map(|advice| ("to do", advice.clone())))
+pub(crate) fn noise(summary: &Summary) -> impl Iterator<Item = Named> {
+    named("noise", [summary.noise.verdict.clone()])
+        .chain(named(TO_DO, summary.noise.to_do.iter().cloned()))
 }
 
 /// Describes the state of the machine to which the figures belong, and the results in its other
@@ -276,6 +276,7 @@ pub(crate) fn procedure_words(summary: &Summary) -> String {
             .into(),
         "mlrsearch" => "MLRsearch: for every goal the load at which it stops being met".into(),
         "rfc2544" => "RFC 2544: throughput, latency, frame loss rate, back-to-back frames, recovery and reset".into(),
+        "mrr" => "maximum receive rate: what comes back at the largest load".into(),
         "ramp" => "ramp: the load rises slowly until loss begins".into(),
         "soak" => "soak: one load for a long time, or the load whose average loss is a given share".into(),
         "trial" => "one trial: one load for a given time".into(),

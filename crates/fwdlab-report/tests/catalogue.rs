@@ -151,7 +151,7 @@ fn every_entry_ends_with_an_answer() {
         let summary = summary(&campaign, ITERATIONS);
         let mut info = common::normal().info;
         info.parameters = [("question".to_owned(), campaign.question.into())].into();
-        let reported = fwdlab_report::text::quick(&info, &summary);
+        let reported = fwdlab_report::text::quick(&info, &summary).to_string();
         eprintln!(
             "{name}: {}",
             reported.split("\n question").nth(1).unwrap_or_default()

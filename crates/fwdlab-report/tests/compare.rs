@@ -8,11 +8,15 @@ use fwdlab_model::probe::MachineState;
 use fwdlab_model::series::{FORWARDING_RATE, Series, Turns};
 use fwdlab_model::stacks::Profile;
 use fwdlab_report::compare::{
-    CompareError, Filter, Limit, Options, Outcome, Source, TestChoice, changes, changes_text,
-    compare, csv, markdown, ministat, text,
+    CompareError, Filter, Judged, Limit, Options, Outcome, Source, TestChoice, changes,
+    changes_text, compare, csv, markdown, ministat,
 };
 use fwdlab_stats::Confidence;
 use fwdlab_stats::ministat::Model;
+
+fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
+    fwdlab_report::compare::text(outcome, judged, verbose).to_string()
+}
 
 /// The netbenches archive, machdep.hyperthreading_allowed: five runs each.
 const HT_8: [f64; 5] = [4648451.0, 4735822.0, 4724896.0, 4632222.0, 4500078.0];

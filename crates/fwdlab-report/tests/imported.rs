@@ -85,7 +85,7 @@ fn summary() -> Summary {
 
 #[test]
 fn in_the_terminal() {
-    let text = fwdlab_report::text::quick(&info(), &summary());
+    let text = fwdlab_report::text::quick(&info(), &summary()).to_string();
     assert!(!text.contains('\u{1b}'));
     insta::assert_snapshot!(text);
 }
@@ -118,7 +118,11 @@ fn as_a_page_that_opens_with_a_plot() {
         fwdlab_report::html::page(&Run::new(&info(), &nothing), ShownFacts::Brief)
             .contains("no value")
     );
-    assert!(fwdlab_report::text::quick(&info(), &nothing).contains("no value"));
+    assert!(
+        fwdlab_report::text::quick(&info(), &nothing)
+            .to_string()
+            .contains("no value")
+    );
 }
 
 /// A set with both address families compares them, and its configurations with the first. The

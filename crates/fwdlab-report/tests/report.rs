@@ -278,9 +278,14 @@ fn sentences_are_made_from_figures() {
     assert!(!reported(&own).contains("CPU"), "{}", reported(&own));
 
     // slices are differences already: there are no differences of them
-    let text = reported(&common::ten_configurations());
-    assert!(text.contains("8 proven slower, 1 proven faster"), "{text}");
+    let own = common::ten_configurations();
+    let text = reported(&own);
     assert!(!text.contains("beside"), "{text}");
+    // the headline is not repeated
+    let tally = "8 proven slower, 1 proven faster";
+    assert!(!text.contains(tally), "{text}");
+    let headline = text::quick(&own.info, &own.summary).to_string();
+    assert!(headline.replace('\n', " ").contains(tally), "{headline}");
 
     // energy only if a meter was read
     let mut own = common::explained();

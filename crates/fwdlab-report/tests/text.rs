@@ -7,9 +7,10 @@ use crate::common::Run;
 use fwdlab_model::outcome::Found;
 use fwdlab_model::probe::{ApartStratum, MachineState};
 use fwdlab_model::result::Stratum;
+use fwdlab_report::text::Level;
 
 fn check(run: Run) {
-    let text = fwdlab_report::text::quick(&run.info, &run.summary);
+    let text = fwdlab_report::text::quick(&run.info, &run.summary).to_string();
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{}: too wide: {line}", run.name);
         assert!(
@@ -90,7 +91,7 @@ fn strings_from_outside_do_not_steer_the_terminal() {
     let mut run = common::one_configuration();
     run.summary.warnings = vec!["\u{1b}[31mred\u{7}\r".into()];
     common::comparison_of(&mut run.summary, 0).configuration = "a\u{1b}]0;title\u{7}\nb".into();
-    let text = fwdlab_report::text::quick(&run.info, &run.summary);
+    let text = fwdlab_report::text::quick(&run.info, &run.summary).to_string();
     assert!(text.contains("[31mred"), "{text}");
     assert!(
         text.chars().all(|c| c == '\n' || !c.is_control()),
@@ -103,7 +104,7 @@ fn a_run_without_tables_explains_none() {
     for mut run in [common::normal(), common::comparison()] {
         let words = ["loss: whole trials", "the interval contains the difference"];
         let explains = |run: &Run| {
-            let text = fwdlab_report::text::quick(&run.info, &run.summary);
+            let text = fwdlab_report::text::quick(&run.info, &run.summary).to_string();
             words.map(|words| text.replace('\n', " ").contains(words))
         };
         let is_paired = run.summary.procedure == "paired";
@@ -122,7 +123,7 @@ fn a_configuration_that_does_not_forward() {
     comparison.interval_percent = None;
     comparison.verdict = fwdlab_model::comparison::Verdict::CannotTell;
     comparison.forwarding_rate_pps = Some(0.0);
-    let text = fwdlab_report::text::quick(&run.info, &run.summary);
+    let text = fwdlab_report::text::quick(&run.info, &run.summary).to_string();
     assert!(
         text.starts_with("Does not forward: nft add table"),
         "{text}"
@@ -152,7 +153,7 @@ fn states_of_the_machine_are_named() {
         Found::Maxfwd(found) => found.other_states = vec![apart],
         other => panic!("{other:?}"),
     }
-    let text = fwdlab_report::text::quick(&run.info, &run.summary);
+    let text = fwdlab_report::text::quick(&run.info, &run.summary).to_string();
     let words: Vec<&str> = text.split_whitespace().collect();
     let words = words.join(" ");
     assert!(
@@ -163,7 +164,7 @@ fn states_of_the_machine_are_named() {
     );
     assert!(words.contains("in another state"), "{text}");
     run.summary.noise.states[0].slowed = true;
-    let text = fwdlab_report::text::quick(&run.info, &run.summary);
+    let text = fwdlab_report::text::quick(&run.info, &run.summary).to_string();
     let head: Vec<&str> = text.split_whitespace().take(25).collect();
     assert!(head.join(" ").contains("its CPU slowed"), "{text}");
     assert!(
@@ -172,7 +173,7 @@ fn states_of_the_machine_are_named() {
     );
     run.summary.noise.states[0].slowed = false;
     run.summary.noise.states.truncate(1);
-    let text = fwdlab_report::text::quick(&run.info, &run.summary);
+    let text = fwdlab_report::text::quick(&run.info, &run.summary).to_string();
     assert!(
         text.contains("the CPUs were 118 ns apart throughout"),
         "{text}"
@@ -184,7 +185,7 @@ fn states_of_the_machine_are_named() {
 fn the_headline_mentions_missing_root() {
     let mut run = common::one_case();
     let head = |run: &Run| {
-        let text = fwdlab_report::text::quick(&run.info, &run.summary);
+        let text = fwdlab_report::text::quick(&run.info, &run.summary).to_string();
         let words: Vec<&str> = text.split_whitespace().take(30).collect();
         words.join(" ")
     };
@@ -202,4 +203,28 @@ fn the_headline_mentions_missing_root() {
 #[test]
 fn explanations_from_telemetry() {
     check(common::explained());
+}
+
+/// The name of a kind of sentence has a level, and not the words at the beginning of a line.
+#[test]
+fn a_paragraph_has_the_level_of_its_kind() {
+    let mut run = common::one_configuration();
+    run.summary.warnings = vec!["failed to be quiet ".repeat(9)];
+    run.summary.noise.to_do = vec!["wait".into()];
+    run.info.facts.link = Some("warning of a link".into());
+    let text = fwdlab_report::text::quick(&run.info, &run.summary);
+    let judged = text
+        .parts()
+        .iter()
+        .filter(|(level, _)| *level != Level::Plain);
+    let judged: Vec<_> = judged
+        .map(|(level, words)| (*level, words.split_whitespace().next().unwrap()))
+        .collect();
+    assert!(judged.contains(&(Level::Warn, "warning")), "{judged:?}");
+    assert!(judged.contains(&(Level::Warn, "to")), "{judged:?}");
+    let warned = judged
+        .iter()
+        .filter(|one| **one == (Level::Warn, "warning"));
+    assert_eq!(warned.count(), 1, "{judged:?}");
+    assert!(judged.iter().all(|(level, _)| *level == Level::Warn));
 }

@@ -19,6 +19,10 @@ impl Tls {
 }
 
 /// Fails: this build has no TLS.
-pub fn acceptor(_: Option<&(PathBuf, PathBuf)>, _: SocketAddr) -> Result<Tls, ServeError> {
+pub fn acceptor(
+    _: Option<(PathBuf, PathBuf)>,
+    _: Option<PathBuf>,
+    _: SocketAddr,
+) -> Result<Tls, ServeError> {
     Err(ServeError::NoTls)
 }

@@ -11,9 +11,9 @@ use crate::error::ServeError;
 use crate::{listen, places, routes, tls, token};
 
 /// Creates the report of a run: one page, or its content. `None` if there is no result yet.
-pub type Page = fn(&StoredRun) -> Option<String>;
+pub type Page = fn(StoredRun) -> Option<String>;
 /// Draws a chart of a run, by the name of its file, if the run has it and the program can.
-pub type Picture = fn(&StoredRun, &str) -> Option<Vec<u8>>;
+pub type Picture = fn(StoredRun, &str) -> Option<Vec<u8>>;
 
 /// Configuration of the server.
 pub struct Config {
@@ -26,6 +26,8 @@ pub struct Config {
     pub token: String,
     /// Files with a certificate and its key; without them one is created if needed.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The folder that keeps a created certificate for the next start: browsers accept it once.
+    pub state: Option<PathBuf>,
     /// Creates reports.
     pub report: Page,
     /// Creates their content, which the dashboard's page of a run shows.
@@ -83,12 +85,12 @@ impl Server {
         let local = address.ip().is_loopback();
         let tls = match local && config.certificate.is_none() {
             true => None,
-            false => Some(tls::acceptor(config.certificate.as_ref(), address)?),
+            false => Some(tls::acceptor(config.certificate, config.state, address)?),
         };
         let shared = Arc::new(Shared {
             runs: config.runs,
+            session: token::session_of(&config.token),
             token: config.token,
-            session: token::new_token()?,
             local,
             report: config.report,
             fragment: config.fragment,

@@ -1,5 +1,5 @@
 //! TLS for servers that are reachable from other machines: with a certificate of the user, or a
-//! self-signed one created at the start.
+//! self-signed one that is created at the first start.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::error::ServeError;
+use crate::token::write_once;
 
 /// Performs the TLS handshake with clients.
 #[derive(Clone)]
@@ -29,41 +30,61 @@ impl Tls {
     }
 }
 
-/// Uses these files, or creates a certificate.
+/// Uses these files, or creates a certificate; a folder keeps it for the next start.
 pub fn acceptor(
-    files: Option<&(PathBuf, PathBuf)>,
+    files: Option<(PathBuf, PathBuf)>,
+    state: Option<PathBuf>,
     address: SocketAddr,
 ) -> Result<Tls, ServeError> {
-    let (chain, key) = match files {
-        Some((chain, key)) => read(chain, key)?,
-        None => make(address)?,
+    let (chain, key) = match (files, state) {
+        (Some((chain, key)), _) => read(&chain, &key)?,
+        (None, Some(folder)) => {
+            let file = folder.join(format!("certificate-{}.pem", address.ip()));
+            if !file.exists() {
+                write_once(&file, &make(address)?)?;
+            }
+            read(&file, &file)?
+        }
+        (None, None) => {
+            let made = make(address)?;
+            parse(made.as_bytes(), made.as_bytes()).map_err(bad)?
+        }
     };
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key))
-        .map_err(|error| ServeError::Certificate(error.to_string()))?;
+        .map_err(bad)?;
     Ok(Tls(TlsAcceptor::from(Arc::new(config))))
 }
 
 type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn read(chain: &Path, key: &Path) -> Result<Pair, ServeError> {
-    let bad = |path: &Path| {
-        let path = path.display().to_string();
-        move |error| ServeError::Certificate(format!("{path}: {error}; it must be PEM"))
-    };
-    let all = CertificateDer::pem_file_iter(chain).map_err(bad(chain))?;
-    let all = all.collect::<Result<Vec<_>, _>>().map_err(bad(chain))?;
-    Ok((all, PrivateKeyDer::from_pem_file(key).map_err(bad(key))?))
+fn bad(error: impl ToString) -> ServeError {
+    ServeError::Certificate(error.to_string())
 }
 
-fn make(address: SocketAddr) -> Result<Pair, ServeError> {
+fn read(chain: &Path, key: &Path) -> Result<Pair, ServeError> {
+    let [all, own] = [chain, key].map(|path| {
+        let cannot = |error| bad(format!("{}: {error}", path.display()));
+        std::fs::read(path).map_err(cannot)
+    });
+    parse(&all?, &own?).map_err(|error| {
+        let (chain, key) = (chain.display(), key.display());
+        bad(format!("{chain}, {key}: {error}; they must be PEM"))
+    })
+}
+
+fn parse(chain: &[u8], key: &[u8]) -> Result<Pair, pem::Error> {
+    let all = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();
+    Ok((all?, PrivateKeyDer::from_pem_slice(key)?))
+}
+
+/// Creates a certificate and its key, as PEM.
+fn make(address: SocketAddr) -> Result<String, ServeError> {
     let mut names = vec!["localhost".to_owned()];
     if !address.ip().is_unspecified() {
         names.push(address.ip().to_string());
     }
-    let made = rcgen::generate_simple_self_signed(names)
-        .map_err(|error| ServeError::Certificate(error.to_string()))?;
-    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    Ok((vec![made.cert.der().clone()], key.into()))
+    let made = rcgen::generate_simple_self_signed(names).map_err(bad)?;
+    Ok(made.cert.pem() + &made.signing_key.serialize_pem())
 }

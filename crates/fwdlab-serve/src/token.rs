@@ -3,10 +3,13 @@
 //!
 //! Start with [`new_token`]; [`same`] compares in constant time.
 
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use sha2::{Digest, Sha256};
 
 use crate::error::ServeError;
 
@@ -26,7 +29,44 @@ pub fn new_token() -> Result<String, ServeError> {
         path: path.to_owned(),
         source,
     })?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Returns the cookie of browsers that have shown the token. It does not reveal the token, and is
+/// the same after a restart of the server.
+pub(crate) fn session_of(token: &str) -> String {
+    hex(&Sha256::digest(format!("fwdlab session {token}")))
+}
+
+/// Writes a file that only its owner can read, unless it exists: another server may have been
+/// faster.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn write_once(path: &Path, text: &str) -> Result<(), ServeError> {
+    let draft = path.with_extension(format!("{}.new", std::process::id()));
+    let written = (|| {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(&draft)?.write_all(text.as_bytes())?;
+        std::fs::hard_link(&draft, path)
+    })();
+    let _ = std::fs::remove_file(&draft);
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        written => written.map_err(|source| ServeError::File {
+            action: "make",
+            path: path.to_owned(),
+            source,
+        }),
+    }
 }
 
 /// Returns the token in a file; if there is no file, creates one that only its owner can read.
@@ -34,27 +74,14 @@ pub fn new_token() -> Result<String, ServeError> {
 /// # Errors
 /// If the file cannot be read or created, or contains no token.
 pub fn token_of_file(path: &Path) -> Result<String, ServeError> {
-    let cannot = |what| {
-        move |source| ServeError::File {
-            action: what,
-            path: path.to_owned(),
-            source,
-        }
-    };
-    let text = match std::fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let token = new_token()?;
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(path)
-                .map_err(cannot("make"))?;
-            writeln!(file, "{token}").map_err(cannot("write"))?;
-            return Ok(token);
-        }
-        read => read.map_err(cannot("read"))?,
-    };
+    if !path.exists() {
+        write_once(path, &format!("{}\n", new_token()?))?;
+    }
+    let text = std::fs::read_to_string(path).map_err(|source| ServeError::File {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })?;
     let token = text.trim();
     let usual = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     match token.len() >= 16 && token.chars().all(usual) {

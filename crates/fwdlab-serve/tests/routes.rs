@@ -30,6 +30,7 @@ fn served_with(runs: &Path, report: Page) -> SocketAddr {
         runs: runs.into(),
         token: TOKEN.into(),
         certificate: None,
+        state: None,
         report,
         fragment: |run| Some(format!("content of {}", run.info.id)),
         picture: |run, file| (file == "a.svg").then(|| run.info.id.clone().into_bytes()),
@@ -285,6 +286,15 @@ fn runs_are_listed_and_shown_without_private_data() {
         "{chart}"
     );
     assert!(get(to, &format!("/runs/{ID}/charts/b.svg")).starts_with("HTTP/1.1 404"));
+    let brief = get(to, &format!("/api/runs/{ID}?brief=true"));
+    assert!(
+        one.contains("\"trials\":[") && brief.contains("\"has_result\""),
+        "{brief}"
+    );
+    assert!(
+        !brief.contains("\"trials\"") && !brief.contains("\"summary\""),
+        "{brief}"
+    );
     let content = get(to, &format!("/api/runs/{ID}/report"));
     assert!(content.contains(&format!("content of {ID}")), "{content}");
     assert!(get(to, "/assets/report.css").contains(":host"));
@@ -375,6 +385,7 @@ fn elsewhere_takes_tls() {
         runs: dir.path().into(),
         token: TOKEN.into(),
         certificate: None,
+        state: None,
         report: |_| None,
         fragment: |_| None,
         picture: |_, _| None,

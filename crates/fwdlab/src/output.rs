@@ -18,10 +18,10 @@ use clap::builder::styling::{AnsiColor, Style};
 use clap::error::ErrorKind as ErrorOfArguments;
 use fwdlab_model::event::{Event, EventKind, Request};
 use fwdlab_model::facts::TEST_BED;
-use fwdlab_model::result::{RunInfo, RunState, Summary, TrialRecord};
+use fwdlab_model::result::{RunInfo, TrialRecord};
 use fwdlab_report::number::{counted, estimate, percent, rate, seconds};
 use fwdlab_report::text::steers;
-use fwdlab_report::trust::Mark;
+pub use fwdlab_report::text::{Level, Text};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit_code::Code;
@@ -212,78 +212,42 @@ pub fn is_dumb() -> bool {
     std::env::var("TERM").map_or(true, |term| term.is_empty() || term == "dumb")
 }
 
-/// What a line reports, which determines its colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
-    /// No judgement.
-    Plain,
-    /// It is as it should be.
-    Ok,
-    /// It is in doubt, or incomplete.
-    Warn,
-    /// It failed.
-    Fail,
+fn style(level: Level) -> Style {
+    let colour = match level {
+        Level::Plain => return Style::new(),
+        Level::Ok => AnsiColor::Green,
+        Level::Warn => AnsiColor::Yellow,
+        Level::Fail => AnsiColor::Red,
+    };
+    Style::new().fg_color(Some(colour.into()))
 }
 
-impl Level {
-    /// Returns the level of a run: of its result, unless it did not finish.
-    pub fn from_run(state: Option<RunState>, summary: Option<&Summary>) -> Level {
-        match (state, summary.map(Mark::from_summary)) {
-            (None | Some(RunState::Failed), _) | (_, Some(Mark::LimitExceeded)) => Level::Fail,
-            (Some(RunState::Running), _) => Level::Plain,
-            (Some(RunState::Finished), Some(Mark::Good)) => Level::Ok,
-            _ => Level::Warn,
-        }
-    }
-
-    fn style(self) -> Style {
-        let colour = match self {
-            Level::Plain => return Style::new(),
-            Level::Ok => AnsiColor::Green,
-            Level::Warn => AnsiColor::Yellow,
-            Level::Fail => AnsiColor::Red,
-        };
-        Style::new().fg_color(Some(colour.into()))
-    }
-
-    /// Colours the first word of a line.
-    fn paint(self, line: &str) -> String {
-        let (blanks, text) = line.split_at(line.len() - line.trim_start().len());
-        let (word, rest) = text.split_at(text.find(' ').unwrap_or(text.trim_end().len()));
-        let style = self.style();
-        format!("{blanks}{style}{word}{style:#}{rest}")
-    }
+/// Colours the first word of some text.
+fn paint(level: Level, text: &str) -> String {
+    let (blanks, text) = text.split_at(text.len() - text.trim_start().len());
+    let (word, rest) = text.split_at(text.find(' ').unwrap_or(text.trim_end().len()));
+    let style = style(level);
+    format!("{blanks}{style}{word}{style:#}{rest}")
 }
-
-/// Paragraphs of a report that are no good news, by their names.
-const PARAGRAPHS: [(&str, Level); 5] = [
-    ("failed ", Level::Fail),
-    ("doubt ", Level::Warn),
-    ("warning ", Level::Warn),
-    ("to do ", Level::Warn),
-    ("invalid ", Level::Warn),
-];
 
 /// Prints a result whose first lines are its headline: highlighted on a terminal, in the colour of
-/// its level. Respects `NO_COLOR`.
-pub fn answer(level: Level, text: &str) {
-    let text = harmless(text);
-    let (headline, rest) = text.split_at(text.find("\n\n").unwrap_or(text.len()));
-    let style = level.style().bold();
-    let end = if rest.ends_with('\n') { "" } else { "\n" };
-    let rest = rest.split_inclusive('\n').map(|line| {
-        let named = |(name, _): &&(&str, Level)| line.trim_start().starts_with(name);
-        let level = PARAGRAPHS.iter().find(named);
-        level.map_or(line.to_owned(), |(_, level)| level.paint(line))
-    });
-    let rest: String = rest.collect();
-    styled(&format!("{style}{headline}{style:#}{rest}{end}"));
+/// its level. The names of paragraphs have the colours of theirs. Respects `NO_COLOR`.
+pub fn answer(level: Level, text: impl Into<Text>) {
+    let text = text.into();
+    let mut parts = text.parts().iter().map(|(level, words)| (*level, &**words));
+    let first = parts.next().map_or("", |(_, words)| words);
+    let (headline, more) = first.split_at(first.find("\n\n").unwrap_or(first.len()));
+    let style = style(level).bold();
+    let rest: String = parts.map(|(level, words)| paint(level, words)).collect();
+    let text = format!("{style}{headline}{style:#}{more}{rest}");
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    styled(&format!("{text}{end}"));
 }
 
 /// Prints a result whose first word has the colour of its level.
 pub fn named(level: Level, text: &str) {
     let text = fitted(&harmless(text), &io::stdout());
-    styled(&format!("{}\n", level.paint(&text)));
+    styled(&format!("{}\n", paint(level, &text)));
 }
 
 /// Prints text with colours, or strips them.
@@ -632,12 +596,12 @@ impl Screen {
     fn named(&self, level: Level, text: &str) {
         let text = within(text, LABEL);
         let Some(bar) = &self.bar else {
-            return message(&level.paint(&text));
+            return message(&paint(level, &text));
         };
         let text = fwdlab_report::text::hanging(&text);
         bar.println(match anstream::AutoStream::choice(&io::stderr()) {
             anstream::ColorChoice::Never => text,
-            _ => level.paint(&text),
+            _ => paint(level, &text),
         });
     }
 }
@@ -741,43 +705,11 @@ mod tests {
     }
 
     #[test]
-    fn a_level_follows_from_state_and_result() {
-        use fwdlab_model::result::{RunState, Summary};
-
-        use super::Level;
-        let summary = |limit: serde_json::Value, noisy: bool| -> Summary {
-            serde_json::from_value(serde_json::json!({
-                "format": 3, "run": "r", "procedure": "p", "warnings": [], "thresholds": limit,
-                "noise": { "calibration": "", "verdict": "", "too_noisy": noisy },
-                "test_cases": [{
-                    "test_case": "x", "configuration": "plain", "ip_version": "ipv4", "frame_size_bytes": 64,
-                    "flows": 1, "figures": [], "iterations": [], "outcomes": [{
-                        "procedure": "trial", "frame_size_bytes": 64, "verdict": "", "answered": true,
-                        "compliance": { "standard": "" }, "trials": 1, "found": {
-                            "intended_load_pps": 1e6, "offered_load_pps": 1e6, "forwarding_rate_pps": 9e5,
-                            "frame_loss_ratio": 0.1, "duration_s": 1.0,
-                        },
-                    }],
-                }],
-            }))
-            .unwrap()
-        };
-        let exceeded = serde_json::json!([{ "limit": "x", "passed": false, "failed": ["y"], "not_judged": [], "inconclusive": [], "kept": 0 }]);
-        let (finished, none) = (Some(RunState::Finished), serde_json::json!([]));
-        let level = |state, limit: &serde_json::Value, noisy| {
-            Level::from_run(state, Some(&summary(limit.clone(), noisy)))
-        };
-        assert_eq!(level(finished, &none, false), Level::Ok);
-        assert_eq!(level(finished, &none, true), Level::Warn);
-        assert_eq!(level(finished, &exceeded, false), Level::Fail);
-        assert_eq!(
-            level(Some(RunState::Interrupted), &none, false),
-            Level::Warn
-        );
-        assert_eq!(level(Some(RunState::Failed), &none, false), Level::Fail);
-        assert_eq!(Level::from_run(None, None), Level::Fail);
-        assert_eq!(Level::Ok.paint("  ok  x"), "  \u{1b}[32mok\u{1b}[0m  x");
-        assert_eq!(Level::Plain.paint("  ok  x"), "  ok  x");
+    fn the_first_word_has_the_colour() {
+        use super::{Level, paint};
+        let painted = "  \u{1b}[32mok\u{1b}[0m  x";
+        assert_eq!(paint(Level::Ok, "  ok  x"), painted);
+        assert_eq!(paint(Level::Plain, "  ok  x"), "  ok  x");
     }
 
     #[test]

@@ -44,9 +44,9 @@ export function Axes(props: {
 }
 
 /** Shapes that can be told apart without colour. */
-export function Dot(props: { x: number; y: number; n: number; title: string; hollow?: boolean }) {
+export function Dot(props: { x: number; y: number; n: number; title: string }) {
   const { x, y, n } = props;
-  const hue = `mark ${HUES[n % HUES.length]}${props.hollow ? " hollow" : ""}`;
+  const hue = `mark ${HUES[n % HUES.length]}`;
   const shapes = [
     <circle cx={x} cy={y} r={4} />,
     <rect x={x - 3.5} y={y - 3.5} width={7} height={7} />,

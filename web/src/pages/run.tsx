@@ -1,7 +1,7 @@
 // One run: its report; what it does while it is in progress; its trials and events.
-import { get, steer, text, token, type Run as Data, type Trial } from "../api";
+import { get, steer, text, token, type Run as Data } from "../api";
 import { Axes, Dot, HUES } from "../charts/axes";
-import { frames, percent, pps, span, ticks, time } from "../format";
+import { pps, span, ticks, time } from "../format";
 import { type Live, useLive } from "../live";
 import { Fragment, Link, Scroll, State, Tags, Waiting, useAsked, useSlowly } from "../parts";
 import { useState } from "preact/hooks";
@@ -17,10 +17,10 @@ const TIMES = 10;
 export function Run(props: { id: string }) {
   const live = useLive(props.id);
   // the stored run is read again when it has ended
-  const asked = useAsked(`run ${props.id} ${live.ended}`, (signal) => get<Data>(`/api/runs/${encodeURIComponent(props.id)}`, signal), true);
+  const asked = useAsked(`run ${props.id} ${live.ended}`, (signal) => get<Data>(`/api/runs/${encodeURIComponent(props.id)}?brief=true`, signal), true);
   return (
     <div data-events={live.events}>
-      {!live.ended && <Going run={props.id} live={live} />}
+      {!live.ended && !asked.error && <Going run={props.id} live={live} />}
       {asked.value ? <Stored data={asked.value} live={live} /> : <Waiting asked={asked} />}
     </div>
   );
@@ -68,34 +68,31 @@ function Going(props: { run: string; live: Live }) {
 }
 
 function Stored(props: { data: Data; live: Live }) {
-  const { info, summary, trials, problems, flames, latencies, labels } = props.data;
+  const { info, has_result, problems, flames, latencies, labels } = props.data;
   // a run of one turn has no iteration before its end
   const measured = info.parameters.order === "together" ? props.live.trials : props.live.iterations;
   return (
     <>
-      <p class="quiet"><State state={info.state} />{!summary && <> <code>{info.id}</code></>}
+      <p class="quiet"><State state={info.state} />{!has_result && <> <code>{info.id}</code></>}
         {" · "}<a href={`/runs/${encodeURIComponent(info.id)}/report`}>As one file</a>
         {" · "}<Link to={`/compare?run=${encodeURIComponent(info.id)}`}>Compare</Link>
         {flames.map((f) => <span key={`${f.case} ${f.boot} ${f.of}`}>{" · "}
           <Link to={`/flame?run=${encodeURIComponent(info.id)}&case=${encodeURIComponent(f.case)}&boot=${f.boot}&of=${f.of}`}>Flame graph of {f.case}: {f.of}{f.boot ? `, boot ${f.boot}` : ""}</Link></span>)}</p>
       {(labels.tags.length > 0 || labels.note) && <p class="note"><Tags tags={labels.tags} /> {labels.note}</p>}
       {problems.map((problem) => <p class="error" key={problem}>{problem}</p>)}
-      {summary || measured > 0
+      {has_result || measured > 0
         ? <Report run={info.id} version={info.finished_at ?? `${measured} measured`} ended={info.state !== "running"} />
         : <h1>{info.error ?? "No result yet"}</h1>}
       <Latencies run={info.id} of={latencies} />
-      <Trials trials={trials} />
-      <section aria-labelledby="events">
-        <h2 id="events">Events</h2>
-        {props.live.said.length === 0 ? <p class="quiet">Only trials.</p> : (
-          <Scroll label="Events" low>
-            <table><tbody>{props.live.said.slice(-SHOWN).map((said, n) => (
-              <tr key={n}><td class="n time">{said.t.toFixed(1)} s</td><td>{said.kind}</td><td>{said.text}</td></tr>
-            ))}</tbody></table>
-          </Scroll>
-        )}
-      </section>
-      {!summary && <details>
+      {props.live.said.length > 0 && <details>
+        <summary>Events: the last {Math.min(SHOWN, props.live.said.length)}</summary>
+        <Scroll label="Events" low>
+          <table><tbody>{props.live.said.slice(-SHOWN).map((said, n) => (
+            <tr key={n}><td class="n time">{said.t.toFixed(1)} s</td><td>{said.kind}</td><td>{said.text}</td></tr>
+          ))}</tbody></table>
+        </Scroll>
+      </details>}
+      {!has_result && <details>
         <summary>Settings and facts</summary>
         <pre tabIndex={0}>{JSON.stringify({ command_line: info.command_line, parameters: info.parameters, facts: info.facts }, null, 2)}</pre>
       </details>}
@@ -113,31 +110,6 @@ function Report(props: { run: string; version: string; ended: boolean }) {
     return text(`/api/runs/${encodeURIComponent(props.run)}/report`, signal).finally(() => setTook(Date.now() - begun));
   }, true);
   return asked.value === undefined ? <Waiting asked={asked} /> : <Fragment html={asked.value} />;
-}
-
-function Trials(props: { trials: Trial[] }) {
-  const [all, showAll] = useState(false);
-  const shown = all ? props.trials : props.trials.slice(0, SHOWN);
-  if (!props.trials.length) return null;
-  return (
-    <details>
-      <summary>{props.trials.length} trials</summary>
-      <Scroll label="Trials">
-        <table>
-          <thead><tr><th scope="col" class="n">Trial</th><th scope="col">Test case</th><th scope="col" class="n">Iteration</th><th scope="col" class="n">Offered</th><th scope="col" class="n">Forwarded</th><th scope="col" class="n">Loss</th><th scope="col" class="n">Lost frames</th><th scope="col">Valid</th></tr></thead>
-          <tbody>{shown.map((t) => (
-            <tr key={t.trial} class={t.validity.reasons?.length ? "invalid" : ""}>
-              <td class="n">{t.trial}</td><td>{t.test_case}</td><td class="n">{t.iteration}</td><td class="n">{pps(t.offered_load_pps)}</td>
-              <td class="n">{pps(t.forwarding_rate_pps ?? t.forwarding_rate_ungated_pps ?? t.frames_received / t.duration_s)}</td>
-              <td class="n">{t.frame_loss_ratio === null ? "-" : percent(t.frame_loss_ratio)}</td><td class="n">{frames(t.frames_lost)}</td>
-              <td>{t.validity.reasons?.length ? t.validity.reasons.join("; ") : "yes"}</td>
-            </tr>
-          ))}</tbody>
-        </table>
-      </Scroll>
-      {shown.length < props.trials.length && <button type="button" onClick={() => showAll(true)}>Show all {props.trials.length}</button>}
-    </details>
-  );
 }
 
 /** Latency by percentile with a logarithmic tail: 90, 99, 99.9 ... are equally spaced. One curve for each load. */

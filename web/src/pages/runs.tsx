@@ -55,7 +55,7 @@ export function Runs() {
         <p>No run matches <code>{q}</code>. <Link to="/runs">Show all runs</Link></p>
       ) : (
         <table class="runs">
-          <thead><tr><td class="box" /><th scope="col" class="sign"><span class="hidden">Verdict</span></th><th scope="col">Result</th><th scope="col" class="kind">Kind</th><th scope="col" class="bed">Test bed</th><th scope="col" class="when">When (UTC)</th><th scope="col" class="took">Took</th></tr></thead>
+          <thead><tr><td class="box" /><th scope="col" class="sign"><span class="hidden">Verdict</span></th><th scope="col">Result</th><th scope="col" class="kind">Kind</th><th scope="col" class="bed">Test bed</th><th scope="col" class="when">When <span>(UTC)</span></th><th scope="col" class="took">Took</th></tr></thead>
           <tbody>
             {runs.map((line) => (
               <tr key={line.id} title={[line.id, line.problem, line.note].filter(Boolean).join("\n")}>

@@ -16,10 +16,8 @@ use crate::table::{Cell as Text, Column, Mark, Table, csv_line, escaped};
 pub fn markdown(outcome: &Outcome, judged: &[Judged]) -> String {
     let mut text = table(outcome).markdown();
     text.push('\n');
-    let mut last = "";
     for (name, sentence) in notes(outcome, judged, false, usize::MAX) {
-        last = if name.is_empty() { last } else { name };
-        text.push_str(&format!("- {last}: {}\n", escaped(&sentence)));
+        text.push_str(&format!("- {name}: {}\n", escaped(&sentence)));
     }
     text
 }

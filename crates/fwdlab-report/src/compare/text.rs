@@ -13,8 +13,9 @@ use super::limit::in_short;
 use super::{ACCEPT_INCONCLUSIVE, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE};
 use crate::exact::{FUNCTIONS, listed};
 use crate::number::{Prefix, counted, decimals, detectable, difference, interval, p_value};
-use crate::screen::{harmless, paragraph, width};
-use crate::table::{Cell as Text, Column, Mark, Table, shorten, wrap};
+use crate::screen::{Text, harmless, paragraph, width};
+use crate::section::{Name, Named, WARNING, named};
+use crate::table::{Cell as Words, Column, Mark, Table, shorten, wrap};
 
 /// Widths of a name, in characters: if columns are next to each other, and if they are below each
 /// other.
@@ -29,7 +30,7 @@ const LIMIT: &str = "          ";
 const WARNINGS: usize = 12;
 
 /// Renders the comparison for the terminal; `verbose` adds the results of the other tests.
-pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
+pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> Text {
     let scale = Scale::for_outcome(outcome);
     let mut text = wrap(&verdict(outcome, judged), width(), "");
     let of = match all(outcome).all(|(_, compared)| compared.test == COUNTS) {
@@ -50,14 +51,16 @@ pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> String {
     };
     let (long, brief): (Vec<&Judged>, Vec<&Judged>) = judged.iter().partition(is_long);
     let brief: Vec<Judged> = brief.into_iter().cloned().collect();
+    let mut text = Text::from(text);
+    let mut last = "".into();
     for (name, sentence) in notes(outcome, &brief, verbose, widest) {
-        text.push_str(&paragraph(name, &sentence));
+        text.paragraph(if name == last { "".into() } else { name }, &sentence);
+        last = name;
     }
     for judged in long {
-        text.push_str(&limit(judged));
+        text.plain(&limit(judged));
     }
-    // Names come from outside: none of them shall steer the terminal.
-    harmless(&text)
+    text
 }
 
 /// Renders a limit with many cases that exceed it or cannot be judged: a sentence, and a table of
@@ -366,9 +369,9 @@ fn below(outcome: &Outcome, scale: &Scale) -> Table {
     let mut table = Table::new(columns);
     let names = heads(outcome, NAME_BELOW - 2);
     for row in &outcome.rows {
-        let mut head = vec![Text::text(shorten(&row.test_case, 2 * NAME_BELOW))];
+        let mut head = vec![Words::text(shorten(&row.test_case, 2 * NAME_BELOW))];
         if outcome.rows.len() > 1 {
-            head.resize(width, Text::default());
+            head.resize(width, Words::default());
             table.push(Mark::None, head);
         }
         for ((column, name), cell) in outcome.columns.iter().zip(&names).zip(&row.cells) {
@@ -424,7 +427,7 @@ fn judged_cells(compared: Option<&Compared>, equivalence: bool) -> Vec<[String; 
 
 fn push(table: &mut Table, lines: Vec<[String; 2]>) {
     for index in 0..2 {
-        let cells = lines.iter().map(|pair| Text::text(pair[index].clone()));
+        let cells = lines.iter().map(|pair| Words::text(pair[index].clone()));
         table.push(Mark::None, cells.collect());
     }
 }
@@ -439,19 +442,15 @@ pub(crate) fn notes(
     judged: &[Judged],
     verbose: bool,
     widest: usize,
-) -> Vec<(&'static str, String)> {
+) -> Vec<Named> {
     let mut notes = Vec::new();
-    let mut first = |name: &'static str, sentences: Vec<String>| {
-        for (index, sentence) in sentences.into_iter().enumerate() {
-            notes.push((if index == 0 { name } else { "" }, sentence));
-        }
-    };
-    first("baseline", vec![outcome.baseline.clone()]);
+    let mut first = |name: Name, sentences: Vec<String>| notes.extend(named(name, sentences));
+    first("baseline".into(), vec![outcome.baseline.clone()]);
     let shortened = |name: &&str| name.chars().count() > widest;
     let names = outcome.columns.iter().skip(1).map(|c| c.name.as_str());
     let names: Vec<String> = names.filter(shortened).map(str::to_owned).collect();
-    first("compared", names);
-    first("test", tests(outcome));
+    first("compared".into(), names);
+    first("test".into(), tests(outcome));
     let mut unproven = all(outcome).filter(|(_, c)| c.verdict == Verdict::NoDifference);
     if let Some((_, first_one)) = unproven.next() {
         let sentence = match first_one.test == COUNTS && unproven.all(|(_, c)| c.test == COUNTS) {
@@ -465,7 +464,7 @@ pub(crate) fn notes(
                 outcome.confidence_percent
             ),
         };
-        first("~", vec![sentence]);
+        first("~".into(), vec![sentence]);
     }
     let has_p = |row: &Row| row.comparisons.iter().any(|c| c.p_value.is_some());
     let rows = outcome.rows.iter().filter(|row| has_p(row));
@@ -475,25 +474,25 @@ pub(crate) fn notes(
         let sentence = format!(
             "adjusted by Holm for the {most} comparisons of a test case, as are the verdicts; intervals are not"
         );
-        first("p", vec![sentence]);
+        first("p".into(), vec![sentence]);
     }
-    first("pairs", pairs(outcome));
+    first("pairs".into(), pairs(outcome));
     let changed = all(outcome).filter(|(_, c)| c.is_proven() && !c.functions.is_empty());
     let changed = changed.map(|(row, compared)| {
         let place = place(outcome, row, &compared.column);
         format!("{place}: {}", listed(&compared.functions, FUNCTIONS))
     });
-    first("function", changed.collect());
+    first("function".into(), changed.collect());
     if verbose {
-        first("others", baseline_lines(outcome));
+        first("others".into(), baseline_lines(outcome));
     }
     let unlike = outcome.columns.iter().skip(1);
     first(
-        "unlike",
+        "unlike".into(),
         unlike.filter_map(|column| outcome.unlike(column)).collect(),
     );
-    first("differ", differing(outcome));
-    first("warning", warnings(outcome));
+    first("differ".into(), differing(outcome));
+    first(WARNING, warnings(outcome));
     let unmatched = outcome.unmatched.iter().map(|row| {
         let (only, missing) = (row.only_in.join(", "), row.missing_in.join(", "));
         match row.only_in.is_empty() {
@@ -504,7 +503,7 @@ pub(crate) fn notes(
     let unmatched: Vec<String> = unmatched.collect();
     // columns that are not comparable share few test cases: give the number instead of a long list
     first(
-        "missing",
+        "missing".into(),
         match outcome.columns.len() > 2 && unmatched.len() > UNMATCHED && !verbose {
             true => vec![format!(
                 "{} of {} test cases are not in all columns",
@@ -515,7 +514,7 @@ pub(crate) fn notes(
         },
     );
     first(
-        "fail-if",
+        "fail-if".into(),
         judged
             .iter()
             .flat_map(|judged| judged.lines(ACCEPT_INCONCLUSIVE))
@@ -705,7 +704,7 @@ pub fn changes(changes: &Changes) -> String {
                 scale.number(group.stdev, group.stdev),
                 format!("{by}{wait}"),
             ];
-            table.push(Mark::None, cells.map(Text::text).to_vec());
+            table.push(Mark::None, cells.map(Words::text).to_vec());
         }
         text.push('\n');
         text.push_str(&table.text(width()));

@@ -85,7 +85,14 @@ pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
         ("role", "img"),
         ("aria-label", &spoken),
     ];
-    m.within("svg", &attributes, |m| {
+    // a scrollable element needs keyboard focus and a label for screen readers
+    let reached = [
+        ("class", "scroll"),
+        ("tabindex", "0"),
+        ("role", "group"),
+        ("aria-label", "Test bed"),
+    ];
+    let drawn = |m: &mut Markup| {
         for n in 0..2 {
             let x = HOST.0 + f64::from(n) * (HOST.0 + gap) + PORT.0 / 2.0;
             let wide = gap - PORT.0;
@@ -109,7 +116,8 @@ pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
         for (n, host) in (0..).zip(&hosts) {
             draw(m, host, f64::from(n) * (HOST.0 + gap));
         }
-    });
+    };
+    m.within("div", &reached, |m| m.within("svg", &attributes, drawn));
 }
 
 fn draw(m: &mut Markup, host: &Drawn, x: f64) {

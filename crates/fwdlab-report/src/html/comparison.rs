@@ -55,12 +55,8 @@ pub(super) fn drawn(m: &mut Markup, outcome: &Outcome, below: impl FnOnce(&mut M
 
 /// Writes the notes of a comparison.
 pub(super) fn keys(m: &mut Markup, outcome: &Outcome, judged: &[Judged], is_alone: bool) {
-    let mut last = "";
     let notes = notes(outcome, judged, is_alone, usize::MAX).into_iter();
-    let lines = notes.map(|(name, sentence)| {
-        last = if name.is_empty() { last } else { name };
-        note(&format!("{last}: {sentence}"))
-    });
+    let lines = notes.map(|(name, sentence)| note(&format!("{name}: {sentence}")));
     super::keys(m, lines);
 }
 

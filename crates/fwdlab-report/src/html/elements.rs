@@ -74,9 +74,22 @@ pub(super) fn section(m: &mut Markup, title: &str, body: impl FnOnce(&mut Markup
     });
 }
 
-/// Writes a section of evidence, which most readers do not need.
-pub(super) fn details(m: &mut Markup, title: &str, open: bool, body: impl FnOnce(&mut Markup)) {
-    section(m, title, |m| folded(m, open, |m| m.text("Details"), body));
+/// Writes a section of evidence, which most readers do not need: one line with its title and what
+/// it has, until it is opened.
+pub(super) fn details(
+    m: &mut Markup,
+    title: &str,
+    gist: &str,
+    open: bool,
+    body: impl FnOnce(&mut Markup),
+) {
+    let head = |m: &mut Markup| {
+        m.leaf("h2", &[], title);
+        if !gist.is_empty() {
+            m.leaf("span", SMALL, gist);
+        }
+    };
+    m.within("section", &[], |m| folded(m, open, head, body));
 }
 
 /// Writes a list of warnings, if there are any.

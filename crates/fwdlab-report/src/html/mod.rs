@@ -88,7 +88,8 @@ pub fn fragment(run: &Run<'_>, shown: ShownFacts, formats: &[&str]) -> String {
     content(&mut m, run, shown);
     let charts = charts::all(&[*run]);
     if !charts.is_empty() {
-        section(&mut m, "Charts as files", |m| {
+        let gist = formats.join(", ");
+        details(&mut m, "Charts as files", &gist, false, |m| {
             m.within("ul", &[], |m| {
                 for chart in charts {
                     m.within("li", &[], |m| {
@@ -146,7 +147,7 @@ fn body(m: &mut Markup, run: &Run<'_>, shown: ShownFacts, is_alone: bool) {
     }
     instructions(m, summary, profiles);
     lost_frames(m, summary, rebuilds);
-    forwarding_cost(m, summary);
+    forwarding_cost(m, info, summary);
     dut_activity(m, summary);
     noise(m, summary, trials);
     measurement_table(m, info, summary, shown);
@@ -175,7 +176,8 @@ fn as_ministat(m: &mut Markup, runs: &[Run<'_>]) {
     if blocks.is_empty() {
         return;
     }
-    section(m, "ministat", |m| {
+    let gist = plural(blocks.len(), "block");
+    details(m, "ministat", &gist, false, |m| {
         for block in blocks.iter().take(BLOCKS) {
             let printed = match block.printed(Model::default()) {
                 Ok(printed) => String::from_utf8_lossy(&printed).into_owned(),
@@ -380,13 +382,16 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
         });
         missing(m, all);
     });
+    let many = all.len() > UNFOLDED;
     if let Some((title, joined)) = in_one_table(all, link::link_speed(info)) {
-        section(m, &title, |m| {
-            m.within("figure", &[], |m| table(m, &joined));
-        });
+        let gist = plural(all.len(), "test case");
+        let shown = |m: &mut Markup| m.within("figure", &[], |m| table(m, &joined));
+        match many {
+            true => details(m, &title, &gist, false, shown),
+            false => section(m, &title, shown),
+        }
         return;
     }
-    let many = all.len() > UNFOLDED;
     for case in all {
         let label = label(case, all);
         let shown = |m: &mut Markup| {
@@ -465,11 +470,15 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, befor
             m.within("figure", &[], |m| {
                 html::all(m, &outcome_charts(&group.outcomes, link));
                 for titled in procedures::tables::tables(&group, outcomes, MORE_ROWS) {
-                    if !titled.title.is_empty() {
-                        m.leaf("h3", &[], &capital(&titled.title));
-                    }
-                    let mut shown = titled.table;
+                    let (title, mut shown) = (capital(&titled.title), titled.table);
                     shown.hide_repeats("frames");
+                    if !title.is_empty() && shown.rows.len() > UNFOLDED {
+                        folded(m, false, |m| m.text(&title), |m| table(m, &shown));
+                        continue;
+                    }
+                    if !title.is_empty() {
+                        m.leaf("h3", &[], &title);
+                    }
                     table(m, &shown);
                 }
             });
@@ -478,13 +487,15 @@ fn outcomes(m: &mut Markup, outcomes: &[Outcome], link: Option<LinkSpeed>, befor
 }
 
 /// Writes the cost of forwarding on the DUT.
-fn forwarding_cost(m: &mut Markup, summary: &Summary) {
+fn forwarding_cost(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     let all = &summary.test_cases;
     let tables = efficiency::tables(all);
     if tables.is_empty() {
         return;
     }
-    section(m, "Efficiency", |m| {
+    let is_requested = efficiency::are_requested(info, all);
+    let gist = "what a frame takes of the DUT";
+    details(m, "Efficiency", gist, is_requested, |m| {
         m.within("figure", &[], |m| {
             for (title, shown) in &tables {
                 m.leaf("h3", &[], &capital(title));
@@ -561,7 +572,8 @@ fn dut_activity(m: &mut Markup, summary: &Summary) {
     if found.is_empty() && tables.is_empty() {
         return;
     }
-    section(m, "Load of the DUT", |m| {
+    let gist = plural(summary.test_cases.len(), "test case");
+    details(m, "Load of the DUT", &gist, !found.is_empty(), |m| {
         let words = "Its host was read before and after every trial, while nothing moved: counts are exact. Shares of time are of the \
                      time between these readings, which is longer than the load.";
         m.leaf("p", &[], words);
@@ -606,7 +618,7 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
 
 fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
     let rated = shape::rated(summary);
-    details(m, "Noise", !summary.is_quiet(), |m| {
+    details(m, "Noise", "", !summary.is_quiet(), |m| {
         let id = m.place("noise");
         m.leaf("p", &[("id", &id)], &note(&summary.noise.verdict));
         notes(m, &[], words::windows_words(&rated));
@@ -651,7 +663,8 @@ fn every_trial(
     rebuilds: &[RebuildRecord],
 ) {
     if !rebuilds.is_empty() {
-        section(m, "Rebuilds", |m| {
+        let gist = plural(rebuilds.len(), "rebuild");
+        details(m, "Rebuilds", &gist, false, |m| {
             let names = summary.comparisons().zip(2..);
             let names = names
                 .map(|(c, index)| format!("{}: {}", trials::place_name(index), c.configuration));
@@ -660,7 +673,8 @@ fn every_trial(
         });
     }
     if !trials.is_empty() {
-        section(m, "Trials", |m| {
+        let gist = plural(trials.len(), "trial");
+        details(m, "Trials", &gist, false, |m| {
             m.leaf(
                 "p",
                 &[],
@@ -670,8 +684,7 @@ fn every_trial(
                 true => procedures::trials(trials),
                 false => trials::trials(trials),
             };
-            let head = |m: &mut Markup| m.text(&plural(trials.len(), "trial"));
-            folded(m, false, head, |m| paged(m, &all, OTHERWISE));
+            paged(m, &all, OTHERWISE);
         });
     }
 }
@@ -688,17 +701,15 @@ fn glossary_list(m: &mut Markup) {
         })
     };
     let used: Vec<_> = TERMS.iter().filter(is_used).collect();
-    section(m, "Glossary", |m| {
-        let head = |m: &mut Markup| m.text(&plural(used.len(), "term"));
-        folded(m, false, head, |m| {
-            m.within("dl", &[], |m| {
-                for (term, meaning) in &used {
-                    m.within("div", &[], |m| {
-                        m.leaf("dt", &[], term);
-                        m.leaf("dd", &[], meaning);
-                    });
-                }
-            });
+    let gist = plural(used.len(), "term");
+    details(m, "Glossary", &gist, false, |m| {
+        m.within("dl", &[], |m| {
+            for (term, meaning) in &used {
+                m.within("div", &[], |m| {
+                    m.leaf("dt", &[], term);
+                    m.leaf("dd", &[], meaning);
+                });
+            }
         });
     });
 }

@@ -23,7 +23,7 @@ pub(crate) use self::shown::shown;
 use crate::efficiency;
 use crate::number::{clock, count, plural, rate, seconds};
 use crate::screen::{harmless, width};
-use crate::section::{Format, Named, Section, Titled, named};
+use crate::section::{FAILED, Format, Named, Section, Titled, WARNING, named};
 use crate::table::{Cell, Mark, Table, capital, table, wrap};
 use crate::telemetry;
 use crate::thresholds;
@@ -256,7 +256,7 @@ pub(crate) fn sections(info: &RunInfo, summary: &Summary, format: Format) -> Vec
     sections.extend(efficiency::sections(info, &summary.test_cases));
     if format == Format::Terminal {
         sections.push(Section::Sentences(
-            named("failed", failures(summary)).collect(),
+            named(FAILED, failures(summary)).collect(),
         ));
     }
     sections.push(Section::Sentences(sentences(info, summary)));
@@ -274,14 +274,15 @@ fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Named> {
     for found in outcomes.iter().filter_map(|outcome| outcome.found.get()) {
         let labels = crate::search::labels(found);
         let own = (found.goals.iter().zip(labels)).filter(|(goal, _)| goal.name.contains('='));
-        sentences.extend(own.map(|(goal, label)| ("goal", format!("{label}: {}", goal.name))));
-        sentences.push(("trials", crate::search::extent(found)));
+        let own = own.map(|(goal, label)| format!("{label}: {}", goal.name));
+        sentences.extend(named("goal", own));
+        sentences.extend(named("trials", [crate::search::extent(found)]));
     }
-    sentences.extend(named("warning", all_warnings(summary)));
-    sentences.extend(named("warning", doubts));
+    sentences.extend(named(WARNING, all_warnings(summary)));
+    sentences.extend(named(WARNING, doubts));
     sentences.extend(named("method", methods(&outcomes)));
     sentences.extend(named("link", info.facts.link.clone()));
-    sentences.push(("engine", info.facts.engine.clone()));
+    sentences.extend(named("engine", [info.facts.engine.clone()]));
     sentences
 }
 
@@ -458,9 +459,10 @@ mod tests {
                 ..outcome(64, "", &[], "w")
             }];
             let all = groups(&outcomes);
-            all.iter()
-                .map(|g| crate::text::section(&section(g, &outcomes, Format::Terminal)))
-                .collect::<String>()
+            let mut text = crate::text::Text::default();
+            let sections = all.iter().map(|g| section(g, &outcomes, Format::Terminal));
+            sections.for_each(|one| crate::text::section(&one, &mut text));
+            text.to_string()
         };
         assert!(!table(0).contains('*'), "{}", table(0));
         let (few, many) = (table(20), table(21));
@@ -496,9 +498,10 @@ mod tests {
                 ..outcome(64, "", &[], "w")
             }];
             let all = groups(&outcomes);
-            all.iter()
-                .map(|g| crate::text::section(&section(g, &outcomes, Format::Terminal)))
-                .collect::<String>()
+            let mut text = crate::text::Text::default();
+            let sections = all.iter().map(|g| section(g, &outcomes, Format::Terminal));
+            sections.for_each(|one| crate::text::section(&one, &mut text));
+            text.to_string()
         };
         let trial = |directions| {
             Found::Trial(SingleTrial {
@@ -568,10 +571,10 @@ mod tests {
         };
         let outcomes = [with(1e6, both), with(9e5, modified)];
         let all = groups(&outcomes);
-        let text: String = all
-            .iter()
-            .map(|g| crate::text::section(&section(g, &outcomes, Format::Terminal)))
-            .collect();
+        let mut text = crate::text::Text::default();
+        let sections = all.iter().map(|g| section(g, &outcomes, Format::Terminal));
+        sections.for_each(|one| crate::text::section(&one, &mut text));
+        let text = text.to_string();
         for words in [
             "both directions, broadcast",
             "1.800 Mpps",

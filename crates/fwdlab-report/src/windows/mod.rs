@@ -11,7 +11,7 @@ use fwdlab_model::result::{RunInfo, Summary};
 
 use crate::number::{difference, round_up};
 use crate::screen::width;
-use crate::section::{Format, Losses, Named, Section, named};
+use crate::section::{Format, Losses, Named, Section, WARNING, named};
 use crate::shape::{self, Labels, Rated};
 use crate::table::{Cell, Column, Mark, Table, shorten};
 use crate::{answer, campaign, efficiency, exact, fates, telemetry, words};
@@ -46,9 +46,9 @@ fn wide(info: &RunInfo, summary: &Summary) -> Vec<Section> {
         .chain(named("found", telemetry::sentences(summary)))
         .chain(words::noise(summary))
         .chain(named("control", control))
-        .chain(named("warning", words::all_warnings(summary)))
+        .chain(named(WARNING, words::all_warnings(summary)))
         .chain(named("estimate", words::imix_words(summary)))
-        .chain([("method", words::method_words(info, summary))])
+        .chain(named("method", [words::method_words(info, summary)]))
         .chain(named(
             "columns",
             words::signs_words(summary).map(str::to_owned),
@@ -81,7 +81,7 @@ fn narrow(info: &RunInfo, summary: &Summary) -> Vec<Section> {
         .chain(named("L2 rate", words::l2_words(summary)))
         .chain(named("estimate", words::imix_words(summary)))
         .chain(named("link", info.facts.link.clone()))
-        .chain([("method", words::method_words(info, summary))])
+        .chain(named("method", [words::method_words(info, summary)]))
         .chain(named("", words::signs_words(summary).map(str::to_owned)));
     sections.push(Section::Sentences(sentences.collect()));
     sections
@@ -123,7 +123,7 @@ fn caveats(summary: &Summary) -> Vec<Named> {
     named("noise", first)
         .chain(named("", noise))
         .chain(named("control", control))
-        .chain(named("warning", words::all_warnings(summary)))
+        .chain(named(WARNING, words::all_warnings(summary)))
         .collect()
 }
 

@@ -1,5 +1,6 @@
 //! `/api/compare?run=A&run=B`: compares two or more runs, in numbers and in ministat's format.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
@@ -53,6 +54,20 @@ pub fn metrics(sources: &[Source]) -> Vec<String> {
     all
 }
 
+/// Returns the labels in which series of this metric differ.
+fn varying(sources: &[Source], metric: &str) -> Vec<String> {
+    let series = sources.iter().flat_map(|source| &source.series);
+    let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (label, value) in series
+        .filter(|s| s.metric == metric)
+        .flat_map(|s| &s.labels)
+    {
+        values.entry(label).or_default().insert(value);
+    }
+    let varying = values.into_iter().filter(|(_, values)| values.len() > 1);
+    varying.map(|(label, _)| label.to_owned()).collect()
+}
+
 /// Returns the default options of a comparison.
 pub fn options(shared: &Shared, metric: String) -> Options {
     Options {
@@ -94,8 +109,11 @@ pub async fn compare(
         }
         let metric = metric.or_else(|| metrics.first().cloned());
         let metric = metric.ok_or_else(|| Refusal::missing("these runs have no figures"))?;
+        let labels = varying(&sources, &metric);
+        // the test cases of one run are compared with each other
+        let first = || labels.first().filter(|_| sources.len() == 1).cloned();
         let options = Options {
-            by: by.filter(|by| !by.is_empty()),
+            by: by.filter(|by| !by.is_empty()).or_else(first),
             ..options(&shared, metric)
         };
         let outcome = compare::compare(&sources, &options)
@@ -105,8 +123,10 @@ pub async fn compare(
         json(&json!({
             "outcome": outcome,
             "metrics": metrics,
+            "labels": labels,
+            "by": options.by,
             "html": comparison_fragment(&outcome),
-            "text": compare::text(&outcome, &[], false),
+            "text": compare::text(&outcome, &[], false).to_string(),
             "ministat": ministat.unwrap_or_else(|error| error.to_string()),
         }))
     })

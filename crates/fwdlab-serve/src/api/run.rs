@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use fwdlab_model::result::TrialRecord;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{directory, flame, json, run_blocking};
@@ -24,10 +24,19 @@ struct Latency<'a> {
     offered_load_pps: f64,
 }
 
+/// The query.
+#[derive(Deserialize)]
+pub struct Wanted {
+    /// Leave out what is long: the summary and the trials.
+    #[serde(default)]
+    brief: bool,
+}
+
 /// Handles a request for the run.
 pub async fn show(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
+    Query(wanted): Query<Wanted>,
 ) -> Result<Response, Refusal> {
     run_blocking(move || {
         let mut run = fwdlab_store::load(&directory(&shared, &id)?)?;
@@ -49,17 +58,20 @@ pub async fn show(
                 offered_load_pps: trial.offered_load_pps,
             })
             .collect();
-        let mut trials = run.trials.clone();
-        trials.iter_mut().for_each(shorten);
-        json(&json!({
+        let mut document = json!({
             "info": run.info,
             "problems": run.problems,
             "labels": fwdlab_store::labels(&run.path).unwrap_or_default(),
-            "summary": run.summary,
-            "trials": trials,
+            "has_result": run.summary.is_some(),
             "flames": flame::list_flames(&run),
             "latencies": latencies,
-        }))
+        });
+        if !wanted.brief {
+            run.trials.iter_mut().for_each(shorten);
+            document["summary"] = json!(run.summary);
+            document["trials"] = json!(run.trials);
+        }
+        json(&document)
     })
     .await
 }
@@ -88,7 +100,7 @@ pub async fn chart(
 ) -> Result<Response, Refusal> {
     run_blocking(move || {
         let run = fwdlab_store::load(&directory(&shared, &id)?)?;
-        let picture = (shared.picture)(&run, &file)
+        let picture = (shared.picture)(run, &file)
             .ok_or_else(|| Refusal::missing("this run has no such chart"))?;
         let kind = match file.ends_with(".png") {
             true => "image/png",
@@ -107,7 +119,7 @@ async fn rendered(
 ) -> Result<Response, Refusal> {
     run_blocking(move || {
         let run = fwdlab_store::load(&directory(&shared, &id)?)?;
-        let page = render(&shared)(&run)
+        let page = render(&shared)(run)
             .ok_or_else(|| Refusal::missing("this run has no result yet, and so no report"))?;
         let headers = [
             (CONTENT_TYPE, "text/html; charset=utf-8"),

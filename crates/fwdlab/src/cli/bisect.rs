@@ -478,7 +478,7 @@ fn print_end(log: &Log, end: &End, verbosity: Verbosity) {
             let place = place(answer);
             output::answer(
                 Level::Ok,
-                &found(started, &known(log), place, &answer.compared, answer.whole),
+                found(started, &known(log), place, &answer.compared, answer.whole),
             );
             output::lines(&format!("\nlog       {}", log.path().display()));
             if verbosity != Verbosity::Quiet {
@@ -507,7 +507,7 @@ fn print_end(log: &Log, end: &End, verbosity: Verbosity) {
             reason: why,
         } => output::answer(
             Level::Warn,
-            &format!(
+            format!(
                 "No result: {why}\n\n good      {}  {}\n bad       {}  {}\nlog       {}",
                 name(0),
                 figure(*good),
@@ -518,7 +518,7 @@ fn print_end(log: &Log, end: &End, verbosity: Verbosity) {
         ),
         End::NoEnd { at, reason: why } => output::answer(
             Level::Warn,
-            &format!(
+            format!(
                 "No result: {} cannot be measured, so there is nothing to compare the others with: {why}\n\nlog       {}",
                 name(*at),
                 log.path().display()
@@ -528,7 +528,7 @@ fn print_end(log: &Log, end: &End, verbosity: Verbosity) {
             let done = known(log).iter().flatten().count();
             output::answer(
                 Level::Warn,
-                &format!(
+                format!(
                     "Interrupted: {done} of {} candidates are known\n\nlog       {}",
                     started.candidates.len(),
                     log.path().display()

@@ -489,7 +489,7 @@ impl Plan {
         for change in &agenda.changes {
             text += &fwdlab_report::table::wrap(change, WIDTH, "  ");
         }
-        output::answer(Level::Plain, &text);
+        output::answer(Level::Plain, text);
         Ok(Code::Done)
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn run(
     global: &Global,
     draft: &Draft,
     print: PrintCampaign,
-    text: impl FnOnce(&fwdlab_report::run::Run<'_>) -> String,
+    text: impl FnOnce(&fwdlab_report::run::Run<'_>) -> output::Text,
     next: impl FnOnce(&Summary) -> Option<String>,
 ) -> anyhow::Result<Code> {
     let campaign = draft.campaign()?;

@@ -165,7 +165,7 @@ impl Compare {
                     ([], _) => Level::Plain,
                     _ => Level::Ok,
                 };
-                output::answer(level, &compare::text(&outcome, &judged, verbose));
+                output::answer(level, compare::text(&outcome, &judged, verbose));
             }
             Format::Markdown => output::result(&compare::markdown(&outcome, &judged)),
             Format::Csv => output::result(&compare::csv(&outcome)),

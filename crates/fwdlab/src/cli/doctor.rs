@@ -12,6 +12,7 @@ use fwdlab_lab::user_namespace;
 use fwdlab_lab::witness::probe::Probes;
 use fwdlab_model::test_bed::BedFile;
 use fwdlab_report::number::counted;
+use fwdlab_report::table::wrap;
 
 use super::session::Signals;
 use super::{Global, test_bed};
@@ -20,6 +21,9 @@ use crate::output::{self, Level};
 
 /// Duration of the noise measurement.
 const NOISE: Duration = Duration::from_secs(2);
+
+/// Columns of a terminal that has room for names and findings next to each other.
+const WIDE: usize = 70;
 
 /// Check whether this host or a test bed is fit for measurements
 ///
@@ -78,7 +82,7 @@ fn check_bed(name: &str, global: &Global) -> anyhow::Result<Code> {
         });
         output::answer(
             worst(&checks),
-            &verdict(name, &named.collect::<Vec<_>>(), true),
+            verdict(name, &named.collect::<Vec<_>>(), true),
         );
         for of in &all {
             output::lines(of.host);
@@ -107,7 +111,7 @@ fn check_this_host(global: &Global) -> anyhow::Result<Code> {
         let named: Vec<_> = named.collect();
         output::answer(
             worst(&checks),
-            &verdict("This host", &named, user_namespace::is_root()),
+            verdict("This host", &named, user_namespace::is_root()),
         );
         let is_quiet = global.verbosity() == output::Verbosity::Quiet;
         let shown = checks.iter();
@@ -145,7 +149,7 @@ fn verdict(subject: &str, checks: &[(String, Status)], root: bool) -> String {
             failures.join(", ")
         ),
     };
-    fwdlab_report::table::wrap(&text, fwdlab_report::text::width(), "")
+    wrap(&text, fwdlab_report::text::width(), "")
 }
 
 /// Returns a one-line summary of all checks. Without root, only some checks are possible, so it
@@ -188,13 +192,27 @@ fn worst(checks: &[Check]) -> Level {
 }
 
 fn print(check: &Check) {
-    let (word, level) = level_of(check.status);
-    let blanks = " ".repeat(5 - word.len());
-    let mut text = format!("{word}{blanks} {:<22} {}", check.name, check.finding);
-    if let Some(fix) = &check.fix {
-        text += &format!("\n{:28} fix: {fix}", "");
-    }
-    output::named(level, &text);
+    let text = shown(check, fwdlab_report::text::width());
+    output::named(level_of(check.status).1, &text);
+}
+
+/// Returns the lines of a check: its status and name, and the finding and its fix in a column of
+/// their own. On a narrow terminal the column is below the name.
+fn shown(check: &Check, width: usize) -> String {
+    let head = format!("{:<5} {:<22} ", level_of(check.status).0, check.name);
+    let (head, indent) = match width < WIDE {
+        true => (format!("{}\n", head.trim_end()), 6),
+        false => (head.clone(), head.len()),
+    };
+    let fix = check.fix.iter().map(|fix| format!("fix: {fix}"));
+    let words = std::iter::once(check.finding.clone()).chain(fix);
+    let indent = " ".repeat(indent);
+    let body: String = words.map(|words| wrap(&words, width, &indent)).collect();
+    let body = match head.ends_with('\n') {
+        true => &*body,
+        false => body.trim_start(),
+    };
+    format!("{head}{}", body.trim_end())
 }
 
 /// Returns descriptions of the test beds that exist now.
@@ -226,6 +244,34 @@ fn noise() -> anyhow::Result<Vec<Check>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn findings_and_fixes_are_in_a_column() {
+        let check = Check {
+            name: "other work",
+            status: Status::Warn,
+            finding: "some program takes 37 % of a CPU, and ".repeat(3),
+            fix: Some("wait for it".into()),
+        };
+        let next_to_it =
+            "warn  other work             some program takes 37 % of a CPU, and some program\n";
+        for (width, begins) in [
+            (80, next_to_it),
+            (40, "warn  other work\n      some program takes"),
+        ] {
+            let text = shown(&check, width);
+            assert!(text.starts_with(begins), "{text}");
+            let column = begins.lines().last().unwrap().find("some").unwrap();
+            for line in text.lines().skip(1) {
+                let start = line.len() - line.trim_start().len();
+                assert!(start == column && line.chars().count() <= width, "{text}");
+            }
+            assert!(
+                text.ends_with(&format!("\n{:column$}fix: wait for it", "")),
+                "{text}"
+            );
+        }
+    }
 
     #[test]
     fn the_first_sentence_has_the_verdict_and_its_reasons() {

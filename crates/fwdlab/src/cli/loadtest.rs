@@ -15,7 +15,7 @@ use super::Global;
 use super::run::{kept_in, page};
 use super::run_screen::command_line;
 use crate::exit_code::{Code, Usage};
-use crate::output::{self, Level};
+use crate::output;
 
 /// Load tests of TRex: ramps as trex-loadtest writes them
 ///
@@ -92,8 +92,8 @@ impl Loadtest {
             return Ok(Code::Done);
         }
         if let Some(summary) = &stored.summary {
-            let level = Level::from_run(Some(stored.state), Some(summary));
-            output::answer(level, &fwdlab_report::text::quick(&stored.info, summary));
+            let level = fwdlab_report::trust::level(Some(stored.state), Some(summary));
+            output::answer(level, fwdlab_report::text::quick(&stored.info, summary));
         }
         output::lines(&kept_in(&directory));
         Ok(Code::Done)

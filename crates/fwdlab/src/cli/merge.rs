@@ -13,7 +13,7 @@ use super::run::{Document, kept_in, shown};
 use super::runs::{profiles, resolve_all};
 use super::{Global, run_screen};
 use crate::exit_code::{Code, Usage, for_measurement};
-use crate::output::{self, Level};
+use crate::output;
 
 /// Which runs.
 #[derive(Debug, Args)]
@@ -50,8 +50,8 @@ impl Merge {
         if global.json {
             output::json(&Document::new(&merged))?;
         } else {
-            let level = Level::from_run(Some(merged.state), Some(summary));
-            output::answer(level, &fwdlab_report::text::quick(&merged.info, summary));
+            let level = fwdlab_report::trust::level(Some(merged.state), Some(summary));
+            output::answer(level, fwdlab_report::text::quick(&merged.info, summary));
             output::lines(&kept_in(&merged.path));
         }
         Ok(for_measurement(summary))

@@ -317,6 +317,18 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
     })
 }
 
+/// Returns the folder of what the program keeps between its starts; `None` if there can be none.
+fn state_folder() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|dir| !dir.is_empty());
+    let state = match set("XDG_STATE_HOME") {
+        Some(state) => PathBuf::from(state),
+        None => PathBuf::from(set("HOME")?).join(".local/state"),
+    };
+    let folder = state.join("fwdlab");
+    std::fs::create_dir_all(&folder).ok()?;
+    Some(folder)
+}
+
 /// Returns the values of `--engine`: one of the senders, or automatic.
 fn engines() -> PossibleValuesParser {
     PossibleValuesParser::new(["auto"].into_iter().chain(Mode::ALL.map(Mode::name)))

@@ -72,11 +72,11 @@ impl Arrangement {
     /// Runs the measurement.
     pub fn run(&self, global: &Global, draft: &Draft) -> anyhow::Result<Code> {
         let shown = |run: &fwdlab_report::run::Run<'_>| {
-            let result = fwdlab_report::text::quick(run.info, run.summary);
-            match self.explain {
-                true => format!("{}\n{result}", fwdlab_report::text::explain(run.trials)),
-                false => result,
+            let mut result = fwdlab_report::text::quick(run.info, run.summary);
+            if self.explain {
+                result.plain(&format!("\n{}\n", fwdlab_report::text::explain(run.trials)));
             }
+            result
         };
         command::run(global, draft, self.print, shown, |_| None)
     }

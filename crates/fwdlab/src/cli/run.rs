@@ -23,7 +23,7 @@ use fwdlab_store::StoredRun;
 
 use super::Global;
 use crate::exit_code::{self, Code};
-use crate::output::{self, Level, Screen};
+use crate::output::{self, Screen, Text};
 
 /// The document of `--json`: the same at the end of a run as when it is shown later.
 #[derive(serde::Serialize)]
@@ -79,7 +79,7 @@ pub(super) fn carry_out(
         &'a mut dyn FnMut(&Event),
     ) -> Result<(Run<'a>, Measured), LabError>,
     judge: impl FnOnce(&mut StoredRun),
-    text: impl FnOnce(&Shown<'_>) -> String,
+    text: impl FnOnce(&Shown<'_>) -> Text,
     next: impl FnOnce(&Summary) -> Option<String>,
 ) -> anyhow::Result<Code> {
     let runs = global.runs_root()?;
@@ -140,8 +140,8 @@ pub(super) fn carry_out(
         output::json(&Document::new(&made))?;
     } else if !global.json_stream && !is_behind {
         let shown = shown(&made, &profiles).context("a run without a summary")?;
-        let level = Level::from_run(Some(state), Some(summary));
-        output::answer(level, &text(&shown));
+        let level = fwdlab_report::trust::level(Some(state), Some(summary));
+        output::answer(level, text(&shown));
         output::lines(&kept_in(&made.path));
         if global.verbosity() != output::Verbosity::Quiet
             && let Some(next) = next(summary)

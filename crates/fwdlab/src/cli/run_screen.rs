@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::Global;
 use super::run::kept_in;
 use crate::exit_code::Code;
-use crate::output::{self, Level, Verbosity};
+use crate::output::{self, Verbosity};
 use crate::tui::app::Mode;
 use crate::tui::theme::{Symbols, Theme};
 use crate::tui::view::{ExitReason, watch};
@@ -181,8 +181,8 @@ impl Messages {
 pub fn show(dir: &Path) -> anyhow::Result<()> {
     let run = fwdlab_store::load(dir)?;
     if let Some(summary) = &run.summary {
-        let level = Level::from_run(Some(run.state), Some(summary));
-        output::answer(level, &fwdlab_report::text::quick(&run.info, summary));
+        let level = fwdlab_report::trust::level(Some(run.state), Some(summary));
+        output::answer(level, fwdlab_report::text::quick(&run.info, summary));
         output::lines(&kept_in(dir));
     }
     Ok(())

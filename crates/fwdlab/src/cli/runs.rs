@@ -283,7 +283,7 @@ fn list(roots: &Roots, requested: &List, global: &Global) -> anyhow::Result<Code
         (false, _) => {
             let levels = entries
                 .iter()
-                .map(|(_, entry)| Level::from_run(entry.state, entry.summary.as_ref()));
+                .map(|(_, entry)| fwdlab_report::trust::level(entry.state, entry.summary.as_ref()));
             let levels = std::iter::once(Level::Plain).chain(levels);
             for (level, lines) in levels.zip(listing::lines(&lines)) {
                 output::named(level, &lines);
@@ -537,11 +537,15 @@ fn show(
     };
     let requested = match format {
         Format::Text | Format::Json => {
+            let level = fwdlab_report::trust::level(Some(run.state), Some(summary));
+            let mut text = fwdlab_report::text::quick(&run.info, summary);
             if explain {
-                output::result(&format!("{}\n", fwdlab_report::text::explain(&run.trials)));
+                text.plain(&format!(
+                    "\n{}\n",
+                    fwdlab_report::text::explain(&run.trials)
+                ));
             }
-            let level = Level::from_run(Some(run.state), Some(summary));
-            output::answer(level, &fwdlab_report::text::quick(&run.info, summary));
+            output::answer(level, text);
             output::lines(&kept_in(&run.path));
             match fwdlab_store::labels(&run.path) {
                 Ok(labels) => print_labels(&labels),

@@ -159,7 +159,7 @@ impl SelfTest {
                 true => Level::Fail,
                 false => Level::Ok,
             };
-            output::answer(level, &text(&document, own));
+            output::answer(level, text(&document, own));
         }
         Ok(match signals.code(false) {
             Code::Done if document.limits.is_empty() => Code::TestBed,

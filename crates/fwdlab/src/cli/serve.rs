@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use fwdlab_lab::run::so_far::so_far;
-use fwdlab_model::result::RunInfo;
 use fwdlab_report::html::ShownFacts;
 use fwdlab_report::run::Run;
 use fwdlab_serve::{Config, Server, new_token, token_of_file};
@@ -25,7 +24,7 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080
 ///
 /// On loopback, everyone on this machine can view runs; pausing, resuming, skipping and stopping
 /// requires the token. On any other address, everything requires the token, and TLS is on. The
-/// server stores nothing: stop it with Ctrl-C at any time.
+/// server stores nothing about runs: stop it with Ctrl-C at any time.
 ///
 /// With --trex, it serves ports to TRex clients instead, which have no token: see
 /// docs/reference/trex.md.
@@ -38,7 +37,8 @@ pub struct Serve {
     /// 127.0.0.1:4501]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// File with the token, created if it does not exist [default: a new token at every start]
+    /// File with the token, created if it does not exist [default: dashboard_token in
+    /// ~/.local/state/fwdlab]
     #[arg(long, value_name = "FILE", conflicts_with = "trex")]
     token_file: Option<PathBuf>,
     /// TLS certificate, PEM [default: generated at the start if needed]
@@ -58,8 +58,10 @@ impl Serve {
             return self.trex.run(self.listen, global);
         }
         let wrong = |error: fwdlab_serve::ServeError| Usage(error.to_string());
-        let token = match &self.token_file {
-            Some(path) => token_of_file(path).map_err(wrong)?,
+        let state = super::state_folder();
+        let kept = || Some(state.as_ref()?.join("dashboard_token"));
+        let token = match self.token_file.or_else(kept) {
+            Some(path) => token_of_file(&path).map_err(wrong)?,
             None => new_token()?,
         };
         let runs = match self.dir {
@@ -71,6 +73,7 @@ impl Serve {
             runs: runs.clone(),
             token: token.clone(),
             certificate: self.cert.zip(self.key),
+            state,
             report: page,
             fragment,
             picture,
@@ -92,12 +95,12 @@ impl Serve {
 }
 
 /// Returns the page of a stored run, if it has a result.
-fn page(run: &StoredRun) -> Option<String> {
+fn page(run: StoredRun) -> Option<String> {
     rendered(run, |run| fwdlab_report::html::page(run, ShownFacts::Brief))
 }
 
 /// Returns the content of that page.
-fn fragment(run: &StoredRun) -> Option<String> {
+fn fragment(run: StoredRun) -> Option<String> {
     rendered(run, |run| {
         fwdlab_report::html::fragment(run, ShownFacts::Brief, FORMATS)
     })
@@ -110,7 +113,7 @@ const FORMATS: &[&str] = match cfg!(feature = "png") {
 };
 
 /// Draws a chart of a stored run, by the name of its file.
-fn picture(run: &StoredRun, file: &str) -> Option<Vec<u8>> {
+fn picture(run: StoredRun, file: &str) -> Option<Vec<u8>> {
     let (name, format) = file.rsplit_once('.')?;
     let chart = rendered(run, |run| {
         let mut all = fwdlab_report::charts::all(&[*run]).into_iter();
@@ -128,24 +131,12 @@ fn picture(run: &StoredRun, file: &str) -> Option<Vec<u8>> {
     }
 }
 
-fn rendered<T>(run: &StoredRun, render: impl FnOnce(&Run<'_>) -> T) -> Option<T> {
-    let info = RunInfo {
-        state: run.state,
-        ..run.info.clone()
-    };
+fn rendered<T>(mut run: StoredRun, render: impl FnOnce(&Run<'_>) -> T) -> Option<T> {
     // a run in progress has no result yet
-    let so_far = match run.summary {
-        Some(_) => None,
-        None => Some(StoredRun {
-            summary: Some(so_far(run)?),
-            ..run.clone()
-        }),
-    };
-    let run = so_far.as_ref().unwrap_or(run);
-    let profiles = runs::profiles(run);
-    let shown = Run {
-        info: &info,
-        ..shown(run, &profiles)?
-    };
-    Some(render(&shown))
+    if run.summary.is_none() {
+        run.summary = Some(so_far(&run)?);
+    }
+    run.info.state = run.state;
+    let profiles = runs::profiles(&run);
+    Some(render(&shown(&run, &profiles)?))
 }

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -57,9 +58,11 @@ fn embedded_files_match_their_sources() {
 
 /// Starts a server for a lab's runs. Returns its address.
 fn serve(lab: &Lab, listen: &str, more: &[&str]) -> (Started, String) {
-    let file = lab.write("token", TOKEN);
-    let line = ["serve", "--json", "--listen", listen, "--token-file", &file];
-    let mut server = lab.start(&[&line[..], more].concat());
+    lab.write("fwdlab/dashboard_token", TOKEN);
+    let line = ["serve", "--json", "--listen", listen];
+    let mut command = lab.program(&[&line[..], more].concat());
+    command.env("XDG_STATE_HOME", lab.path());
+    let mut server = lab.start_command(command);
     let mut url = String::new();
     server.wait_until("an address", |this| {
         let output: Option<Value> = serde_json::from_str(&this.out()).ok();
@@ -81,6 +84,13 @@ fn simulated(lab: &Lab, line: &str) -> String {
 fn short_trials(lab: &Lab) -> String {
     let text = "campaign = 'short-trials'\niterations = 1000\n[procedure]\nid = 'trial'\nload = '2kpps'\nfor = '200ms'\n";
     lab.write("short-trials.toml", text)
+}
+
+/// Writes a campaign of one turn, which has no iteration before its end, at low loads.
+fn one_turn(lab: &Lab) -> String {
+    let text = "campaign = 'one-turn'\norder = 'together'\niterations = 1\n[bed]\nmax = '5kpps'\n[matrix]\nsize = [64, 128, 256, 512, 1024, 1280, 1518]\n\
+                [procedure]\nid = 'rfc2544'\ntests = ['frame-loss']\ntrial = '1s'\n";
+    lab.write("one-turn.toml", text)
 }
 
 /// Executes the requests of the browser's script.
@@ -135,8 +145,7 @@ mod slow {
             .map(|seed| simulated(&lab, &format!("ndr --goals ndr --seed {seed}")))
             .collect();
         // more trials than a page shows at a time
-        let many =
-            "campaign = 'many'\niterations = 51\n[bed]\nengine = 'sim'\n[procedure]\nid = 'mrr'\n";
+        let many = "campaign = 'many'\niterations = 26\n[bed]\nengine = 'sim'\n[matrix]\nflows = [1, 10]\n[procedure]\nid = 'mrr'\n";
         lab.write("many.toml", many);
         let many = lab.json("run many.toml");
         runs.push(many["info"]["id"].as_str().unwrap().to_owned());
@@ -150,9 +159,8 @@ mod slow {
         // a live run needs a test bed on this machine; it sends frames, so it starts when the page
         // opens
         let is_root = rustix::process::geteuid().is_root();
-        let campaign = short_trials(&lab);
-        let line = ["run", &campaign, "--json-stream"];
-        let mut going = None;
+        let campaigns = [short_trials(&lab), one_turn(&lab)];
+        let mut going = Vec::new();
         let mut child = Command::new("node")
             .arg(web().join("tests/pages.mjs"))
             .args([browser, &url, TOKEN, if is_root { "live" } else { "-" }])
@@ -171,10 +179,13 @@ mod slow {
         loop {
             match script.next().as_str() {
                 "run" => {
-                    let mut run = lab.start(&line);
-                    let live = run.event("progress")["run"].as_str().unwrap().to_owned();
-                    script.answer(&live);
-                    going = Some((run, live));
+                    going = Vec::from_iter(campaigns.iter().map(|campaign| {
+                        let mut run = lab.start(&["run", campaign, "--json-stream"]);
+                        let live = run.event("progress")["run"].as_str().unwrap().to_owned();
+                        (run, live)
+                    }));
+                    let live = going.iter().map(|(_, live)| live.as_str());
+                    script.answer(&live.collect::<Vec<_>>().join(" "));
                 }
                 "kill" => {
                     server.signal(rustix::process::Signal::KILL);
@@ -186,11 +197,13 @@ mod slow {
                     script.answer("started");
                 }
                 "count" => {
-                    let (mut run, live) = going.take().unwrap();
-                    run.wait_until("its end", |this| this.has_ended());
-                    let journal =
-                        fs::read_to_string(lab.runs().join(&live).join("events.jsonl")).unwrap();
-                    script.answer(&journal.lines().count().to_string());
+                    let counts = going.iter_mut().map(|(run, live)| {
+                        run.wait_until("its end", |this| this.has_ended());
+                        let journal = lab.runs().join(live).join("events.jsonl");
+                        let journal = fs::read_to_string(journal).unwrap();
+                        journal.lines().count().to_string()
+                    });
+                    script.answer(&counts.collect::<Vec<_>>().join(" "));
                 }
                 "done" => break,
                 other => panic!("{other}"),
@@ -213,7 +226,7 @@ fn curl_reads_through_tls_with_the_token_only() {
     let [other, run] =
         ["1", "2"].map(|seed| simulated(&lab, &format!("ndr --goals ndr --seed {seed}")));
     let ramp = simulated(&lab, "ramp");
-    let (_server, url) = serve(&lab, "0.0.0.0:0", &[]);
+    let (mut server, url) = serve(&lab, "0.0.0.0:0", &[]);
     let at = url.replace("0.0.0.0", "127.0.0.1");
     assert!(url.starts_with("https://"), "{url}");
     let curl = |more: &[&str], path: &str| {
@@ -238,6 +251,18 @@ fn curl_reads_through_tls_with_the_token_only() {
     assert_eq!(session.0, 204, "{session:?}");
     assert!(fs::read_to_string(&jar).unwrap().contains("#HttpOnly_"));
     assert!(curl(&["-b", &jar], "/api/runs").1.contains(&run));
+    // and still does after a restart: an open page continues. So does a browser that has accepted
+    // the certificate
+    server.signal(rustix::process::Signal::KILL);
+    server.wait_until("its end", |this| this.has_ended());
+    let _server = serve(&lab, url.trim_start_matches("https://"), &[]).0;
+    let accepted = lab.path().join("fwdlab/certificate-0.0.0.0.pem");
+    let mode = accepted.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let named = url.replace("0.0.0.0", "localhost");
+    let page = ["curl", "-s", "--cacert", accepted.to_str().unwrap(), &named];
+    assert!(try_tool(&page).unwrap().contains("<title>"));
+    assert!(curl(&["-b", &jar], "/api/runs").1.contains(&run));
     let stop = ["-X", "POST", "-d", "{\"request\": \"stop\"}", "-b", &jar];
     let steer = format!("/api/runs/{run}/steer");
     assert_eq!(curl(&stop, &steer).0, 401);
@@ -249,7 +274,14 @@ fn curl_reads_through_tls_with_the_token_only() {
          -addext subjectAltName=IP:127.0.0.1 -keyout {key} -out {cert}"
     );
     try_tool(&made.split(' ').collect::<Vec<_>>()).unwrap();
-    let (_server, url) = serve(&lab, "127.0.0.1:0", &["--cert", &cert, "--key", &key]);
+    let other_token = lab.write("token", "another-token-of-16");
+    let own = ["--cert", &cert, "--key", &key, "--token-file", &other_token];
+    let (_server, url) = serve(&lab, "127.0.0.1:0", &own);
+    let session = format!("{url}/api/session");
+    let with = ["curl", "-sk", "-X", "POST", "-w", "%{http_code}", "-H"];
+    let with = |header: &str| try_tool(&[&with[..], &[header, &session]].concat()).unwrap();
+    assert!(with(&bearer).ends_with("401"));
+    assert!(with("Authorization: Bearer another-token-of-16").ends_with("204"));
     let get = |more: &[&str], with: &str| {
         let path = format!("{url}/api/compare?run={run}&run={with}");
         try_tool(&[&["curl", "-s"], more, &[&path]].concat())

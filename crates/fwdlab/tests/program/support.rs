@@ -404,8 +404,11 @@ impl CommandResult {
     /// Asserts that both outputs together contain all of these.
     #[track_caller]
     pub fn reports(&self, words: &[&str]) -> &CommandResult {
+        let joined = self.out.split_whitespace().collect::<Vec<_>>().join(" ");
         for word in words {
-            let is_in = self.out.contains(word) || self.err.contains(word);
+            let is_in = [&self.out, &joined, &self.err]
+                .iter()
+                .any(|all| all.contains(word));
             assert!(is_in, "`{word}` is not in: {self:?}");
         }
         self

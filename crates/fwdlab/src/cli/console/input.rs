@@ -4,7 +4,6 @@
 //! Apart from completion, it knows nothing about commands. Start with [`Input`].
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -158,7 +157,7 @@ fn edited(
     typed: &Sender<Typed>,
     requested: &Receiver<()>,
 ) {
-    let file = history_file();
+    let file = super::super::state_folder().map(|folder| folder.join("console_history"));
     if let Some(file) = &file {
         // the history file may not exist yet
         let _ = editor.load_history(file);
@@ -186,18 +185,6 @@ fn edited(
             return;
         }
     }
-}
-
-/// Returns the path of the history; `None` without a home directory.
-fn history_file() -> Option<PathBuf> {
-    let state = match std::env::var_os("XDG_STATE_HOME").filter(|dir| !dir.is_empty()) {
-        Some(state) => PathBuf::from(state),
-        None => PathBuf::from(std::env::var_os("HOME").filter(|dir| !dir.is_empty())?)
-            .join(".local/state"),
-    };
-    let folder = state.join("fwdlab");
-    std::fs::create_dir_all(&folder).ok()?;
-    Some(folder.join("console_history"))
 }
 
 /// Completes words.
