@@ -545,12 +545,11 @@ impl Parameters {
     }
 }
 
-/// Collects the sources of a configuration, as stored in this folder; a directory file by file.
+/// Returns the sources of a configuration, as stored in this folder; a directory file by file.
 fn inputs_of(
     configuration: &Configuration,
     folder: &str,
-    inputs: &mut Vec<(String, Vec<u8>)>,
-) -> Result<(), LabError> {
+) -> Result<Vec<(String, Vec<u8>)>, LabError> {
     fn add(path: &Path, name: &str, inputs: &mut Vec<(String, Vec<u8>)>) -> Result<(), LabError> {
         let cannot = || format!("read {}", path.display());
         if path.is_dir() {
@@ -565,11 +564,12 @@ fn inputs_of(
         inputs.push((name.to_owned(), bytes));
         Ok(())
     }
+    let mut inputs = Vec::new();
     for path in configuration.inputs() {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        add(path, &format!("{folder}{name}"), inputs)?;
+        add(path, &format!("{folder}{name}"), &mut inputs)?;
     }
-    Ok(())
+    Ok(inputs)
 }
 
 /// Opens the tester on a bed without configuration. Also returns why it uses this engine, in words.

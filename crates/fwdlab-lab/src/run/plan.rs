@@ -542,7 +542,7 @@ impl Plan {
             } else {
                 format!("{name}/")
             };
-            super::inputs_of(configuration, &folder, &mut inputs)?;
+            add_apart(super::inputs_of(configuration, &folder)?, &mut inputs);
         }
         Ok(inputs)
     }
@@ -940,6 +940,32 @@ fn changes(plan: &Plan) -> Vec<String> {
     changes
 }
 
+/// Adds the files of a configuration, in a folder of their own (`2/`) if another configuration has
+/// other files of these names: two versions of a rule set.
+fn add_apart(own: Vec<(String, Vec<u8>)>, all: &mut Vec<(String, Vec<u8>)>) {
+    let known: BTreeMap<&str, &[u8]> = all
+        .iter()
+        .map(|(name, bytes)| (&**name, &**bytes))
+        .collect();
+    let named = |name: &str, number: u32| match number {
+        1 => name.to_owned(),
+        _ => format!("{number}/{name}"),
+    };
+    let is_free = |number: &u32| {
+        own.iter().all(|(name, bytes)| {
+            let other = known.get(&*named(name, *number));
+            other.is_none_or(|other| other == bytes)
+        })
+    };
+    let number = (1..).find(is_free).unwrap_or(1);
+    let own = own
+        .iter()
+        .map(|(name, bytes)| (named(name, number), bytes.clone()));
+    let own = own.filter(|(name, _)| !known.contains_key(&**name));
+    let own: Vec<_> = own.collect();
+    all.extend(own);
+}
+
 #[cfg(test)]
 mod tests {
     use fwdlab_model::campaign::{Ramp, Soak};
@@ -947,6 +973,31 @@ mod tests {
     use super::*;
 
     /// Exports of load tests read the times of a ramp in seconds.
+    #[test]
+    fn two_versions_of_a_file_are_both_kept() {
+        let file = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
+        let mut all = vec![file("campaign.toml", "")];
+        for own in [
+            vec![file("fw.nft", "one"), file("more", "same")],
+            vec![file("fw.nft", "two"), file("more", "same")],
+            vec![file("fw.nft", "one")],
+            vec![file("fw.nft", "three")],
+        ] {
+            add_apart(own, &mut all);
+        }
+        let names: Vec<&str> = all.iter().map(|(name, _)| &**name).collect();
+        let expected = [
+            "campaign.toml",
+            "fw.nft",
+            "more",
+            "2/fw.nft",
+            "2/more",
+            "3/fw.nft",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(all[3].1, b"two");
+    }
+
     #[test]
     fn times_are_stored_in_seconds() {
         let stored = parameters(&Procedure::Ramp(Ramp::default()));

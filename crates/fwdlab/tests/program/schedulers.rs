@@ -473,6 +473,12 @@ impl Storm {
             all.retain(|line| line.contains(" run ") && line.contains("--plain"));
             all
         };
+        // a controller that lost its last changes gives numbers of jobs twice, and drains the nodes
+        let resume_nodes = |slurm: &Slurm<'_>| {
+            for node in ["n1", "n2"] {
+                _ = slurm.ask(&format!("scontrol update nodename={node} state=resume"));
+            }
+        };
         let mut dice = Dice(0x5eed_cafe);
         let mut killed = [0; 4];
         for round in 0..=Storm::ROUNDS {
@@ -503,6 +509,7 @@ impl Storm {
                 let pause = self.pause + dice.below(3 * self.pause);
                 std::thread::sleep(Duration::from_millis(pause));
                 if !is_storm {
+                    resume_nodes(slurm);
                     continue;
                 }
                 match dice.below(6) {
@@ -516,7 +523,7 @@ impl Storm {
                         let one = all.get(dice.below(all.len().max(1) as u64) as usize);
                         if let Some((pid, _)) = one.and_then(|line| line.split_once(':')) {
                             // a job is killed as a whole, in any order: here its command first
-                            let script = "kill -9 $(pgrep -P \"$0\"); sleep 0.05; kill -9 \"$0\"";
+                            let script = "pkill -9 -P \"$0\"; sleep 0.05; kill -9 \"$0\"";
                             _ = Command::new("sh").args(["-c", script, pid]).status();
                             killed[3] += 1;
                         }
@@ -528,7 +535,7 @@ impl Storm {
                 slurm.ask("scancel --me --state=PENDING").ok()
             });
             slurm.wait("end of all tasks", || tasks().is_empty().then_some(()));
-            _ = slurm.ask("scontrol update nodename=n1,n2 state=resume");
+            resume_nodes(slurm);
         }
         assert!(
             killed[3] > 0 && killed[..3].iter().any(|number| *number > 0),
