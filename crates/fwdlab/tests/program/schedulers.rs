@@ -2,8 +2,8 @@
 //! their schemas, and their shell lines are executed.
 //!
 //! No container is built here, because its base image is not in a package registry; a sandbox takes
-//! away what a container does. (Once, by hand, on a base image of `debootstrap`: `buildah bud` and a
-//! campaign in it as an ordinary user.) Start with
+//! away what a container does. (By hand, once, on a base image made by `debootstrap`: `buildah`,
+//! and a campaign in the image as an ordinary user.) Start with
 //! [`in_guests::a_killed_task_continues_and_all_are_joined`].
 
 use std::fs::{self, File};
@@ -411,8 +411,8 @@ mod slow {
         assert!(time("first", "finished_at") <= time("second", "started_at"));
     }
 
-    /// Forty simulated test cases, each of whose iterations takes a while on Slurm, so that it can be
-    /// killed.
+    /// Forty simulated test cases, each of whose iterations takes a while on Slurm, so that it can
+    /// be killed.
     #[test]
     fn killed_daemons_and_tasks_change_no_result() {
         let lab = Lab::new();
