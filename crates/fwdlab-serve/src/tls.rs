@@ -36,17 +36,14 @@ pub fn acceptor(
     state: Option<PathBuf>,
     address: SocketAddr,
 ) -> Result<Tls, ServeError> {
-    let (chain, key) = match (files, state) {
+    let kept = state.map(|folder| folder.join(format!("certificate-{}.pem", address.ip())));
+    let (chain, key) = match (files, kept) {
         (Some((chain, key)), _) => read(&chain, &key)?,
-        (None, Some(folder)) => {
-            let file = folder.join(format!("certificate-{}.pem", address.ip()));
-            if !file.exists() {
-                write_once(&file, &make(address)?)?;
-            }
-            read(&file, &file)?
-        }
-        (None, None) => {
+        (None, Some(file)) if file.exists() => read(&file, &file)?,
+        (None, file) => {
             let made = make(address)?;
+            // a folder that cannot be written keeps nothing
+            let _ = file.map(|file| write_once(&file, &made));
             parse(made.as_bytes(), made.as_bytes()).map_err(bad)?
         }
     };

@@ -59,10 +59,10 @@ impl Serve {
         }
         let wrong = |error: fwdlab_serve::ServeError| Usage(error.to_string());
         let state = super::state_folder();
-        let kept = || Some(state.as_ref()?.join("dashboard_token"));
-        let token = match self.token_file.or_else(kept) {
-            Some(path) => token_of_file(&path).map_err(wrong)?,
-            None => new_token()?,
+        let kept = || token_of_file(&state.as_ref()?.join("dashboard_token")).ok();
+        let token = match &self.token_file {
+            Some(path) => token_of_file(path).map_err(wrong)?,
+            None => kept().map_or_else(new_token, Ok)?,
         };
         let runs = match self.dir {
             Some(dir) => Roots::from(&dir),
