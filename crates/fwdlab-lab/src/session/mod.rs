@@ -6,7 +6,7 @@
 //! ([`TrafficPort::take`]), and nothing is left on one when its [`Session`] is gone. Start with
 //! [`Session::start`], then [`Session::read`] now and then, and [`Session::stop`]; [`Session::run`]
 //! does all three until it is over. [`figures`] contains the returned values; [`BackToBack`] is a
-//! cable of our own. Other uses of ports have their own files: [`answering`], [`capture`],
+//! cable of our own. Other uses of ports have their own files: [`capture`],
 //! [`absorber`] (counts and removes frames of others), [`one_by_one`].
 
 pub mod absorber;

@@ -60,7 +60,7 @@ impl Rack {
     fn state(&self) -> BTreeSet<String> {
         // links, and the addresses that the kernel assigns to them, depend on the other end
         let text = "cd /proc/sys/net; grep -r . ipv4/ip_forward ipv4/conf ipv6/conf 2>/dev/null | grep -v stable_secret
-            { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | grep -v fe80::
+            { ip -4 -oneline addr show; ip -4 route show; ip -6 route show; ip neigh show nud permanent; } | sed 's/ linkdown//; /fe80::/d'
             ip -oneline link show | sed 's/[A-Z-]*_UP//; s/NO-CARRIER,//; s/ mtu.*//; s/,>/>/'
             nft -s list ruleset";
         let of = |name: &String| {
