@@ -153,14 +153,9 @@ mod in_guests {
             return;
         };
         lab.write("baseline.json", &ended.code(0).out);
-        let document = gated(&lab, &["--base-run", "baseline.json", "--head", base], 0).unwrap();
-        assert_eq!(document["test_cases"].as_array().unwrap().len(), 1);
-        gated(&lab, &["--base-run", "baseline.json", "--head", slower], 6).unwrap();
-        gated(&lab, &["--base", same, "--head", slower], 0).unwrap();
-        let document = gated(&lab, &["--base", base, "--head", slower], 6).unwrap();
-        assert!(proven(&document, 1).unwrap() > 0.0);
+        let document = gated(&lab, &["--base-run", "baseline.json", "--head", slower], 6).unwrap();
         // what tools that track benchmarks read
-        let figure = number(&document["test_cases"][1]["figures"][0]["median"]);
+        let figure = number(&document["test_cases"][0]["figures"][0]["median"]);
         let bencher = lab.run("report @1 --format bencher").code(0).document();
         let of_slower = bencher
             .as_object()
@@ -181,6 +176,7 @@ mod in_guests {
             (number(&entry["value"]), &entry["unit"]),
             (figure, &Value::from("instructions/frame"))
         );
+        gated(&lab, &["--base", same, "--head", slower], 0).unwrap();
     }
 
     /// One image has the module as it was, the other one with the regression; both boot without it,
