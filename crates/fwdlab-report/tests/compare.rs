@@ -1132,6 +1132,15 @@ fn change_points_of_counts() {
         counted("v5", 4000.0, "live frames", 0.0),
         counted("v6", 4001.0, "live frames", 0.0),
         counted("v7", 4410.0, "live frames", 0.0),
+        // a failed run is no reference
+        source(
+            "v8",
+            vec![Series {
+                values: Vec::new(),
+                half_width: None,
+                ..counted("v8", 0.0, "live frames", 0.0).series.remove(0)
+            }],
+        ),
     ];
     let found = changes(&sources, &Options::new("instructions-per-frame")).unwrap();
     let row = &found.rows[0];
@@ -1146,6 +1155,9 @@ fn change_points_of_counts() {
         ]
     );
     assert_eq!(row.not_comparable.len(), 2, "{row:?}");
+    assert_eq!(row.missing, ["v8"]);
+    let drawn: Vec<usize> = row.medians.iter().map(|(number, _)| *number).collect();
+    assert_eq!(drawn, [2, 3, 5, 6, 7]);
     let shown = changes_text(&found);
     for words in [
         "v1: its frames came from pktgen",

@@ -46,7 +46,8 @@ impl Answering {
         }
     }
 
-    /// Answers a DUT that nobody can give static entries.
+    /// Answers the DUT on a link of a test bed: for its next hop, and for all addresses of tests
+    /// but the DUT's own.
     ///
     /// # Errors
     /// As [`start`](Answering::start).
@@ -70,7 +71,7 @@ impl Answering {
         let work = move || {
             let mut buffer = [0; 128];
             while !until.load(Ordering::Relaxed) {
-                // whoever sends or receives detects that a port is gone
+                // senders and receivers report a port that is gone
                 let Ok(len) = single.receive(&mut buffer, SLICE) else {
                     return;
                 };

@@ -4,6 +4,7 @@
 //! are. [`fwdlab_stats::partition`] makes the cuts (jumpavg of FD.io CSIT). Start with [`changes`].
 
 use fwdlab_model::outcome::Better;
+use fwdlab_model::series::Series;
 use fwdlab_stats::{Sample, Shift};
 use serde::Serialize;
 
@@ -80,8 +81,13 @@ pub fn changes(sources: &[Source], options: &Options) -> Result<Changes, Compare
         let mut not_alike = Vec::new();
         let mut medians = Vec::new();
         let better = line.cells.iter().flatten().next().map(|one| one.better);
-        let last = line.cells.iter().rfind(|cell| !cell.is_empty());
+        let has_value = |cell: &&Vec<&Series>| cell.iter().any(|one| !one.values.is_empty());
+        let last = line.cells.iter().rfind(has_value);
         for (number, (column, cell)) in (1..).zip(arranged.columns.iter().zip(&line.cells)) {
+            if let Some(why) = last.and_then(|last| not_comparable([last, cell], "")) {
+                not_alike.push(format!("{}: {why}", column.name));
+                continue;
+            }
             let values: Vec<f64> = cell.iter().flat_map(|s| s.values.clone()).collect();
             let sample = Sample::new(values.clone());
             medians.extend(sample.ok().map(|sample| (number, sample.median())));
@@ -90,8 +96,6 @@ pub fn changes(sources: &[Source], options: &Options) -> Result<Changes, Compare
                 elements.extend(each.map(|(i, v)| (format!("value {}", i + 1), vec![*v])));
             } else if values.is_empty() {
                 missing.push(column.name.clone());
-            } else if let Some(why) = last.and_then(|last| not_comparable([last, cell], "")) {
-                not_alike.push(format!("{}: {why}", column.name));
             } else {
                 elements.push((column.name.clone(), values));
             }

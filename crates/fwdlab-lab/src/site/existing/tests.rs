@@ -199,7 +199,7 @@ fn is_a_neighbour(site: &Site, rack: &Rack) {
     }
     drop((rig, bed));
     rack.assert_state(&before);
-    // nobody has the addresses
+    // without the address, there is no answer
     dut.query("ip", &["addr", "flush", "dev", "db"]).unwrap();
     let error = build().unwrap_err().to_string();
     assert!(
