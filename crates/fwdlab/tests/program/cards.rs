@@ -24,8 +24,8 @@ use fwdlab_lab::vm::qemu::Accelerator;
 
 use crate::disk::TestDisk;
 use crate::support::{
-    CommandResult, Lab, PATIENCE, PROGRAM, count, ended, list, reports_stall, skipped, tool,
-    try_tool,
+    CommandResult, Lab, PATIENCE, PROGRAM, count, ended, list, reports_stall, runs_long, skipped,
+    tool, try_tool,
 };
 
 const KERNEL: &str = "debian:linux-image-amd64";
@@ -316,18 +316,12 @@ mod in_guests {
     /// One boot: every family on every card, a hot queue, and the prediction of queues.
     #[test]
     fn families_are_applied_to_cards_and_undone() {
-        let Some(guest) = Guest::start() else { return };
-        // the others have passed once, and took six minutes on a busy machine
-        let all = std::env::var_os("FWDLAB_CARDS").is_some();
-        for (driver, ports) in &guest.ports {
-            if all || ["e1000", "e1000e"].contains(&driver.as_str()) {
-                is_applied_and_undone(&guest, driver, ports);
-            }
+        if !runs_long("families on cards") {
+            return;
         }
-        if !all {
-            return skipped(
-                "virtio_net, vmxnet3 and a hot queue: they take minutes, FWDLAB_CARDS=1 runs them",
-            );
+        let Some(guest) = Guest::start() else { return };
+        for (driver, ports) in &guest.ports {
+            is_applied_and_undone(&guest, driver, ports);
         }
         queues_are_as_predicted(&guest);
         a_hot_queue_is_found(&guest);

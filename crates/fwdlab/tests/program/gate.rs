@@ -10,10 +10,28 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::bisect::KERNELS;
 use crate::exact::{IMAGE, emulated, functions};
 use crate::schedulers::{cannot_boot, documents, recipe, step, steps};
 use crate::support::{Lab, number, read_json, skipped, tool, try_tool};
+
+/// Compiles a program for XDP and tc: `old.o`, and `new.o` with 50 rounds more. Returns false, after
+/// a message, if that is not possible here.
+pub fn compiled(lab: &Lab) -> bool {
+    if try_tool(&["clang", "--version"]).is_err() {
+        skipped("no clang");
+        return false;
+    }
+    lab.write("pass.bpf.c", include_str!("gate.bpf.c"));
+    for (object, flags) in [("old.o", ""), ("new.o", "-DROUNDS=50")] {
+        let clang = format!(
+            "cd {} && clang -O2 -g -target bpf -I/usr/include/{}-linux-gnu {flags} -c pass.bpf.c -o {object}",
+            lab.path().display(),
+            std::env::consts::ARCH
+        );
+        tool(&["sh", "-c", &clang]);
+    }
+    true
+}
 
 mod in_guests {
     use super::*;
@@ -39,57 +57,35 @@ mod in_guests {
         [0, 1].map(|at| functions(&document["test_cases"][at]))
     }
 
-    /// The 50 rounds take as many instructions as the program's own code has more of, on XDP and on
-    /// tc; the function is in everything that a pull request shows.
+    /// The 50 rounds take as many instructions as the program's own code has more of; the function
+    /// is in everything that a pull request shows. XDP is tested by `exact`.
     #[test]
     fn a_regression_in_an_ebpf_program_is_found_with_its_function() {
-        for program in ["qemu-system-x86_64", "clang"] {
-            if try_tool(&[program, "--version"]).is_err() {
-                return skipped(&format!("no {program}"));
-            }
-        }
         let lab = Lab::new();
-        lab.write("pass.bpf.c", include_str!("gate.bpf.c"));
-        for (object, flags) in [("old.o", ""), ("same.o", ""), ("new.o", "-DROUNDS=50")] {
-            let clang = format!(
-                "cd {} && clang -O2 -g -target bpf -I/usr/include/{}-linux-gnu {flags} -c pass.bpf.c -o {object}",
-                lab.path().display(),
-                std::env::consts::ARCH
-            );
-            tool(&["sh", "-c", &clang]);
+        if !compiled(&lab) {
+            return;
         }
-        let judged = |base: &str, head: &str, code| {
-            let arguments = ["--vm", IMAGE, "--base", base, "--head", head];
-            gated(&lab, &arguments, code)
+        let [old, new] = ["old", "new"].map(|object| format!("{object}.o:tc/ingress"));
+        let arguments = ["--vm", IMAGE, "--base", &old, "--head", &new];
+        let Some(document) = gated(&lab, &arguments, 6) else {
+            return;
         };
-        for (section, function) in [
-            ("xdp", "bpf_prog_pass [bpf]"),
-            ("tc/ingress", "bpf_prog_look [bpf]"),
-        ] {
-            let [old, new] = ["old", "new"].map(|object| format!("{object}.o:{section}"));
-            let Some(document) = judged(&old, &new, 6) else {
-                return;
-            };
-            let more = proven(&document, 1).unwrap();
-            assert!((100.0..1000.0).contains(&more), "{more}");
-            let [before, after] = both_functions(&document);
-            own_function(function, more, &before, &after);
-            for format in ["github", "markdown", "junit"] {
-                let shown = lab
-                    .run(&format!("report @1 --format {format}"))
-                    .code(0)
-                    .out
-                    .replace('\\', "");
-                assert!(
-                    after.is_empty() || shown.contains(function),
-                    "{format}: {shown}"
-                );
-            }
+        let more = proven(&document, 1).unwrap();
+        assert!((100.0..1000.0).contains(&more), "{more}");
+        let [before, after] = both_functions(&document);
+        let function = "bpf_prog_look [bpf]";
+        own_function(function, more, &before, &after);
+        for format in ["github", "markdown", "junit"] {
+            let shown = lab
+                .run(&format!("report @1 --format {format}"))
+                .code(0)
+                .out
+                .replace('\\', "");
+            assert!(
+                after.is_empty() || shown.contains(function),
+                "{format}: {shown}"
+            );
         }
-        assert_eq!(
-            proven(&judged("old.o:xdp", "same.o:xdp", 0).unwrap(), 1),
-            None
-        );
         // a name that no file has is no command of the guest's
         lab.run("gate --vm debian:none --base plain --head none.o:xdp")
             .code(2)
@@ -141,42 +137,6 @@ mod in_guests {
                 "{file}: {shown}"
             );
         }
-    }
-
-    /// Without rules, the first two kernels are alike, and slower than the third.
-    #[test]
-    fn a_slower_kernel_fails_against_an_image_and_a_file() {
-        let lab = Lab::new();
-        let [slower, same, base] = KERNELS;
-        let command = lab.program(&["quick", "--vm", base, "--frames", "3200", "--json"]);
-        let Some(ended) = emulated(&lab, command) else {
-            return;
-        };
-        lab.write("baseline.json", &ended.code(0).out);
-        let document = gated(&lab, &["--base-run", "baseline.json", "--head", slower], 6).unwrap();
-        // what tools that track benchmarks read
-        let figure = number(&document["test_cases"][0]["figures"][0]["median"]);
-        let bencher = lab.run("report @1 --format bencher").code(0).document();
-        let of_slower = bencher
-            .as_object()
-            .unwrap()
-            .iter()
-            .find(|(name, _)| name.contains(slower));
-        let measure = &of_slower.unwrap().1["instructions-per-frame"];
-        assert_eq!(number(&measure["value"]), figure);
-        assert!(
-            number(&measure["lower_value"]) < figure && figure < number(&measure["upper_value"])
-        );
-        let entries = lab.run("report @1 --format benchmark").code(0).document();
-        let mut entries = entries.as_array().unwrap().iter();
-        let entry = entries
-            .find(|one| one["name"].as_str().unwrap().contains(slower))
-            .unwrap();
-        assert_eq!(
-            (number(&entry["value"]), &entry["unit"]),
-            (figure, &Value::from("instructions/frame"))
-        );
-        gated(&lab, &["--base", same, "--head", slower], 0).unwrap();
     }
 
     /// One image has the module as it was, the other one with the regression; both boot without it,
@@ -241,6 +201,37 @@ mod in_guests {
         assert!((95.0..120.0).contains(&more), "{more}");
         let [before, after] = [base, head].map(|at| functions(&cases[at]));
         own_function("planted_loop [step]", more, &before, &after);
+
+        // the same head against that base in a file
+        let mut baseline = document.clone();
+        let kept = baseline["test_cases"].as_array_mut().unwrap();
+        kept.retain(|case| case["image"] == images[0]);
+        lab.write("baseline.json", &baseline.to_string());
+        let again = [&["--base-run", "baseline.json"], &arguments[2..]].concat();
+        let document = gated(&lab, &again, 6).unwrap();
+        // what tools that track benchmarks read
+        let cases = document["test_cases"].as_array().unwrap();
+        let slower = cases
+            .iter()
+            .find(|case| case["image"] == images[1] && case["configuration"] == "modprobe step")
+            .unwrap();
+        let figure = number(&slower["figures"][0]["median"]);
+        let name = slower["test_case"].as_str().unwrap();
+        let bencher = lab.run("report @1 --format bencher").code(0).document();
+        let measure = &bencher[name]["instructions-per-frame"];
+        assert_eq!(number(&measure["value"]), figure, "{bencher}");
+        assert!(
+            number(&measure["lower_value"]) < figure && figure < number(&measure["upper_value"])
+        );
+        let entries = lab.run("report @1 --format benchmark").code(0).document();
+        let mut entries = entries.as_array().unwrap().iter();
+        let entry = entries
+            .find(|one| one["name"].as_str().unwrap().contains(name))
+            .unwrap();
+        assert_eq!(
+            (number(&entry["value"]), &entry["unit"]),
+            (figure, &Value::from("instructions/frame"))
+        );
     }
 
     fn is_kernel(kept: &std::fs::DirEntry) -> bool {

@@ -127,6 +127,16 @@ pub fn skipped(reason: &str) {
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
+/// Returns true if tests run that take minutes of CPU time and are not needed for every change:
+/// `FWDLAB_LONG=1`. Otherwise it reports `what` as skipped.
+pub fn runs_long(what: &str) -> bool {
+    let runs = std::env::var_os("FWDLAB_LONG").is_some();
+    if !runs {
+        skipped(&format!("{what}: FWDLAB_LONG=1 runs it, for minutes"));
+    }
+    runs
+}
+
 impl Lab {
     /// Creates a lab that runs in parallel with others, for tests that do not depend on time.
     pub fn new() -> Lab {

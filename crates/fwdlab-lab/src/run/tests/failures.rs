@@ -1,8 +1,8 @@
 //! Failures of a host at every command of a run, and stops at every command: each is reported,
 //! nothing stays changed, and no figure is wrong.
 //!
-//! Every test repeats a [`Sweep`]: a sample of the commands in `make test`, all of them in `make
-//! test-all`.
+//! Every test repeats a [`Sweep`]: a sample of the commands in `make test`, every different command
+//! in `make test-all`.
 
 use super::conduct::{HOOKS, by_windows, check_plain_and_nat};
 use super::*;
@@ -104,41 +104,65 @@ const WITH_HOOKS_BY_WINDOWS: Sweep = Sweep {
     check: check_rates_of_plain_and_nat,
 };
 
-/// The step between the commands that fail in a sample. It has no factor in common with the numbers
-/// of groups above, so that every group is used.
-const SAMPLE: usize = 11;
+/// Which commands fail, one in each run.
+#[derive(Clone, Copy)]
+enum Which {
+    /// Every eleventh. It has no factor in common with the numbers of groups above, so that every
+    /// group is used.
+    Sample,
+    /// Every different one, the first and the last time that it runs: a run repeats most of its
+    /// commands for every trial.
+    Different,
+}
+
+impl Which {
+    fn of(self, commands: &[(String, String)]) -> Vec<usize> {
+        match self {
+            Which::Sample => (0..commands.len()).step_by(11).collect(),
+            Which::Different => {
+                let mut ends: BTreeMap<&(String, String), [usize; 2]> = BTreeMap::new();
+                for (at, command) in commands.iter().enumerate() {
+                    ends.entry(command).or_insert([at; 2])[1] = at;
+                }
+                BTreeSet::from_iter(ends.into_values().flatten())
+                    .into_iter()
+                    .collect()
+            }
+        }
+    }
+}
 
 #[test]
 fn a_failure_at_any_command_is_reported_and_no_figure_is_wrong() {
     for sweep in [CAMPAIGN, SEARCH, QUICK, COMPARISON] {
-        sweep.fails_at_every(SAMPLE);
+        sweep.fails_at(Which::Sample);
     }
 }
 
 #[test]
 fn a_failure_at_any_command_of_windows_and_slices_is_reported() {
     for sweep in [BY_WINDOWS, BY_SLICES] {
-        sweep.fails_at_every(SAMPLE);
+        sweep.fails_at(Which::Sample);
     }
 }
 
 #[test]
 fn a_failure_of_a_rig_in_any_call_is_reported() {
     for sweep in [RIG, RIG_BY_SLICES] {
-        sweep.fails_at_every(SAMPLE);
+        sweep.fails_at(Which::Sample);
     }
 }
 
 #[test]
 fn a_failure_of_any_hook_is_reported() {
     for sweep in [WITH_HOOKS, WITH_HOOKS_BY_WINDOWS] {
-        sweep.fails_at_every(SAMPLE);
+        sweep.fails_at(Which::Sample);
     }
 }
 
 #[test]
 fn a_campaign_that_is_stopped_anywhere_leaves_nothing() {
-    stops_at_every(SAMPLE);
+    stops_at(Which::Sample);
 }
 
 #[test]
@@ -146,13 +170,13 @@ fn work_interrupted_by_a_lost_host_is_measured_again() {
     loses_a_host_at_every(29);
 }
 
-/// All commands, for minutes.
+/// Every different command, for a minute.
 mod slow {
     use super::*;
 
     #[test]
     fn a_failure_in_a_campaign() {
-        let tried = CAMPAIGN.fails_at_every(1);
+        let tried = CAMPAIGN.fails_at(Which::Different);
         // failures of optional commands do no harm, and a failure in one test case leaves the
         // others intact
         for figures in [4, 8] {
@@ -174,52 +198,52 @@ mod slow {
 
     #[test]
     fn a_failure_in_a_search() {
-        SEARCH.fails_at_every(1);
+        SEARCH.fails_at(Which::Different);
     }
 
     #[test]
     fn a_failure_in_quick() {
-        QUICK.fails_at_every(1);
+        QUICK.fails_at(Which::Different);
     }
 
     #[test]
     fn a_failure_in_a_comparison() {
-        COMPARISON.fails_at_every(1);
+        COMPARISON.fails_at(Which::Different);
     }
 
     #[test]
     fn a_failure_in_windows() {
-        BY_WINDOWS.fails_at_every(1);
+        BY_WINDOWS.fails_at(Which::Different);
     }
 
     #[test]
     fn a_failure_in_slices() {
-        BY_SLICES.fails_at_every(1);
+        BY_SLICES.fails_at(Which::Different);
     }
 
     #[test]
     fn a_failure_of_a_rig() {
-        let tried = RIG.fails_at_every(1);
+        let tried = RIG.fails_at(Which::Different);
         assert!(tried.commands > 50, "{}", tried.commands);
-        RIG_BY_SLICES.fails_at_every(1);
+        RIG_BY_SLICES.fails_at(Which::Different);
     }
 
     #[test]
     fn a_failure_of_a_hook() {
         for sweep in [WITH_HOOKS, WITH_HOOKS_BY_WINDOWS] {
-            let tried = sweep.fails_at_every(1);
+            let tried = sweep.fails_at(Which::Different);
             assert!(tried.programs.contains("hook"), "{:?}", tried.programs);
         }
     }
 
     #[test]
     fn a_stop() {
-        stops_at_every(1);
+        stops_at(Which::Different);
     }
 
     #[test]
     fn a_lost_host() {
-        loses_a_host_at_every(7);
+        loses_a_host_at_every(13);
     }
 }
 
@@ -270,8 +294,8 @@ struct SweepResult {
 }
 
 impl Sweep {
-    /// Repeats the run with a failure at every `step`-th command of any host.
-    fn fails_at_every(&self, step: usize) -> SweepResult {
+    /// Repeats the run with a failure at each of these commands of any host.
+    fn fails_at(&self, which: Which) -> SweepResult {
         let whole = (self.scene)(Faults::default());
         let made = (self.run)(&whole);
         let (_, wrong) = (self.check)(made.result.as_ref().unwrap());
@@ -288,8 +312,9 @@ impl Sweep {
             last_fatal: 0,
         };
         let mut problem = Vec::new();
-        for at in (0..swept.commands).step_by(step) {
-            for &how in self.kinds[at % self.kinds.len()] {
+        let chosen = which.of(&commands);
+        for (number, &at) in chosen.iter().enumerate() {
+            for &how in self.kinds[number % self.kinds.len()] {
                 let scene = (self.scene)(Faults::at(at, how));
                 let made = (self.run)(&scene);
                 let Some(failed) = scene.faults.commands().get(at).cloned() else {
@@ -310,7 +335,7 @@ impl Sweep {
             }
         }
         let runs: usize = swept.figures.values().sum();
-        assert!(runs >= swept.commands / step / 2, "{runs} runs");
+        assert!(runs >= chosen.len() / 2, "{runs} runs");
         assert!(swept.commands > 20, "{} commands", swept.commands);
         let text = problem.join("\n");
         assert!(problem.is_empty(), "{} amiss:\n{text}", problem.len());
@@ -319,19 +344,15 @@ impl Sweep {
 }
 
 /// Stopping a run at any command ends it without a failure and leaves nothing behind.
-fn stops_at_every(step: usize) {
+fn stops_at(which: Which) {
     let whole = Scene::new(1, Faults::default());
     campaign(&whole, RULES);
-    let commands = whole.faults.commands().len();
+    let commands = whole.faults.commands();
+    let mut chosen = which.of(&commands);
+    chosen.push(commands.len() - 1);
+    let commands = commands.len();
     let mut figures_before = 0;
-    // the last one in any case
-    for at in (0..commands)
-        .rev()
-        .step_by(step)
-        .collect::<Vec<_>>()
-        .into_iter()
-        .rev()
-    {
+    for at in chosen {
         let control = Control::default();
         let scene = Scene::new(1, Faults::stopping(at, &control));
         let made = stoppable(&scene, RULES, &control);
