@@ -130,7 +130,8 @@ fn card(host: &dyn Host, role: &str, port: &str) -> Card {
     }
 }
 
-/// Returns the driver of a port, and its place on a bus if it has one; `None` if they cannot be read.
+/// Returns the driver of a port, and its place on a bus if it has one; `None` if they cannot be
+/// read.
 pub(crate) fn driver_of(host: &dyn Host, port: &str) -> Option<(String, Option<String>)> {
     let text = ethtool(host, port);
     Some((of_driver(&text, "driver")?, of_driver(&text, "bus-info")))

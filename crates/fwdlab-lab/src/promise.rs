@@ -417,7 +417,7 @@ pub fn choose(
     };
     let mut most: Option<(f64, u32)> = None;
     for &senders in &of_cpus {
-        let mut is_known = true;
+        let mut is_measured = false;
         for &engine in engines {
             let shares = needs.iter().map(|need| {
                 let limit = promises.of(engine, senders, &need.stream, arrangement)?;
@@ -427,9 +427,9 @@ pub fn choose(
                 }
             });
             let Some(share) = shares.reduce(|all, one| Some(all?.min(one?))).flatten() else {
-                is_known = false;
                 break;
             };
+            is_measured |= share > 0.0;
             if share >= 1.0 {
                 let first = engines.first() != Some(&engine);
                 return Chosen {
@@ -449,7 +449,7 @@ pub fn choose(
             }
         }
         // without a measurement of fewer senders, more of them would be a guess
-        if !is_known && senders == 1 {
+        if !is_measured && senders == 1 {
             return unchanged;
         }
     }

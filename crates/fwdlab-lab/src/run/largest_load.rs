@@ -24,8 +24,8 @@ pub(super) struct Bounds {
 /// Link speed that a simulated tester can fill by default.
 const SIMULATED: LinkSpeed = LinkSpeed::megabits(10_000);
 
-/// Returns what a campaign asks of the tester, test case by test case: its largest load, and whether
-/// its frames are those of a self-test. Empty if nothing is sent by a real tester.
+/// Returns what a campaign asks of the tester, test case by test case: its largest load, and
+/// whether its frames are those of a self-test. Empty if nothing is sent by a real tester.
 pub fn needs(campaign: &Campaign) -> Vec<Need> {
     let is_sent = campaign.procedure.counting() != Counting::Instructions;
     if campaign.is_simulated() || !is_sent {

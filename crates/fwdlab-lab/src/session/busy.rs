@@ -1,5 +1,5 @@
-//! Keeps CPUs busy while the tester is measured alone, as a DUT on them would: a CPU is slower while
-//! the other thread of its core works, or all cores share the clock.
+//! Keeps CPUs busy while the tester is measured alone, as a DUT on them would: a CPU is slower
+//! while the other thread of its core works, or while all cores do.
 //!
 //! It measures nothing. Start with [`BusyCpus::start`].
 

@@ -461,8 +461,8 @@ pub fn common_metric(sources: &[Source]) -> String {
 }
 
 /// Returns why two columns with these labels are not comparable: different procedures, loads or
-/// numbers of senders, or only one of them is simulated. Different hardware, kernels and configurations are what is
-/// compared, so they are no reason.
+/// numbers of senders, or only one of them is simulated. Different hardware, kernels and
+/// configurations are what is compared, so they are no reason.
 pub(crate) fn incomparable_reason(
     one: &BTreeMap<String, String>,
     other: &BTreeMap<String, String>,

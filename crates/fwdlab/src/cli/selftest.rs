@@ -72,7 +72,8 @@ pub struct SelfTest {
     /// and so on, up to the number of CPUs]
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = super::senders())]
     senders: Vec<u32>,
-    /// CPUs of the sending threads [default: on its own pair one for each thread, on given ports any]
+    /// CPUs of the sending threads [default: on its own pair one for each thread, on given ports
+    /// any]
     #[arg(long, value_delimiter = ',', value_name = "CPU")]
     cpus: Vec<usize>,
     /// Number of flows

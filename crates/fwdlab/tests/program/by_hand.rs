@@ -457,8 +457,8 @@ fn the_tester_measures_itself() {
     lab.assert_clean("a self-test");
 }
 
-/// The file is written by hand, from what the self-test measures with: promises of this machine would
-/// be those of a noisy one.
+/// The file is written by hand, from what the self-test measures with: promises of this machine
+/// would be those of a noisy one.
 #[test]
 fn plans_and_runs_know_what_the_self_test_promises() {
     let Some(lab) = Lab::root() else { return };
