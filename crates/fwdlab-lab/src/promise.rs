@@ -437,7 +437,7 @@ pub fn choose(
                     engine: first.then_some(engine),
                     reason: (first || senders > 1 && given.is_none()).then(|| {
                         format!(
-                            "{}, {}: the self-test promises the load with them, and not with less",
+                            "{}, {}: the self-test promises the load, but not for fewer senders or a faster engine",
                             engine.name(),
                             counted(senders)
                         )
@@ -448,7 +448,7 @@ pub fn choose(
                 most = Some((share, senders));
             }
         }
-        // without a measurement of fewer senders, more of them would be a guess
+        // if nothing is known of one sender, it may be enough
         if !is_measured && senders == 1 {
             return unchanged;
         }
@@ -458,7 +458,7 @@ pub fn choose(
             senders,
             engine: None,
             reason: Some(format!(
-                "{}: the self-test promises most with them, but not the load",
+                "{}: the self-test promises the highest load for them, but not the load of this run",
                 counted(senders)
             )),
         },

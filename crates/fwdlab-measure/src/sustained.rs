@@ -1,6 +1,6 @@
 //! The search for the largest load that a tester sustains: a share of what it sent at full speed,
-//! at which looks reach the load as trials must. Of a run it takes the load that most looks reach, for
-//! a promise the load that all of them reach.
+//! at which looks reach the load as trials must. For a run it takes the load that most looks reach,
+//! for a promise the load that all of them reach.
 //!
 //! It shows what the tester can offer, and nothing about the DUT. The caller makes the looks. Start
 //! with [`Search`].

@@ -1019,10 +1019,7 @@ fn runs_with_other_numbers_of_senders_are_not_comparable() {
             .unwrap()
             .to_owned()
     };
-    assert_eq!(
-        first("2"),
-        "s is not comparable with r: senders 2 against 1"
-    );
+    assert!(first("2").starts_with("s is not comparable with r: senders 2 against 1. "));
     assert!(!first("1").contains("not comparable"));
 }
 
