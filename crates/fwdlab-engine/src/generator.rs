@@ -48,6 +48,14 @@ impl Mode {
         }
     }
 
+    /// Returns these senders in the order in which they are tried: a preferred one first.
+    pub fn in_order(all: &[Mode], first: Option<Mode>) -> Vec<Mode> {
+        let first = first.filter(|first| all.contains(first));
+        let others = all.iter().copied();
+        let others = others.filter(|mode| Some(*mode) != first);
+        first.into_iter().chain(others).collect()
+    }
+
     /// Returns the sender with this name; `None` if there is none, or for `auto`.
     pub fn named(name: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.name() == name)

@@ -445,6 +445,7 @@ mod tests {
     fn tester(paths: &[usize]) -> Tester {
         let choice = Choice {
             mode: Some(Mode::Memory),
+            first: None,
             cpus: Vec::new(),
             senders: 1,
             prove: None,

@@ -154,6 +154,8 @@ pub fn cheapest_receivers<T>(
 pub struct Choice {
     /// Use this sender and no other; `None` chooses the fastest that works.
     pub mode: Option<Mode>,
+    /// Otherwise, try this sender before the others.
+    pub first: Option<Mode>,
     /// CPUs of the sender's threads; empty: any.
     pub cpus: Vec<usize>,
     /// Number of threads that send into each port, each through its own queue.
@@ -165,6 +167,17 @@ pub struct Choice {
     pub way_back: Option<Addresses>,
     /// Traffic to send besides test frames: an engine that cannot send it is rejected.
     pub traffic: Vec<Arc<Traffic>>,
+}
+
+impl Choice {
+    /// Returns the senders to try, in this order: the requested one, or all with the preferred one
+    /// first.
+    fn modes(&self, all: &[Mode]) -> Vec<Mode> {
+        match self.mode {
+            Some(mode) => vec![mode],
+            None => Mode::in_order(all, self.first),
+        }
+    }
 }
 
 /// An engine that was tried and rejected.
@@ -214,7 +227,7 @@ pub struct Proof {
 
 impl Tester {
     /// Opens the cheapest receivers and the fastest sender that work, in the order of
-    /// [`Mode::of`], and returns the rejected ones with the reasons.
+    /// [`Choice::modes`], and returns the rejected ones with the reasons.
     ///
     /// With [`Choice::prove`], a sender works if every frame of a proof comes back on every path,
     /// within three tries. The DUT must be known to forward the proof's stream; otherwise every
@@ -254,8 +267,7 @@ impl Tester {
         let all = paths
             .first()
             .map_or(&Mode::ALL[..], |path| Mode::of(&path.tx));
-        let modes = choice.mode.as_ref().map_or(all, std::slice::from_ref);
-        for &mode in modes {
+        for mode in choice.modes(all) {
             let reason = match opener.sender(mode) {
                 Err(reason) => reason,
                 Ok(sender) => {

@@ -93,6 +93,7 @@ fn a_tester_proves_and_measures_a_path() {
     let paths = [sockets.path(1, true), sockets.path(2, false)];
     let choice = Choice {
         mode: None,
+        first: None,
         cpus: vec![],
         senders: 1,
         prove: Some(stream(10)),

@@ -56,7 +56,7 @@ impl Control {
     ///
     /// # Errors
     /// [`LabError::Interrupted`].
-    pub(crate) fn check(&self) -> Result<(), LabError> {
+    pub fn check(&self) -> Result<(), LabError> {
         match self.is_stopped() {
             true => Err(LabError::Interrupted),
             false => Ok(()),

@@ -96,8 +96,8 @@ fn card(host: &dyn Host, role: &str, port: &str) -> Card {
     let of_pci = |file: &str| text(host, &format!("{}/{file}", pci.trim()));
     let device = of_pci("uevent").unwrap_or_default();
     let of_device = |name: &str| field(&device, name, '=');
-    let driver = host.query("ethtool", &["-i", port]).unwrap_or_default();
-    let of_driver = |name: &str| field(&driver, name, ':').filter(|value| value != "N/A");
+    let driver = ethtool(host, port);
+    let of_driver = |name: &str| of_driver(&driver, name);
     let queues = host
         .query("ls", &[&format!("{folder}/queues")])
         .unwrap_or_default();
@@ -128,6 +128,21 @@ fn card(host: &dyn Host, role: &str, port: &str) -> Card {
         // -1 on a machine with one node
         numa_node: of_pci("numa_node").and_then(|node| node.parse().ok()),
     }
+}
+
+/// Returns the driver of a port, and its place on a bus if it has one; `None` if they cannot be
+/// read.
+pub(crate) fn driver_of(host: &dyn Host, port: &str) -> Option<(String, Option<String>)> {
+    let text = ethtool(host, port);
+    Some((of_driver(&text, "driver")?, of_driver(&text, "bus-info")))
+}
+
+fn ethtool(host: &dyn Host, port: &str) -> String {
+    host.query("ethtool", &["-i", port]).unwrap_or_default()
+}
+
+fn of_driver(text: &str, name: &str) -> Option<String> {
+    field(text, name, ':').filter(|value| value != "N/A")
 }
 
 /// Returns the value of a line `name: value` or `NAME=value`, if it is not empty.

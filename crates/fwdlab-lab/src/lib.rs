@@ -19,6 +19,7 @@ pub mod placement;
 pub mod ports;
 pub mod preflight;
 mod programs;
+pub mod promise;
 pub mod run;
 pub mod session;
 pub mod site;

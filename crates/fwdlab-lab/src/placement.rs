@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use fwdlab_engine::Mode;
 use rustix::thread::sched_getaffinity;
 
 use crate::error::LabError;
@@ -16,6 +17,8 @@ pub struct Placement {
     pub generator_cpus: Vec<usize>,
     /// Number of threads that send into each port, each through its own queue.
     pub senders: u32,
+    /// The engine to try first; `None`: the fastest.
+    pub first_engine: Option<Mode>,
     /// CPUs of the DUT; the NAPI thread runs on the first one, and packet steering spreads flows
     /// over all of them.
     pub dut_cpus: Vec<usize>,
@@ -29,6 +32,7 @@ impl Default for Placement {
         Placement {
             generator_cpus: Vec::new(),
             senders: 1,
+            first_engine: None,
             dut_cpus: Vec::new(),
             notes: BTreeMap::new(),
         }
@@ -42,12 +46,7 @@ impl Placement {
     /// # Errors
     /// Fails if a requested CPU does not exist, or if we may not use it.
     pub fn choose(dut_cpus: &[usize], senders: u32) -> Result<Placement, LabError> {
-        let ours = sched_getaffinity(None)
-            .map_err(|e| LabError::system("find out which CPUs are available", e))?;
-        let available: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
-            .filter(|&cpu| ours.is_set(cpu))
-            .collect();
-        Placement::among(&available, dut_cpus, senders)
+        Placement::among(&available_cpus()?, dut_cpus, senders)
     }
 
     fn among(
@@ -104,6 +103,7 @@ impl Placement {
         Ok(Placement {
             generator_cpus,
             senders,
+            first_engine: None,
             dut_cpus,
             notes,
         })
@@ -129,6 +129,17 @@ impl Placement {
             .collect::<Vec<_>>()
             .join(",")
     }
+}
+
+/// Returns the CPUs that this process may use.
+///
+/// # Errors
+/// Fails if the kernel does not tell.
+pub fn available_cpus() -> Result<Vec<usize>, LabError> {
+    let ours = sched_getaffinity(None)
+        .map_err(|e| LabError::system("find out which CPUs are available", e))?;
+    let all = 0..rustix::thread::CpuSet::MAX_CPU;
+    Ok(all.filter(|&cpu| ours.is_set(cpu)).collect())
 }
 
 /// Names CPUs: `CPU 3`, `CPUs 1,3`.

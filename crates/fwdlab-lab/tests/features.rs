@@ -193,6 +193,7 @@ impl Guest {
         }];
         let choice = Choice {
             mode: Some(Mode::AfPacket),
+            first: None,
             cpus: Vec::new(),
             senders: 1,
             prove: None,

@@ -15,6 +15,9 @@ pub const FORWARDING_RATE: &str = "forwarding-rate";
 pub const FORWARDING_RATE_UNGATED: &str = "forwarding-rate-ungated";
 /// Imported runs by their archive's own rule.
 pub const FORWARDING_RATE_LEGACY: &str = "forwarding-rate-legacy";
+/// The label with the number of threads that send into each port.
+pub const SENDERS: &str = "senders";
+
 /// Returns the metric for a figure's name, as users type it: `receive-rate` for `receive rate`,
 /// `pdr-0.5` for `PDR 0.5 %`.
 pub fn metric(figure: &str) -> String {

@@ -132,7 +132,8 @@ pub struct Generator {
     /// CPUs that the engine may use; by default any
     #[serde(default)]
     pub cpus: Vec<usize>,
-    /// Threads that send into each port, each through its own queue; by default one
+    /// Threads that send into each port, each through its own queue; by default as many as the load
+    /// needs according to the self-test, and one without it
     #[schemars(range(min = 1, max = MOST_SENDERS))]
     pub senders: Option<u32>,
 }

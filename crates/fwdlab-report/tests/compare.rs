@@ -1003,6 +1003,26 @@ fn incomparable_figures_are_reported() {
     assert!(text(&single, &[], false).contains("cannot tell"));
 }
 
+/// More senders also give the DUT of the embedded test bed more queues.
+#[test]
+fn runs_with_other_numbers_of_senders_are_not_comparable() {
+    let of = |name: &str, senders: &str| {
+        let labels = [("frame_size_bytes", "64"), ("senders", senders)];
+        source(name, vec![series(&labels, &HT_8)])
+    };
+    let first = |two: &str| {
+        let outcome = compare(&[of("r", "1"), of("s", two)], &options()).unwrap();
+        assert_eq!(outcome.rows.len(), 1, "{outcome:?}");
+        text(&outcome, &[], false)
+            .lines()
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(first("2").starts_with("s is not comparable with r: senders 2 against 1. "));
+    assert!(!first("1").contains("not comparable"));
+}
+
 /// 14.88 Mpps of 64-byte frames is 10 Gbit/s Ethernet: line rate = 1e10 / (84 * 8).
 #[test]
 fn line_rate_and_generator_limits_are_reported() {

@@ -12,7 +12,8 @@ use fwdlab_model::instructions::{BURST, Exact, GENERATOR};
 use fwdlab_model::outcome::{Found, Maxfwd, Outcome, Unit};
 use fwdlab_model::result::{RunInfo, SHARDS, ShardRun, Summary, TrialRecord};
 use fwdlab_model::series::{
-    FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, Series, Turns, metric,
+    FORWARDING_RATE, FORWARDING_RATE_LEGACY, FORWARDING_RATE_UNGATED, SENDERS, Series, Turns,
+    metric,
 };
 use fwdlab_model::test_case::{CaseFigure, Iteration, TestCase};
 use fwdlab_model::trial::{IpVersion, Stream};
@@ -483,6 +484,10 @@ fn run_labels(info: &RunInfo) -> Labels {
     label("kernel", Some(info.facts.kernel.clone()));
     label("cpu_model", Some(info.facts.cpu_model.clone()));
     label("load", parameter(info, "load"));
+    // runs record the number only of several senders
+    let senders = info.parameters.get(SENDERS).map(Value::to_string);
+    let is_sent = info.parameters.contains_key("generator_cpus");
+    label(SENDERS, senders.or(is_sent.then(|| "1".into())));
     label("dut", parameter(info, "dut"));
     label(EMULATOR, info.facts.placement.get(EMULATOR).cloned());
     // from a timestamp of RFC 3339

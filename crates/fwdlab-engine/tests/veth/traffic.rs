@@ -414,6 +414,7 @@ fn a_tester_analyses_the_frames_of_several_senders() {
         for mode in [Mode::AfXdp, Mode::AfPacket] {
             let choice = Choice {
                 mode: Some(mode),
+                first: None,
                 cpus: Vec::new(),
                 senders,
                 prove: None,

@@ -119,7 +119,7 @@ pub fn read_facts(spec: &PortSpec) -> Result<Facts, LabError> {
 }
 
 /// Runs `work` on a thread inside a namespace.
-pub(super) fn within<T: Send>(
+pub(crate) fn within<T: Send>(
     netns: &Option<PathBuf>,
     work: impl FnOnce() -> Result<T, LabError> + Send,
 ) -> Result<T, LabError> {

@@ -242,6 +242,7 @@ fn bed_capacity(bed: &TestBed, program: &Path, control: &Control) -> Result<Stri
     let stream = Stream::new(IpVersion::Ipv4, FrameSize::MIN, 10).expect("a stream that there is");
     let choice = Choice {
         mode: mode(bed.generator.engine),
+        first: None,
         cpus: placement.generator_cpus.clone(),
         senders: placement.senders,
         prove: Some(stream.clone()),
@@ -713,6 +714,7 @@ fn try_path(file: &TestBed, site: &Site, control: &Control) -> Result<Vec<Check>
     check_not_stopped(control)?;
     let mut choice = Choice {
         mode: mode(file.generator.engine),
+        first: None,
         cpus: placement.generator_cpus.clone(),
         senders: placement.senders,
         prove: Some(stream(IpVersion::Ipv4)),

@@ -147,6 +147,7 @@ fn send(scratch: &Scratch) -> Result<(), fwdlab_engine::EngineError> {
         way_back: None,
         traffic: Vec::new(),
         mode: Some(Mode::XdpLive),
+        first: None,
         cpus: Vec::new(),
         senders: 1,
         prove: Some(Stream {

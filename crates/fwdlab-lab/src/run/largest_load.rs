@@ -6,10 +6,13 @@
 
 use fwdlab_engine::sim::Dut;
 use fwdlab_measure::machine::Limit;
+use fwdlab_model::campaign::value::Rate;
+use fwdlab_model::campaign::{Campaign, Counting};
 use fwdlab_model::link::{Line, LinkLoad, LinkSpeed, MeanSize};
 use fwdlab_model::units::{FrameSize, Load};
 
 use crate::error::LabError;
+use crate::promise::Need;
 
 /// Upper bounds of the load, known before anything is measured.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +24,51 @@ pub(super) struct Bounds {
 /// Link speed that a simulated tester can fill by default.
 const SIMULATED: LinkSpeed = LinkSpeed::megabits(10_000);
 
+/// Returns what a campaign asks of the tester, test case by test case: its largest load, and
+/// whether its frames are those of a self-test. Empty if nothing is sent by a real tester.
+pub fn needs(campaign: &Campaign) -> Vec<Need> {
+    let is_sent = campaign.procedure.counting() != Counting::Instructions;
+    if campaign.is_simulated() || !is_sent {
+        return Vec::new();
+    }
+    let bounds = Bounds::of(campaign, super::line(None, campaign.bed.link));
+    let bounds = Bounds {
+        asked: campaign.procedure.given_load().or(bounds.asked),
+        ..bounds
+    };
+    let of_case = |case| {
+        let variants = campaign.variants(case);
+        let is_plain = variants.iter().all(|one| one.is_plain());
+        let streams = campaign.streams(case).unwrap_or_default();
+        streams.into_iter().map(move |stream| {
+            let size = stream.frame_size_bytes;
+            // an invalid load is reported when the plan is made
+            let given = bounds.asked_pps(size.into()).ok().flatten();
+            let line = bounds.line.map(|line| line.rate_pps(size));
+            Need {
+                load_pps: given.or(line),
+                is_given: given.is_some(),
+                differs: (!is_plain).then(|| {
+                    "the self-test sends frames of one size in one direction, without modifiers"
+                        .into()
+                }),
+                stream,
+            }
+        })
+    };
+    campaign.cases.iter().flat_map(of_case).collect()
+}
+
 impl Bounds {
+    /// Returns those of a campaign on this line.
+    pub fn of(campaign: &Campaign, line: Option<Line>) -> Bounds {
+        let most = campaign.bed.max.map(|Rate(most)| most);
+        Bounds {
+            asked: most.or_else(|| campaign.procedure.load()),
+            line,
+        }
+    }
+
     /// Returns the requested largest load.
     ///
     /// # Errors
@@ -106,6 +153,54 @@ impl Bounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_campaign_needs_the_load_that_it_gives_or_the_line_rate() {
+        let needs = |text: &str| {
+            let campaign = Campaign::parse("c.toml", &format!("campaign = 'c'\n{text}\n")).unwrap();
+            let loads = needs(&campaign).into_iter().map(|need| {
+                let load = need.load_pps.map(f64::round);
+                (load, need.is_given, need.differs.is_some())
+            });
+            loads.collect::<Vec<_>>()
+        };
+        let line = Some(1_488_095.0);
+        for (text, expected) in [
+            (
+                "[procedure]\nid = 'trial'\nload = '2Mpps'",
+                (Some(2e6), true, false),
+            ),
+            (
+                "[procedure]\nid = 'ramp'\ntarget = '3Mpps'",
+                (Some(3e6), true, false),
+            ),
+            (
+                "[procedure]\nid = 'maxfwd'\nload = '4Mpps'",
+                (Some(4e6), true, false),
+            ),
+            ("[procedure]\nid = 'maxfwd'", (None, false, false)),
+            (
+                "[bed]\nmax = '5Mpps'\n[procedure]\nid = 'mlrsearch'",
+                (Some(5e6), true, false),
+            ),
+            (
+                "[bed]\nlink = '1G'\n[procedure]\nid = 'mlrsearch'",
+                (line, false, false),
+            ),
+            (
+                "[bed]\nlink = '1G'\n[procedure]\nid = 'trial'\nload = '50%'",
+                (Some(744_048.0), true, false),
+            ),
+            (
+                "[matrix]\ndirections = 'both'\n[procedure]\nid = 'trial'\nload = '2Mpps'",
+                (Some(2e6), true, true),
+            ),
+        ] {
+            assert_eq!(needs(text), [expected], "{text}");
+        }
+        let simulated = "[bed]\nengine = 'sim'\n[procedure]\nid = 'mrr'";
+        assert_eq!(needs(simulated), []);
+    }
 
     /// 148,809.5 frames of 64 bytes and 8,127.4 of 1518 per second fill 100 Mbit/s
     /// (docs/methodology.md, "Units and line rates").

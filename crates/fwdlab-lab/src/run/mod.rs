@@ -51,6 +51,7 @@ use fwdlab_model::version::{EVENT_FORMAT, RUN_FORMAT};
 use fwdlab_store::{Requests, RunId, RunWriter};
 use jiff::Timestamp;
 
+pub use self::largest_load::needs;
 pub use self::method::bursts::THROUGH;
 use crate::bed::Bed;
 use crate::control::Control;
@@ -583,6 +584,7 @@ fn open_tester(bed: &Bed, parameters: &Parameters) -> Result<(Box<dyn Rig>, Chos
     let choice = fwdlab_engine::Choice {
         traffic,
         mode: parameters.engine,
+        first: parameters.placement.first_engine,
         cpus: parameters.placement.generator_cpus.clone(),
         senders: parameters.placement.senders,
         prove: match parameters.traffic.profile {

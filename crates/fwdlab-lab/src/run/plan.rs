@@ -37,6 +37,7 @@ use crate::dut::Configuration;
 use crate::dut::sweep::SweptParameter;
 use crate::error::LabError;
 use crate::placement::Placement;
+use crate::promise::Outlook;
 use crate::site::Site;
 use crate::telemetry::Wanted;
 
@@ -59,7 +60,12 @@ pub struct Plan {
     pub(super) shard: Option<Shard>,
     /// Number of guests at a time; `None`: as many as fit.
     pub(super) jobs: Option<usize>,
+    /// What the tester promises for its loads.
+    outlook: Vec<Outlook>,
 }
+
+/// The parameter that contains the engine that was tried first, if it was not the fastest.
+pub const FIRST_ENGINE: &str = "first_engine";
 
 /// The parameter that contains the shard.
 pub(super) const SHARD: &str = "shard";
@@ -224,6 +230,7 @@ impl Plan {
             values: BTreeMap::new(),
             shard: None,
             jobs: None,
+            outlook: Vec::new(),
         };
         plan.check()?;
         Ok(plan)
@@ -334,6 +341,16 @@ impl Plan {
         self.values.insert(name.to_owned(), value.into());
     }
 
+    /// Sets what the tester promises for its loads.
+    pub fn set_outlook(&mut self, outlook: Vec<Outlook>) {
+        self.outlook = outlook;
+    }
+
+    /// Returns what the tester promises for its loads.
+    pub fn outlook(&self) -> &[Outlook] {
+        &self.outlook
+    }
+
     /// Returns the simulated DUT, if it is one.
     pub fn dut(&self) -> Option<&Dut> {
         self.dut.as_ref()
@@ -418,6 +435,7 @@ impl Plan {
             values: BTreeMap::new(),
             shard: None,
             jobs: None,
+            outlook: Vec::new(),
         };
         plan.check()?;
         Ok(Some(plan))
@@ -477,11 +495,7 @@ impl Plan {
     }
 
     pub(super) fn bounds(&self) -> Bounds {
-        let most = self.campaign.bed.max.map(|Rate(most)| most);
-        Bounds {
-            asked: most.or_else(|| self.campaign.procedure.load()),
-            line: self.line(),
-        }
+        Bounds::of(&self.campaign, self.line())
     }
 
     pub(super) fn line(&self) -> Option<Line> {
@@ -688,6 +702,9 @@ impl Plan {
                 set("dut_cpus", placement.dut_cpus.clone().into());
                 if placement.senders > 1 {
                     set("senders", placement.senders.into());
+                }
+                if let Some(engine) = placement.first_engine {
+                    set(FIRST_ENGINE, engine.name().into());
                 }
             }
         }

@@ -11,6 +11,7 @@
 
 pub mod absorber;
 mod back_to_back;
+mod busy;
 pub mod capture;
 pub mod figures;
 pub mod listening;
@@ -34,6 +35,7 @@ use fwdlab_engine::{
 use fwdlab_model::link::MeanSize;
 
 pub use self::back_to_back::{BackToBack, memif_pair};
+pub use self::busy::BusyCpus;
 pub use self::figures::{Period, Received, SendDuration, Sent};
 use self::figures::{SenderReadings, Snapshot};
 use crate::control::Control;

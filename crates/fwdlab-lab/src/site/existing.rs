@@ -135,6 +135,7 @@ pub fn placement(bed: &TestBed) -> Result<Placement, LabError> {
     Ok(Placement {
         generator_cpus: cpus.clone(),
         senders: bed.generator.senders.unwrap_or(1),
+        first_engine: None,
         dut_cpus: Vec::new(),
         notes: BTreeMap::from([
             ("generator".to_owned(), words),

@@ -48,6 +48,9 @@ pub(super) fn words(tester: &Tester, rejected: Vec<Rejected>, choice: &Choice) -
     );
     match choice.mode {
         Some(_) => words.push_str(", as requested"),
+        None if choice.first == Some(tester.mode()) => {
+            words.push_str(", which reaches the load according to the self-test")
+        }
         None if rejected.is_empty() => {
             words.push_str(", the fastest engine that passed the path check")
         }

@@ -359,6 +359,7 @@ mod tests {
         let addresses = bed.networks().forward();
         let choice = Choice {
             mode: None,
+            first: None,
             cpus: Vec::new(),
             senders: 1,
             prove: Some(stream()),
@@ -426,6 +427,7 @@ mod tests {
         // two senders there are one for everybody here
         let two = Choice {
             mode: Some(Mode::AfPacket),
+            first: None,
             senders: 2,
             ..choice
         };
@@ -471,6 +473,7 @@ mod tests {
             let host = ssh.start_agent(&program, Limit::OURS).unwrap();
             let choice = Choice {
                 mode: None,
+                first: None,
                 cpus: Vec::new(),
                 senders: 1,
                 prove: None,

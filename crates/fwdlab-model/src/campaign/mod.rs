@@ -226,7 +226,7 @@ pub struct Bed {
     /// CPUs of the DUT; by default the last one
     pub dut_cpus: Vec<usize>,
     /// Threads that send into each port, each through its own queue; by default those of the
-    /// test-bed file, or one
+    /// test-bed file, or as many as the load needs according to the self-test, and one without it
     #[schemars(range(min = 1, max = crate::test_bed::MOST_SENDERS))]
     pub senders: Option<u32>,
     /// Speed of the links, such as 1G: limits the load to the line rate, and loads in percent refer

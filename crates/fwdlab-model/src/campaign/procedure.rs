@@ -53,6 +53,20 @@ macro_rules! procedures {
                 }
             }
 
+            /// Returns the load that it is asked to offer, if one is given; a search has none.
+            pub fn given_load(&self) -> Option<LinkLoad> {
+                let load = match self {
+                    Procedure::ForwardingRate(ForwardingRate { load, .. })
+                    | Procedure::Ramp(Ramp { target: load, .. })
+                    | Procedure::Churn(Churn { load, .. })
+                    | Procedure::Management(Management { load, .. })
+                    | Procedure::Maxfwd(Maxfwd { load, .. })
+                    | Procedure::Paired(Paired { load, .. }) => load,
+                    _ => return self.load(),
+                };
+                load.map(|Rate(load)| load)
+            }
+
             /// Returns its parameters in the form kept with a run, with its id.
             pub fn kept(&self) -> serde_json::Value {
                 match self {

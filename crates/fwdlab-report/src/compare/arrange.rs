@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::instructions::{BURST, GENERATOR};
-use fwdlab_model::series::Series;
+use fwdlab_model::series::{SENDERS, Series};
 
 use super::{Column, CompareError, Filter, Options, SOURCE, Source, Unmatched};
 use crate::number::flows;
@@ -24,13 +24,14 @@ const TRAFFIC: [&str; 5] = [
     "series",
 ];
 /// Labels of the origin of a series: they do not distinguish test cases.
-const ORIGIN: [&str; 13] = [
+const ORIGIN: [&str; 14] = [
     "run",
     "kernel",
     "cpu_model",
     "test_bed",
     "engine",
     "load",
+    SENDERS,
     "procedure",
     "date",
     "dut",

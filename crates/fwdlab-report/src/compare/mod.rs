@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use fwdlab_model::comparison::Verdict;
 use fwdlab_model::facts::EMULATOR;
 use fwdlab_model::instructions::{BURST, FunctionShare, GENERATOR};
-use fwdlab_model::series::{FORWARDING_RATE, Series};
+use fwdlab_model::series::{FORWARDING_RATE, SENDERS, Series};
 use fwdlab_stats::Confidence;
 use serde::Serialize;
 
@@ -460,9 +460,9 @@ pub fn common_metric(sources: &[Source]) -> String {
         .to_owned()
 }
 
-/// Returns why two columns with these labels are not comparable: different procedures or loads, or
-/// only one of them is simulated. Different hardware, kernels and configurations are what is
-/// compared, so they are no reason.
+/// Returns why two columns with these labels are not comparable: different procedures, loads or
+/// numbers of senders, or only one of them is simulated. Different hardware, kernels and
+/// configurations are what is compared, so they are no reason.
 pub(crate) fn incomparable_reason(
     one: &BTreeMap<String, String>,
     other: &BTreeMap<String, String>,
@@ -472,7 +472,7 @@ pub(crate) fn incomparable_reason(
     let of_load = one
         .get("procedure")
         .is_some_and(|id| AT_A_LOAD.contains(&&id[..]));
-    let keys = ["procedure", "load", EMULATOR, BURST, GENERATOR];
+    let keys = ["procedure", "load", SENDERS, EMULATOR, BURST, GENERATOR];
     for key in keys.into_iter().filter(|key| *key != "load" || of_load) {
         if let (Some(one), Some(other)) = (one.get(key), other.get(key))
             && one != other

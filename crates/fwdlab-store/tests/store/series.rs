@@ -106,6 +106,16 @@ fn trials_in_order_without_controls_and_invalid_ones() {
             "live-frames"
         ]
     );
+    // a run on a test bed has one sender unless it says otherwise
+    assert_eq!(series.labels.get("senders"), None);
+    let cpus = ("generator_cpus", json!([0]));
+    for (parameters, senders) in [
+        (&[cpus.clone()][..], "1"),
+        (&[cpus, ("senders", json!(2))][..], "2"),
+    ] {
+        let all = stored(&trials, parameters).series();
+        assert_eq!(all[0].labels["senders"], senders);
+    }
     // Another metric of the same trials: the samples have no ungated rate.
     let ungated = with_metric(&all, "forwarding-rate-ungated");
     assert_eq!((ungated[0].values.len(), ungated[0].left_out), (0, 4));

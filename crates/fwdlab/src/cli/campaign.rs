@@ -10,21 +10,25 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use fwdlab_engine::Mode;
 use fwdlab_lab::LabError;
 use fwdlab_lab::control::Control;
 use fwdlab_lab::dut::Configuration;
 use fwdlab_lab::networks::Networks;
-use fwdlab_lab::placement::Placement;
+use fwdlab_lab::placement::{Placement, available_cpus};
+use fwdlab_lab::promise::{Arrangement, Chosen as Generator, Outlook, Verdict, choose, outlook};
 use fwdlab_lab::run::campaign::{go_on, start};
 use fwdlab_lab::run::expect::earlier;
+use fwdlab_lab::run::needs;
 use fwdlab_lab::run::plan::{self, Agenda, Host, agenda};
 use fwdlab_lab::run::resume::{self, CutOff};
 use fwdlab_lab::run::traffic::ProfileFrames;
 use fwdlab_lab::site::Site;
 use fwdlab_lab::user_namespace;
 use fwdlab_measure::expect::expected;
+use fwdlab_measure::machine::sends_bursts;
 use fwdlab_measure::shard::Shard;
-use fwdlab_model::campaign::{Campaign, Case, Counting, Engine, Order, Selection};
+use fwdlab_model::campaign::{Campaign, Case, Counting, Engine, Kind, Order, Selection};
 use fwdlab_model::file::did_you_mean;
 use fwdlab_model::link::LinkSpeed;
 use fwdlab_model::profile::Profile;
@@ -32,7 +36,7 @@ use fwdlab_model::result::RunInfo;
 use fwdlab_model::system::System;
 use fwdlab_model::test_bed::{BedFile, TestBed};
 use fwdlab_report::compare::Source;
-use fwdlab_report::number::{counted, plural, seconds};
+use fwdlab_report::number::{self, counted, plural, seconds};
 use fwdlab_report::thresholds;
 use fwdlab_store::{StoredRun, resolve};
 use serde_json::json;
@@ -235,6 +239,7 @@ impl Run {
             bed: self.bed.clone(),
             named: without,
             dut: None,
+            generator: None,
         };
         let mut plan = read(&file, chosen)?;
         if let Some(failed) = &failed {
@@ -287,6 +292,14 @@ impl Run {
             bed: bed.map(str::to_owned),
             named,
             dut: None,
+            // today's self-test may promise something else
+            generator: Some(Generator {
+                senders: output("senders")
+                    .and_then(serde_json::Value::as_u64)
+                    .map_or(1, |senders| senders as u32),
+                engine: output(plan::FIRST_ENGINE).and_then(|engine| Mode::named(engine.as_str()?)),
+                reason: None,
+            }),
         };
         let mut plan = read(&file, chosen)?;
         // `latest` may be another run by now: use the runs recorded at the start
@@ -405,7 +418,7 @@ impl Plan {
                 "campaign": campaign.name, "procedure": campaign.procedure.id(), "seed": parameters.seed(),
                 "trials": agenda.trials, "estimate_s": agenda.time.as_secs_f64(),
                 "least_trials": least.0, "least_estimate_s": least.1.as_secs_f64(),
-                "turns": turns.collect::<Vec<_>>(), "changes": agenda.changes,
+                "turns": turns.collect::<Vec<_>>(), "changes": agenda.changes, "generator": parameters.outlook(),
                 "thresholds": campaign.thresholds.iter().map(thresholds::words).collect::<Vec<_>>(),
                 "expected": expected.map(|expected| json!({
                     "detectable_percent": expected.detectable_percent,
@@ -438,6 +451,10 @@ impl Plan {
             },
             plural(ids.len(), "test case"),
         );
+        let is_too_much = |one: &Outlook| one.verdict == Verdict::TooMuch;
+        if parameters.outlook().iter().any(is_too_much) {
+            answer += " It asks more of the generator than the self-test promises (below).";
+        }
         let mut text = fwdlab_report::table::wrap(&answer, WIDTH, "") + "\n";
         let title = match campaign.about.as_str() {
             "" => campaign.name.clone(),
@@ -485,6 +502,12 @@ impl Plan {
                 text += &fwdlab_report::table::wrap(&thresholds::words(threshold), WIDTH, "  ");
             }
         }
+        if !parameters.outlook().is_empty() {
+            text += "\ngenerator\n";
+        }
+        for words in generator_words(parameters.outlook()) {
+            text += &fwdlab_report::table::wrap(&words, WIDTH, "  ");
+        }
         text += "\nchanges\n";
         for change in &agenda.changes {
             text += &fwdlab_report::table::wrap(change, WIDTH, "  ");
@@ -492,6 +515,56 @@ impl Plan {
         output::answer(Level::Plain, text);
         Ok(Code::Done)
     }
+}
+
+/// Returns what the generator promises for the loads of a plan: a line for each, and one for all of
+/// which the same is unknown.
+fn generator_words(outlook: &[Outlook]) -> Vec<String> {
+    let frames = |one: &Outlook| format!("{} B {}", one.frame_size_bytes, one.ip_version);
+    let mut lines = Vec::new();
+    let mut unknown: Vec<(&Outlook, Vec<String>)> = Vec::new();
+    for one in outlook {
+        let Some(promised_pps) = one.promised_pps else {
+            let same = |(other, _): &&mut (&Outlook, Vec<String>)| {
+                (&other.cannot_tell, &other.advice) == (&one.cannot_tell, &one.advice)
+            };
+            match unknown.iter_mut().find(same) {
+                Some((_, of)) => of.push(frames(one)),
+                None => unknown.push((one, vec![frames(one)])),
+            }
+            continue;
+        };
+        let date = one.measured_at.as_deref().unwrap_or_default();
+        let promise = format!(
+            "{} with {} promises {} (self-test of {})",
+            one.engine.unwrap_or_default(),
+            plural(one.senders as usize, "sender"),
+            number::rate(promised_pps),
+            date.split('T').next().unwrap_or_default(),
+        );
+        let load = one.load_pps.map_or("no load is given".into(), number::rate);
+        let advice = one.advice.as_deref().unwrap_or_default();
+        lines.push(match one.verdict {
+            Verdict::TooMuch => format!(
+                "warning: {}: {load} is too much: {promise}; {advice}",
+                frames(one)
+            ),
+            _ => format!("{}: {load}; {promise}", frames(one)),
+        });
+    }
+    lines.extend(unknown.into_iter().map(|(one, frames)| {
+        let reason = one.cannot_tell.as_deref().unwrap_or_default();
+        let advice = one
+            .advice
+            .iter()
+            .map(|advice| format!(". To find out: {advice}"));
+        format!(
+            "cannot tell how much it sends of {}: {reason}{}",
+            frames.join(", "),
+            advice.collect::<String>()
+        )
+    }));
+    lines
 }
 
 /// Columns of the output of `plan`.
@@ -696,6 +769,9 @@ pub(super) struct Options {
     named: Option<BTreeSet<String>>,
     /// The test bed, for a campaign without one.
     dut: Option<TestBed>,
+    /// The number of senders and the engine, instead of those that the self-test promises most
+    /// with.
+    generator: Option<Generator>,
 }
 
 /// Reads a campaign and the files it refers to.
@@ -720,6 +796,7 @@ pub(super) fn plan_of(
         bed: other_bed,
         named,
         dut,
+        generator,
     } = options;
     if let Some(bed) = &other_bed {
         campaign.measure_on(bed)?;
@@ -737,15 +814,26 @@ pub(super) fn plan_of(
         return Err(Usage("the file has a seed: give only one of them".into()).into());
     }
     let is_exact = campaign.procedure.counting() == Counting::Instructions;
-    let (site, mut placement) = match &campaign.bed.file {
+    let unknown = Arrangement::unknown;
+    let mut senders = campaign.bed.senders;
+    let (site, mut placement, arrangement) = match &campaign.bed.file {
         Some(name) => match test_bed::find(folder, name)? {
             BedFile::Hosts(bed) => {
                 if campaign.bed.engine == Engine::Auto {
                     campaign.bed.engine = bed.generator.engine;
                 }
-                test_bed::host(&bed)?
+                senders = senders.or(bed.generator.senders);
+                let (site, placement) = test_bed::host(&bed)?;
+                (site, placement, Arrangement::existing(&bed))
             }
-            BedFile::Machine(machine) => test_bed::machine(&machine)?,
+            BedFile::Machine(machine) => {
+                let (site, placement) = test_bed::machine(&machine)?;
+                (
+                    site,
+                    placement,
+                    unknown("its ports are those of a virtual machine"),
+                )
+            }
             BedFile::Image { image, .. } if !is_exact && test_bed::is_disk(&image) => {
                 return Err(Usage(format!(
                     "vm:{image} in the test bed {name} is a disk, and without machine in [dut] only its kernel is used, to count instructions. To \
@@ -761,25 +849,51 @@ pub(super) fn plan_of(
             }
             BedFile::Image { image, .. } => {
                 campaign.boot(&image)?;
-                (Site::default(), Placement::choose(&[], 1)?)
+                (Site::default(), Placement::choose(&[], 1)?, unknown(""))
             }
         },
         None if let Some(bed) = &dut
             && !campaign.is_simulated()
             && !is_exact =>
         {
-            test_bed::host(bed)?
+            let (site, placement) = test_bed::host(bed)?;
+            (site, placement, Arrangement::existing(bed))
         }
-        None if campaign.is_simulated() => (Site::default(), Placement::default()),
+        None if campaign.is_simulated() => (Site::default(), Placement::default(), unknown("")),
         None => {
-            let senders = campaign.bed.senders.unwrap_or(1);
-            let placement = Placement::choose(&campaign.bed.dut_cpus, senders)?;
-            (Site::default(), placement)
+            let placement = Placement::choose(&campaign.bed.dut_cpus, 1)?;
+            let arrangement = match campaign.cases.iter().all(|case| case.dut == Kind::Linux) {
+                true => {
+                    let available = available_cpus()?;
+                    Arrangement::embedded(&placement, &available, user_namespace::is_root())
+                }
+                false => unknown("its DUT has threads of its own beside the senders"),
+            };
+            (Site::default(), placement, arrangement)
         }
     };
-    if let Some(senders) = campaign.bed.senders {
-        placement.senders = senders;
+    let (promises, needs) = (super::promises(), needs(&campaign));
+    let engines: &[Mode] = match Mode::named(campaign.bed.engine.name()) {
+        Some(mode) => &[mode],
+        None if sends_bursts(&campaign.procedure) => &[Mode::AfPacket],
+        None => &Mode::ALL,
+    };
+    let generator = generator.unwrap_or_else(|| match shard {
+        // shards on several machines are one run
+        Some(_) => Generator::without_promises(senders),
+        None => choose(&promises, &arrangement, &needs, engines, senders),
+    });
+    if campaign.bed.file.is_none() && !campaign.is_simulated() && dut.is_none() && !is_exact {
+        placement = Placement::choose(&campaign.bed.dut_cpus, generator.senders)?;
     }
+    generator.place(&mut placement, &needs);
+    let outlook = outlook(
+        &promises,
+        &arrangement,
+        &needs,
+        &Mode::in_order(engines, generator.engine),
+        generator.senders,
+    );
     let trex = campaign.trex.clone();
     let profile = |name: &str, both_ways: bool, speed: Option<LinkSpeed>| {
         let networks = &Networks::EMBEDDED;
@@ -809,6 +923,7 @@ pub(super) fn plan_of(
         },
         &profile,
     )?;
+    plan.set_outlook(outlook);
     if let Some(only) = only {
         plan.keep("only", only.to_string());
     }

@@ -70,6 +70,8 @@ use clap::builder::{
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use fwdlab_engine::Mode;
+use fwdlab_lab::promise::{Machine, Promises};
+use fwdlab_lab::user_namespace;
 use fwdlab_model::test_bed::MOST_SENDERS;
 use fwdlab_store::Roots;
 
@@ -317,16 +319,27 @@ pub fn arguments(line: impl IntoIterator<Item = OsString>) -> Result<Arguments, 
     })
 }
 
-/// Returns the folder of what the program keeps between its starts; `None` if there can be none.
+/// Makes the folder of what the program keeps between its starts; `None` if there can be none.
 fn state_folder() -> Option<PathBuf> {
+    let folder = state_path()?;
+    std::fs::create_dir_all(&folder).ok()?;
+    Some(folder)
+}
+
+/// Returns what self-tests of this machine promise.
+fn promises() -> Promises {
+    let here = || Machine::here(user_namespace::is_root());
+    state_path().map_or_else(Promises::default, |folder| Promises::read(&folder, here))
+}
+
+/// Returns that folder, which may not exist.
+fn state_path() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|dir| !dir.is_empty());
     let state = match set("XDG_STATE_HOME") {
         Some(state) => PathBuf::from(state),
         None => PathBuf::from(set("HOME")?).join(".local/state"),
     };
-    let folder = state.join("fwdlab");
-    std::fs::create_dir_all(&folder).ok()?;
-    Some(folder)
+    Some(state.join("fwdlab"))
 }
 
 /// Returns the values of `--engine`: one of the senders, or automatic.

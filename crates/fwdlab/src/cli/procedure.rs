@@ -43,7 +43,7 @@ pub struct Arrangement {
     #[arg(long, default_value = "auto", value_parser = Engine::ALL.map(Engine::name))]
     engine: String,
     /// Threads that send into each port, each through its own queue and on its own CPU [default:
-    /// those of the test bed, or 1]
+    /// those of the test bed, or as many as the load needs according to the self-test]
     #[arg(long, value_name = "N", value_parser = super::senders())]
     senders: Option<u32>,
     /// Properties of the simulated DUT: capacity=1e6,buffer=1000 (keys: fwdlab ndr --help)

@@ -103,7 +103,7 @@ pub struct Quick {
     #[arg(long, default_value = "auto", value_parser = super::engines())]
     engine: String,
     /// Threads that send into each port, each through its own queue and on its own CPU [default:
-    /// those of the test bed, or 1]
+    /// those of the test bed, or as many as the load needs according to the self-test]
     #[arg(long, value_name = "N", value_parser = super::senders())]
     senders: Option<u32>,
     /// Use existing hosts: a test-bed file, or its name in a folder `beds`

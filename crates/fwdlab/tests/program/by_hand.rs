@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Lab, PATIENCE, PROGRAM, Started, count, list, number, refused, skipped};
 use crate::wire::{MAC_B, Wire, capture_file, frame, frames, tshark, wired};
@@ -410,18 +410,44 @@ fn a_recording_is_replayed_byte_by_byte_at_its_own_times() {
 #[test]
 fn the_tester_measures_itself() {
     let Some(lab) = Lab::root() else { return };
-    let document = lab.json("selftest --trial 100ms --size 64 --loads 1kpps");
+    // a sender of each engine, and two if each has a CPU; its pair has a queue for each
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let numbers = ["1", "1,2"][usize::from(cpus > 1)];
+    let words = format!("selftest --trial 100ms --size 64 --loads 1kpps --senders {numbers}");
+    let document = lab.json(&words);
     assert!(list(&document["engines_that_do_not_work"]).is_empty());
     let limits = list(&document["limits"]);
-    for (limit, engine) in limits.iter().zip(["xdp-live", "af-xdp", "af-packet"]) {
+    let engines = ["xdp-live", "af-xdp", "af-packet"].into_iter();
+    let expected = engines.flat_map(|engine| numbers.split(',').map(move |n| (engine, n)));
+    for (limit, (engine, senders)) in limits.iter().zip(expected) {
         assert_eq!(limit["engine"], engine);
+        assert_eq!(limit["senders"].to_string(), senders);
         assert!(number(&limit["received_pps"]) > 0.0, "{limit}");
+        let [lowest, median, highest] =
+            ["sent_min_pps", "sent_pps", "sent_max_pps"].map(|of| number(&limit[of]));
+        assert!(
+            0.0 < lowest && lowest <= median && median <= highest,
+            "{limit}"
+        );
+        let per_frame = 1e9 * number(&limit["senders"]) / median;
+        assert!(
+            (number(&limit["ns_per_frame"]) / per_frame - 1.0).abs() < 1e-6,
+            "{limit}"
+        );
+        // a load below the lowest rate, or the reason why there is none
+        match limit["promised_pps"].as_f64() {
+            Some(promised) => assert!(
+                promised < lowest && limit["cannot_tell"].is_null(),
+                "{limit}"
+            ),
+            None => assert!(limit["cannot_tell"].is_string(), "{limit}"),
+        }
     }
-    assert_eq!((limits.len(), list(&document["pacing"]).len()), (3, 3));
+    let of_one = list(&document["pacing"]).len();
+    assert_eq!((limits.len(), of_one), (3 * numbers.split(',').count(), 3));
     assert!(!list(&document["floors"]).is_empty());
-    // the pair has a queue for each sender
-    let words = "selftest --trial 100ms --size 64 --loads 1kpps --engine af-xdp --senders 3";
-    assert_eq!(list(&lab.json(words)["limits"]).len(), 1);
+    // trials of 100 ms promise nothing
+    assert!(document["kept_in"].is_null() && !lab.path().join("state").exists());
     // on given ports; nothing is left on them
     let wire = Wire::new();
     let words = "selftest pa pb --trial 100ms --size 64 --loads 1kpps --engine af-xdp";
@@ -429,6 +455,67 @@ fn the_tester_measures_itself() {
     assert_eq!(wire.attached(), "");
     wire.run(&lab, "selftest pa").code(2);
     lab.assert_clean("a self-test");
+}
+
+/// The file is written by hand, from what the self-test measures with: promises of this machine
+/// would be those of a noisy one.
+#[test]
+fn plans_and_runs_know_what_the_self_test_promises() {
+    let Some(lab) = Lab::root() else { return };
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return skipped("generator and DUT share the only CPU, of which nothing is promised");
+    }
+    let words = "selftest --trial 100ms --size 64 --loads 1kpps --senders 1";
+    let document = lab.json(words);
+    let keep = |kernel: &Value, promised: [f64; 3]| {
+        let limits = list(&document["limits"]).iter().zip(promised);
+        let promises = limits.map(|(limit, promised)| {
+            let mut one = limit.clone();
+            one["promised_pps"] = promised.into();
+            one["cannot_tell"] = Value::Null;
+            one["machine"] = document["machine"].clone();
+            one["machine"]["kernel"] = kernel.clone();
+            one
+        });
+        let file = json!({ "version": 1, "promises": promises.collect::<Vec<_>>() });
+        lab.write("state/fwdlab/promises.json", &file.to_string());
+    };
+    let text = "campaign = 'c'\niterations = 1\n[procedure]\nid = 'trial'\nload = '20kpps'\nfor = '300ms'\n";
+    let file = lab.write("c.toml", text);
+    let plan = || lab.json(&["plan", &file])["generator"][0].clone();
+    let none = plan();
+    assert_eq!(none["verdict"], "cannot-tell", "{none}");
+    assert_eq!(none["advice"], "fwdlab traffic selftest --size 64");
+    let kernel = &document["machine"]["kernel"];
+    // the fastest engine is enough
+    keep(kernel, [50e3, 60e3, 70e3]);
+    let enough = plan();
+    assert_eq!(enough["verdict"], "promised", "{enough}");
+    assert_eq!(
+        (&enough["engine"], &enough["senders"]),
+        (&json!("xdp-live"), &json!(1))
+    );
+    // promises of another kernel say nothing
+    keep(&json!("5.10"), [50e3, 60e3, 70e3]);
+    assert_eq!(plan(), none);
+    // only the third is enough: it is tried first, also by a run
+    keep(kernel, [10e3, 15e3, 70e3]);
+    assert_eq!(plan()["engine"], "af-packet");
+    let run = lab.json(&["run", &file]);
+    let engine = run["info"]["facts"]["engine"].as_str().unwrap();
+    assert!(engine.starts_with("af-packet"), "{engine}");
+    assert!(
+        engine.ends_with("reaches the load according to the self-test"),
+        "{engine}"
+    );
+    // none is
+    keep(kernel, [10e3, 15e3, 12e3]);
+    lab.run(&["plan", &file]).code(0).prints(&[
+        "It asks more of the generator than the self-test promises (below).",
+        "warning: 64 B IPv4: 20.00 kpps is too much: xdp-live with 1 sender promises 10.00 kpps (self-test of",
+        "lower the load, or send larger frames",
+    ]);
+    lab.assert_clean("promises");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     Lab, PATIENCE, count, directories, json_lines, list, number, refused, skipped,
@@ -84,7 +84,10 @@ fn selftest_measures_memif_with_itself() {
     let document = lab.json(line);
     assert_eq!(document["receiver"], "memif");
     let limit = &document["limits"][0];
-    assert_eq!(limit["engine"], "memif");
+    assert_eq!(
+        (&limit["engine"], &limit["senders"]),
+        (&json!("memif"), &json!(1))
+    );
     assert!(number(&limit["received_pps"]) > 0.0, "{limit}");
     assert!(
         number(&limit["received_pps"]) <= number(&limit["sent_pps"]),

@@ -208,6 +208,7 @@ impl Lab {
             .env("FWDLAB_RUNS", self.runs())
             // ignore the configuration file of the user who runs the tests
             .env("FWDLAB_CONFIG", "")
+            .env("XDG_STATE_HOME", self.path().join("state"))
             .env("FWDLAB_CACHE", IMAGES)
             .env(MARK, &self.mark)
             .env("NO_COLOR", "1")

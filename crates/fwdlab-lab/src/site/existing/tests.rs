@@ -116,6 +116,7 @@ fn forwards(site: &Site, rack: &Rack) {
     assert_eq!(bed.networks().input.ipv4.dut, Ipv4Addr::new(10, 77, 1, 1));
     let choice = Choice {
         mode: Some(fwdlab_engine::Mode::AfPacket),
+        first: None,
         cpus: Vec::new(),
         senders: 1,
         prove: None,
@@ -532,6 +533,7 @@ fn endless() -> Schedule {
 fn by_packets() -> Choice {
     Choice {
         mode: Some(fwdlab_engine::Mode::AfPacket),
+        first: None,
         cpus: Vec::new(),
         senders: 1,
         prove: None,
