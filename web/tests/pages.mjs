@@ -145,6 +145,7 @@ if (live !== "-") {
   await page.goto(`${at}/runs/${going}#token=${token}`);
   assert.ok(!page.url().includes("token"), "the token stays out of the address");
   await watching.locator("progress").waitFor();
+  await watching.getByRole("img", { name: /^The last \d+ windows, / }).waitFor();
   assert.equal(await watching.getByRole("button", { name: "stop" }).count(), 0, "nobody steers without the token");
   // the report changes with every iteration, and what the reader has opened stays open
   const heading = watching.getByRole("heading", { level: 1, name: /^So far, after / });
