@@ -458,6 +458,13 @@ mod tests {
     }
 
     #[test]
+    fn there_is_no_run_before_the_first() {
+        let first = |last: usize| Axis::runs(last).ticks.swap_remove(0);
+        assert_eq!(first(8), (1.0, "1".into()));
+        assert_eq!(first(200), (0.0, String::new()));
+    }
+
+    #[test]
     fn every_nine_of_a_percentile_has_the_same_room() {
         let nines = [0.5, 0.9, 0.9999].map(|share: f64| (-(1.0 - share).log10(), 1.0));
         let axis = Axis::percentiles(&curve(&nines));

@@ -244,7 +244,9 @@ mod tests {
                 name: info.id.clone(),
                 series: vec![series("64B", *rate), series("512B", 500.0)],
             });
-            all.collect()
+            let mut all: Vec<Source> = all.collect();
+            all[0].series.push(series("1518B", 400.0));
+            all
         };
         let page = |rates: &[f64]| {
             let options = Options::new("rate");
@@ -257,9 +259,11 @@ mod tests {
             "1 change, the last in 64B",
             "from run-4 on: -10.0 %",
             "kernel: 6.1 \u{2192} 6.12",
+            "1 test case measured in fewer than two of these runs",
         ] {
             assert!(stepped.contains(words), "{words}: {stepped}");
         }
+        assert!(!stepped.contains("1518B"), "{stepped}");
         let steady = page(&[1000.0, 1001.0, 1000.0, 1001.0, 1000.0, 1001.0]);
         assert!(
             steady.contains(">No change<") && !steady.contains("6.12"),
