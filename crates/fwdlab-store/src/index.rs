@@ -3,9 +3,9 @@
 //! It loads no trials and always succeeds: a damaged run or a foreign directory is listed with its
 //! problems. Hidden directories, files and symbolic links are skipped. Start with [`list`].
 //!
-//! Note: every listing reads the headers and summaries of all runs: 0.4 s of CPU time for a thousand
-//! campaigns of three test cases. An index in a database would have to be kept consistent while
-//! people copy and delete directories. The dashboard keeps lines in memory instead, until
+//! Note: every listing reads the headers and summaries of all runs: 0.4 s of CPU time for a
+//! thousand campaigns of three iterations. An index in a database would have to be kept consistent
+//! while people copy and delete directories. The dashboard keeps lines in memory instead, until
 //! [`directories`] tells that a run has changed.
 
 use std::collections::BTreeSet;

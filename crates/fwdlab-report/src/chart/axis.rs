@@ -358,7 +358,7 @@ impl Axis {
 
     /// An axis of percentiles on which every further nine has the same room.
     pub(crate) fn percentiles(curves: &[Curve]) -> Axis {
-        let most = places(curves).fold(1.0, f64::max).ceil();
+        let most = (places(curves).fold(1.0, f64::max) - 1e-9).ceil();
         let scale = Scale::covering([0.0, most], most as u32);
         Axis::linear("percentile", scale, |nines| Quantity::Nines.words(nines))
             .reading(Quantity::Nines)

@@ -20,8 +20,8 @@ const LINES: usize = 6;
 /// With fewer runs no change is shown.
 const FEWEST: usize = 4;
 
-/// Width of the name of a change in a chart, which fits into half of a narrow page, and of a fact in
-/// the table, in columns.
+/// Width in columns of the name of a change in a chart, which fits into half of a narrow page, and
+/// of a fact in the table.
 const WIDTH: (usize, usize) = (20, 60);
 
 /// Where a series of runs changed.
