@@ -11,7 +11,6 @@ export interface Info {
 export interface Flame { case: string; boot: number; of: string }
 export interface Run {
   info: Info; problems: string[]; labels: { tags: string[]; note?: string }; has_result: boolean; flames: Flame[];
-  latencies: { test_case: string; trial: number; offered_load_pps: number }[];
 }
 export interface Compared {
   metrics: string[]; labels: string[]; by: string | null; html: string; text: string; ministat: string; outcome: { metric: string };

@@ -1,17 +1,4 @@
-// Formats numbers for people: in a suitable unit, and bit rates with their layer.
-
-const STEPS: [number, string][] = [
-  [1e9, "G"],
-  [1e6, "M"],
-  [1e3, "k"],
-];
-
-function scaled(value: number, unit: string): string {
-  for (const [step, prefix] of STEPS) {
-    if (Math.abs(value) >= step) return `${digits(value / step)} ${prefix}${unit}`;
-  }
-  return `${digits(value)} ${unit}`;
-}
+// Formats numbers, times and durations for people.
 
 /** Four significant digits. */
 export function digits(value: number): string {
@@ -21,15 +8,6 @@ export function digits(value: number): string {
   return value.toLocaleString("en", { maximumFractionDigits: Math.max(0, Math.min(6, 3 - size)) });
 }
 
-/** A time in nanoseconds. */
-export function time(ns: number): string {
-  if (ns >= 1e9) return `${digits(ns / 1e9)} s`;
-  if (ns >= 1e6) return `${digits(ns / 1e6)} ms`;
-  if (ns >= 1e3) return `${digits(ns / 1e3)} µs`;
-  return `${digits(ns)} ns`;
-}
-
-export const pps = (value: number) => scaled(value, "pps");
 export const percent = (ratio: number) => `${digits(ratio * 100)} %`;
 
 /** 2026-11-21 08:50:12, in UTC. */
@@ -41,14 +19,4 @@ export function span(seconds: number): string {
   if (s < 60) return `${s} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
   return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
-}
-
-/** Round numbers for an axis, from 0 to at least `most`. */
-export function ticks(most: number, wanted = 5): number[] {
-  if (!(most > 0)) return [0, 1];
-  const rough = most / wanted;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough) ?? 10 * power;
-  const count = Math.ceil(most / step - 1e-9);
-  return Array.from({ length: count + 1 }, (_, n) => n * step);
 }

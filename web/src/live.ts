@@ -2,10 +2,8 @@
 // per frame.
 import { useEffect, useRef, useState } from "preact/hooks";
 
-export interface Point { t: number; offered: number; forwarded: number }
 export interface Said { t: number; kind: string; text: string }
 
-const POINTS = 600;
 const SAID = 200;
 
 /** Time before another attempt after the server has refused, in milliseconds. */
@@ -24,7 +22,7 @@ export class Live {
   estimate = "";
   paused = false;
   events = 0;
-  points: Point[] = [];
+  windows = 0;
   said: Said[] = [];
 
   say(t: number, kind: string, text: string): void {
@@ -45,10 +43,7 @@ export class Live {
         break;
       case "progress":
         Object.assign(this, { activity: event.activity, done: event.done, steps: event.steps, left: event.left_s, estimate: event.estimate ?? "" });
-        if (event.forwarding_rate_pps !== undefined) {
-          this.points.push({ t, offered: event.offered_load_pps ?? 0, forwarded: event.forwarding_rate_pps });
-          if (this.points.length > POINTS) this.points.splice(0, this.points.length - POINTS);
-        }
+        if (event.forwarding_rate_pps !== undefined) this.windows += 1;
         break;
       case "trial_finished": {
         const record = event.record ?? {};

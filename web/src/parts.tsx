@@ -115,7 +115,8 @@ export function Fragment(props: { html: string }) {
     if (!host.current) return;
     const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
     patch(root, props.html);
-    document.title = `${root.querySelector("h1")?.textContent} - fwdlab`;
+    const title = root.querySelector("h1")?.textContent;
+    if (title) document.title = `${title} - fwdlab`;
   }, [props.html]);
   // the browser looks for the target of a link only in the page itself
   const jump = (event: MouseEvent) => {

@@ -27,7 +27,7 @@ pub fn all(shared: Arc<Shared>) -> Router {
         .route("/api/runs/{id}", get(api::run::show))
         .route("/api/runs/{id}/report", get(api::run::fragment))
         .route("/api/runs/{id}/flame", get(api::flame::stacks))
-        .route("/api/runs/{id}/latency", get(api::latency::percentiles))
+        .route("/api/runs/{id}/load", get(api::load::chart))
         .route("/runs/{id}/report", get(api::run::report))
         .route("/runs/{id}/charts/{file}", get(api::run::chart))
         .route("/api/compare", get(api::compare::compare))

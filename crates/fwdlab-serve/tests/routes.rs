@@ -306,6 +306,37 @@ fn runs_are_listed_and_shown_without_private_data() {
     drop(writer);
 }
 
+/// The chart of the load has the windows at the end of the journal, and the metrics the last of
+/// them.
+#[test]
+fn the_latest_windows_of_a_run_are_drawn() {
+    let (dir, mut writer) = live(&["one"]);
+    let to = served(dir.path());
+    let load = format!("/api/runs/{ID}/load");
+    let drawn = |answer: &str| (code(answer), answer.contains("The last 2 windows"));
+    assert_eq!(drawn(&get(to, &load)), (200, false));
+    for done in [1, 2] {
+        let kind = EventKind::Progress {
+            activity: "x".into(),
+            done,
+            steps: 9,
+            left_s: 1.0,
+            offered_load_pps: Some(1e6),
+            forwarding_rate_pps: Some(9e5),
+            estimate: None,
+        };
+        let event = Event {
+            t: f64::from(done),
+            run: ID.into(),
+            kind,
+        };
+        writer.event(&event).unwrap();
+    }
+    assert_eq!(drawn(&get(to, &load)), (200, true));
+    let done = format!("fwdlab_run_steps_done{{run=\"{ID}\"}} 2\n");
+    assert!(get(to, "/metrics").contains(&done));
+}
+
 /// The line of a run that has ended is kept until the run changes.
 #[test]
 fn a_line_of_the_list_is_never_stale() {

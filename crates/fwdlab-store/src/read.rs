@@ -69,12 +69,20 @@ pub(crate) struct Change {
 impl StoredRun {
     /// Returns the journal, without its damaged lines, which are among the run's problems.
     pub fn events(&self) -> Vec<Event> {
-        let journal = read_lines(
-            &self.path.join(EVENTS),
-            self.is_protected,
-            parse_as::<Event>,
-        );
-        let mut events = journal.records;
+        self.journal(parse_as)
+    }
+
+    /// Returns only those of its events in which an iteration ended: they grow with the result, and
+    /// the others with the duration of the run.
+    pub fn ended_iterations(&self) -> Vec<Event> {
+        self.journal(|line| match &kind_of(line)?[..] {
+            ITERATION => parse_as(line),
+            _ => Ok(None),
+        })
+    }
+
+    fn journal(&self, parse: fn(&[u8]) -> serde_json::Result<Option<Event>>) -> Vec<Event> {
+        let mut events = read_lines(&self.path.join(EVENTS), self.is_protected, parse).records;
         for event in &mut events {
             if let EventKind::IterationFinished { iteration, .. } = &mut event.kind {
                 upgrade::kind(iteration);
@@ -188,12 +196,15 @@ pub fn load(dir: &Path) -> Result<StoredRun, StoreError> {
         is_protected,
     } = head(dir)?;
     let summary = summary(dir, &info, state, is_protected, &mut problems);
-    let trials = read_lines(&dir.join(TRIALS), is_protected, parse_record);
+    let trials = read_lines(&dir.join(TRIALS), is_protected, |line| {
+        parse_record(line).map(Some)
+    });
     // a checksum detects damage of an event as well as parsing it does
-    let events = match is_protected {
-        true => read_lines(&dir.join(EVENTS), true, |_| Ok(())).without_records(),
-        false => read_lines(&dir.join(EVENTS), false, parse_any_event).without_records(),
+    let check: fn(&[u8]) -> serde_json::Result<Option<()>> = match is_protected {
+        true => |_| Ok(None),
+        false => check_event,
     };
+    let events = read_lines(&dir.join(EVENTS), is_protected, check);
     // the incomplete last line of a killed process is not damage: it was never written completely
     let was_killed = info.state == RunState::Running;
     let mut cut_off = match state {
@@ -453,8 +464,8 @@ pub(crate) fn summary(
             path: path.clone(),
             reason: NO_CHECKSUM.into(),
         }),
-        _ => versioned(&path, &bytes).and_then(|()| {
-            upgrade::summary(&bytes, info).map_err(|error| StoreError::Damaged {
+        _ => versioned(&path, &bytes).and_then(|format| {
+            upgrade::summary(&bytes, format, info).map_err(|error| StoreError::Damaged {
                 path: path.clone(),
                 reason: error.to_string(),
             })
@@ -489,12 +500,12 @@ pub fn load_document(path: &Path) -> Result<StoredRun, StoreError> {
         reason: format!("it is not the JSON document of a run with a result: {reason}"),
     };
     let damaged = |error: serde_json::Error| another(error.to_string());
-    versioned(path, &bytes).map_err(|error| match error {
+    let format = versioned(path, &bytes).map_err(|error| match error {
         StoreError::Damaged { reason, .. } => another(reason),
         error => error,
     })?;
     let document: Document = serde_json::from_slice(&bytes).map_err(damaged)?;
-    let summary = upgrade::summary(&bytes, &document.info).map_err(damaged)?;
+    let summary = upgrade::summary(&bytes, format, &document.info).map_err(damaged)?;
     Ok(StoredRun {
         path: path.to_owned(),
         state: document.info.state,
@@ -522,8 +533,8 @@ fn parse_versioned<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, 
     })
 }
 
-/// Checks that a file has a known format.
-fn versioned(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+/// Checks that a file has a known format, and returns it.
+fn versioned(path: &Path, bytes: &[u8]) -> Result<u32, StoreError> {
     #[derive(Deserialize)]
     struct Version {
         format: u32,
@@ -541,7 +552,7 @@ fn versioned(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
             supported: RUN_FORMAT,
         });
     }
-    Ok(())
+    Ok(format)
 }
 
 enum Record {
@@ -573,20 +584,28 @@ fn parse_record(line: &[u8]) -> serde_json::Result<Record> {
     }
 }
 
-/// Parses an event of this or an earlier version: earlier ones had other results.
-fn parse_any_event(line: &[u8]) -> serde_json::Result<()> {
+/// Checks an event of this or an earlier version: earlier ones had other results.
+fn check_event(line: &[u8]) -> serde_json::Result<Option<()>> {
+    match &kind_of(line)?[..] {
+        "run_finished" | ITERATION => Ok(None),
+        _ => serde_json::from_slice::<Event>(line).map(|_| None),
+    }
+}
+
+/// The kind of an event in which an iteration ended.
+const ITERATION: &str = "iteration_finished";
+
+/// Returns the kind of an event.
+fn kind_of(line: &[u8]) -> serde_json::Result<String> {
     #[derive(Deserialize)]
     struct Kind {
         event: String,
     }
-    match serde_json::from_slice::<Kind>(line)?.event.as_str() {
-        "run_finished" | "iteration_finished" => Ok(()),
-        _ => serde_json::from_slice::<Event>(line).map(|_| ()),
-    }
+    serde_json::from_slice::<Kind>(line).map(|kind| kind.event)
 }
 
-fn parse_as<T: DeserializeOwned>(line: &[u8]) -> serde_json::Result<T> {
-    serde_json::from_slice(line)
+fn parse_as<T: DeserializeOwned>(line: &[u8]) -> serde_json::Result<Option<T>> {
+    serde_json::from_slice(line).map(Some)
 }
 
 /// The readable part of a journal.
@@ -599,22 +618,11 @@ struct Lines<T> {
     sum: u32,
 }
 
-impl<T> Lines<T> {
-    fn without_records(self) -> Lines<()> {
-        Lines {
-            records: Vec::new(),
-            problems: self.problems,
-            incomplete: self.incomplete,
-            sum: self.sum,
-        }
-    }
-}
-
-/// Returns all intact lines that can be parsed, and the problems of the others.
+/// Returns what `parse` takes of the intact lines, and the problems of the others.
 fn read_lines<T>(
     path: &Path,
     is_protected: bool,
-    parse: impl Fn(&[u8]) -> serde_json::Result<T>,
+    parse: impl Fn(&[u8]) -> serde_json::Result<Option<T>>,
 ) -> Lines<T> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut hasher = crc32fast::Hasher::new();
@@ -653,7 +661,7 @@ fn read_lines<T>(
                     Seal::None if is_protected => NO_CHECKSUM.to_owned(),
                     _ => match parse(line) {
                         Ok(record) => {
-                            found.records.push(record);
+                            found.records.extend(record);
                             continue;
                         }
                         Err(error) => error.to_string(),

@@ -78,13 +78,8 @@ fn asked(search: SearchTrial, record: &TrialRecord) -> Asked {
     }
 }
 
-/// Parses a summary of the run with this header.
-pub(crate) fn summary(bytes: &[u8], info: &RunInfo) -> serde_json::Result<Summary> {
-    #[derive(Deserialize)]
-    struct Version {
-        format: u32,
-    }
-    let Version { format } = serde_json::from_slice(bytes)?;
+/// Parses a summary in this format, of the run with this header.
+pub(crate) fn summary(bytes: &[u8], format: u32, info: &RunInfo) -> serde_json::Result<Summary> {
     let mut summary: Summary = match format < ONE_LIST {
         true => from_four_lists(bytes, info)?,
         false => serde_json::from_slice(bytes)?,

@@ -42,7 +42,7 @@ pub fn so_far(run: &StoredRun) -> Option<Summary> {
             begun
         }
         _ => {
-            let events = run.events();
+            let events = run.ended_iterations();
             let begun = cases.into_iter().map(|(name, case)| TestCase {
                 iterations: ended(&events, &name),
                 ..summarise(name, &case, Vec::new())

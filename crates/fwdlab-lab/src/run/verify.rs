@@ -86,7 +86,7 @@ impl Recheck {
 
 /// Derives the result of a run again.
 pub fn derive(run: &StoredRun) -> Recheck {
-    derive_with(run, || run.events())
+    derive_with(run, || run.ended_iterations())
 }
 
 /// Derives the result of a run with this journal again.

@@ -14,6 +14,12 @@ const APART: f64 = 7.0;
 /// Share of a logarithmic axis between zero and its smallest value, in percent.
 pub(super) const LINEAR: f64 = 12.0;
 
+/// The end of the title of an axis without zero.
+const NOT_ZERO: &str = "; does not begin at zero";
+
+/// The end of the title of a logarithmic axis.
+pub(super) const LOGARITHMIC: &str = ", logarithmic";
+
 /// Width of a drawing on a narrow page, and of a character of a label, in pixels. Labels are at
 /// least one character apart.
 const NARROW: f64 = 360.0;
@@ -40,6 +46,8 @@ pub enum Quantity {
     Seconds,
     /// An energy, in joules.
     Energy,
+    /// A share of the frames as its number of nines: 1 is 90 %, 2 is 99 %.
+    Nines,
     /// A plain number.
     Number,
 }
@@ -55,6 +63,7 @@ impl Quantity {
             Quantity::Bytes => "bytes",
             Quantity::Seconds => "s",
             Quantity::Energy => "J",
+            Quantity::Nines => "nines",
             Quantity::Number => "",
         }
     }
@@ -71,6 +80,10 @@ impl Quantity {
             Quantity::Bytes => format!("{value:.0} B"),
             Quantity::Seconds => seconds(value),
             Quantity::Energy => energy(value),
+            Quantity::Nines => {
+                let percent = 100.0 - 100.0 * 0.1f64.powf(value);
+                format!("{} %", short((percent * 1e6).round() / 1e6))
+            }
             Quantity::Number => short(value),
         }
     }
@@ -187,10 +200,7 @@ impl Axis {
     /// An axis of rates over this scale; the title contains the unit.
     pub(crate) fn of_rates(title: &str, scale: Scale) -> Axis {
         let prefix = Prefix::for_largest([scale.high()]);
-        let from = match scale.low() > 0.0 {
-            true => "; does not begin at zero",
-            false => "",
-        };
+        let from = if scale.low() > 0.0 { NOT_ZERO } else { "" };
         let title = format!("{title}, {}{from}", prefix.pps());
         Axis::linear(&title, scale, |tick| prefix.tick(tick, scale.step())).reading(Quantity::Rate)
     }
@@ -205,6 +215,13 @@ impl Axis {
     pub(crate) fn numbers(title: &str, curves: &[Curve]) -> Axis {
         let scale = Scale::covering(values(curves).chain([0.0]), 5);
         Axis::linear(title, scale, short)
+    }
+
+    /// An axis of plain numbers that are close together; it does not begin at zero.
+    pub(crate) fn close_numbers(title: &str, curves: &[Curve]) -> Axis {
+        let scale = Scale::covering(values(curves), 5);
+        let from = if scale.low() > 0.0 { NOT_ZERO } else { "" };
+        Axis::linear(&format!("{title}{from}"), scale, short)
     }
 
     /// A logarithmic axis of times.
@@ -248,7 +265,7 @@ impl Axis {
         let of_zero = zero.then(|| (0.0, "0".to_owned()));
         let others = ticks.iter().map(|tick| (*tick, number(*tick)));
         Axis {
-            title: format!("{title}, logarithmic"),
+            title: format!("{title}{LOGARITHMIC}"),
             places: Places::Logarithmic {
                 low: ticks[0],
                 high: ticks[ticks.len() - 1],
@@ -265,7 +282,7 @@ impl Axis {
         let low = all.iter().copied().fold(f64::INFINITY, f64::min);
         let high = all.iter().copied().fold(low * 2.0, f64::max);
         let mut axis = Axis {
-            title: format!("{title}, logarithmic"),
+            title: format!("{title}{LOGARITHMIC}"),
             places: Places::Logarithmic {
                 low,
                 high,
@@ -327,6 +344,24 @@ impl Axis {
             Scale::covering(all.chain([0.0]), most as u32),
             |tick| count(tick as u64),
         )
+    }
+
+    /// An axis of successive runs, from the first to this one.
+    pub(crate) fn runs(last: usize) -> Axis {
+        let last = last as f64;
+        let scale = Scale::covering([1.0, last], (last - 1.0).clamp(1.0, 8.0) as u32);
+        Axis::linear("run", scale, |run| match run {
+            0.0 => String::new(),
+            _ => count(run as u64),
+        })
+    }
+
+    /// An axis of percentiles on which every further nine has the same room.
+    pub(crate) fn percentiles(curves: &[Curve]) -> Axis {
+        let most = (places(curves).fold(1.0, f64::max) - 1e-9).ceil();
+        let scale = Scale::covering([0.0, most], most as u32);
+        Axis::linear("percentile", scale, |nines| Quantity::Nines.words(nines))
+            .reading(Quantity::Nines)
     }
 
     /// An axis of the time since the start.
@@ -420,6 +455,23 @@ mod tests {
         let same = Axis::delays(&curve(&[(1.0, 15e3)]));
         assert_eq!(same.ticks.len(), 2);
         assert!(!Axis::delays(&curve(&[(1.0, 0.0)])).ticks.is_empty());
+    }
+
+    #[test]
+    fn there_is_no_run_before_the_first() {
+        let first = |last: usize| Axis::runs(last).ticks.swap_remove(0);
+        assert_eq!(first(8), (1.0, "1".into()));
+        assert_eq!(first(200), (0.0, String::new()));
+    }
+
+    #[test]
+    fn every_nine_of_a_percentile_has_the_same_room() {
+        let nines = [0.5, 0.9, 0.9999].map(|share: f64| (-(1.0 - share).log10(), 1.0));
+        let axis = Axis::percentiles(&curve(&nines));
+        let reported: Vec<&str> = axis.ticks.iter().map(|(_, words)| &words[..]).collect();
+        assert_eq!(reported, ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"]);
+        assert_eq!(axis.quantity.words(nines[0].0), "50 %");
+        assert_eq!(axis.percent(nines[2].0).round(), 100.0);
     }
 
     #[test]

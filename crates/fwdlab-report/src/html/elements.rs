@@ -155,13 +155,12 @@ pub(super) fn framed(m: &mut Markup, title: &str, svg: &str) {
         .and_then(|(height, _)| height.parse::<u32>().ok())
         .unwrap_or(600);
     let source = format!("data:image/svg+xml,{}", percent_encoded(svg));
-    let height = (height + 8).to_string();
+    let height = format!("--height: {}px", height + 8);
     m.within(
         "iframe",
         &[
             ("title", title),
-            ("width", "100%"),
-            ("height", &height),
+            ("style", &height),
             ("class", "flame"),
             ("src", &source),
         ],

@@ -9,6 +9,7 @@ mod beds;
 mod comparison;
 mod elements;
 mod imported;
+mod load;
 mod measured;
 mod multi_run;
 mod trend;
@@ -61,6 +62,7 @@ use crate::words;
 
 pub use beds::{ShownBed, beds_fragment};
 pub use comparison::{comparison, comparison_fragment};
+pub use load::{LoadWindow, load_fragment};
 pub use multi_run::pages;
 pub use trend::trend_fragment;
 
@@ -81,10 +83,15 @@ pub fn page(run: &Run<'_>, shown: ShownFacts) -> String {
     })
 }
 
-/// Renders the same content for a page of another program, with [`STYLE`] in a shadow tree.
-/// Its charts are links to files, in each of these formats.
+/// Renders the same content for a page of another program, with [`STYLE`] in a shadow tree, and
+/// without flame graphs, which have scripts. Its charts are links to files, in each of these
+/// formats.
 pub fn fragment(run: &Run<'_>, shown: ShownFacts, formats: &[&str]) -> String {
     let mut m = Markup::default();
+    let run = &Run {
+        profiles: &[],
+        ..*run
+    };
     content(&mut m, run, shown);
     let charts = charts::all(&[*run]);
     if !charts.is_empty() {

@@ -20,8 +20,9 @@ const LINES: usize = 6;
 /// With fewer runs no change is shown.
 const FEWEST: usize = 4;
 
-/// Width of the name of a change in a chart, and of a fact in the table, in columns.
-const WIDTH: (usize, usize) = (28, 60);
+/// Width in columns of the name of a change in a chart, which fits into half of a narrow page, and
+/// of a fact in the table.
+const WIDTH: (usize, usize) = (20, 60);
 
 /// Where a series of runs changed.
 struct Change<'a> {
@@ -51,9 +52,16 @@ pub fn trend_fragment(name: &str, runs: &[&RunInfo], changes: &Changes) -> Strin
     if !found.is_empty() {
         section(&mut m, "Changes", |m| changed(m, changes, &found));
     }
+    let once = changes.rows.len() - drawn(changes).count();
+    let once = (once > 0).then(|| {
+        let cases = plural(once, "test case");
+        note(&format!(
+            "not drawn: {cases} measured in fewer than two of these runs"
+        ))
+    });
     let words = "A step is shown if two groups of values describe the series in fewer bits than one (jumpavg of FD.io CSIT). \
                  One of a single last run waits for the next run";
-    super::keys(&mut m, [note(words)]);
+    super::keys(&mut m, once.into_iter().chain([note(words)]));
     m.finish()
 }
 
@@ -140,13 +148,21 @@ fn facts(info: &RunInfo) -> [(&'static str, String); 13] {
     ]
 }
 
+/// Returns the test cases that were measured in several runs.
+fn drawn(changes: &Changes) -> impl Iterator<Item = &Groups> {
+    changes.rows.iter().filter(|row| row.medians.len() > 1)
+}
+
 /// Draws up to [`LINES`] test cases in one graph, more of them each in its own.
 fn charts(changes: &Changes, found: &[Change<'_>]) -> Vec<Chart> {
-    let (together, size) = match changes.rows.len() <= LINES {
-        true => (changes.rows.len(), Size::Whole),
+    let all: Vec<&Groups> = drawn(changes).collect();
+    let (together, size) = match all.len() <= LINES {
+        true => (all.len(), Size::Whole),
         false => (1, Size::Strip),
     };
-    let groups = changes.rows.chunks(together.max(1));
+    let runs = all.iter().flat_map(|row| &row.medians);
+    let last = runs.map(|(run, _)| *run).max().unwrap_or(1);
+    let groups = all.chunks(together.max(1));
     let charts = groups.map(|rows| {
         let curves = rows.iter().map(|row| {
             let points = row
@@ -158,23 +174,26 @@ fn charts(changes: &Changes, found: &[Change<'_>]) -> Vec<Chart> {
         let curves: Vec<Curve> = curves.collect();
         let up = match changes.unit.as_str() {
             "pps" => Axis::close_rates(&curves),
-            _ => Axis::numbers(&changes.metric, &curves),
+            _ => Axis::close_numbers(&changes.metric, &curves),
         };
         let mut moments: Vec<Reference> = Vec::new();
         for change in found {
-            let is_here = rows.iter().any(|row| std::ptr::eq(row, change.row));
+            let is_here = rows.iter().any(|row| std::ptr::eq(*row, change.row));
             let first = change.row.medians.get(change.after.first - 1);
             if let (true, Some((run, _))) = (is_here, first) {
-                let words = change
-                    .differs
-                    .first()
-                    .map_or("change", |differs| &differs[..]);
-                moments.push(Reference::new(*run as f64 - 0.5, shorten(words, WIDTH.0)));
+                let words = change.differs.first();
+                let words = words.map_or("change", |differs| {
+                    // the table has the values
+                    let name = differs.split(": ").next().unwrap_or(differs);
+                    let fits = differs.chars().count() <= WIDTH.0;
+                    if fits { differs } else { name }
+                });
+                moments.push(Reference::new(*run as f64 - 0.5, words));
             }
         }
         // one line for what changed in several test cases
         moments.dedup_by(|a, b| a.at.total_cmp(&b.at).is_eq());
-        let across = Axis::parameter("run", &curves);
+        let across = Axis::runs(last);
         let curves = Curves::new(across, up, curves).moments(moments).size(size);
         Chart::curves("trend", "", curves)
     });
@@ -195,7 +214,7 @@ fn changed(m: &mut Markup, changes: &Changes, found: &[Change<'_>]) {
         right("after", "after") => mean(change.after),
         right("difference, %", "difference_percent") =>
             Cell::optional(change.after.difference_percent, "-", |percent| difference(percent, None)),
-        left("what else was different", "differs") => Cell::text(match change.differs.is_empty() {
+        below("what else was different", "differs") => Cell::text(match change.differs.is_empty() {
             true => "no recorded fact".to_owned(),
             false => change.differs.join("; "),
         }),
@@ -225,7 +244,9 @@ mod tests {
                 name: info.id.clone(),
                 series: vec![series("64B", *rate), series("512B", 500.0)],
             });
-            all.collect()
+            let mut all: Vec<Source> = all.collect();
+            all[0].series.push(series("1518B", 400.0));
+            all
         };
         let page = |rates: &[f64]| {
             let options = Options::new("rate");
@@ -238,9 +259,11 @@ mod tests {
             "1 change, the last in 64B",
             "from run-4 on: -10.0 %",
             "kernel: 6.1 \u{2192} 6.12",
+            "1 test case measured in fewer than two of these runs",
         ] {
             assert!(stepped.contains(words), "{words}: {stepped}");
         }
+        assert!(!stepped.contains("1518B"), "{stepped}");
         let steady = page(&[1000.0, 1001.0, 1000.0, 1001.0, 1000.0, 1001.0]);
         assert!(
             steady.contains(">No change<") && !steady.contains("6.12"),

@@ -279,6 +279,11 @@ impl Shown for SingleTrial {
         &self.samples
     }
 
+    fn charts(&self, charts: &mut Vec<Chart>, group: &[&Outcome], _: Option<LinkSpeed>) {
+        charts::over_time::over_time(charts, group);
+        charts::rfc2544::percentiles(charts, group);
+    }
+
     fn delays(&self) -> Vec<LoadDelays> {
         vec![LoadDelays {
             percent: None,

@@ -9,7 +9,6 @@ use fwdlab_model::result::RunState;
 use fwdlab_report::html::{ShownBed, beds_fragment};
 use serde_json::json;
 
-use super::runs::bed;
 use super::{json, run_blocking};
 use crate::error::Refusal;
 use crate::server::Shared;
@@ -18,20 +17,28 @@ use crate::server::Shared;
 pub async fn list(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
     run_blocking(move || {
         let mut beds: BTreeMap<String, ShownBed> = BTreeMap::new();
-        for entry in fwdlab_store::list(&shared.runs)? {
-            let Some(mut info) = entry.info else { continue };
-            info.facts.kernel_command_line = None;
-            let name = bed(&info);
-            // the newest run comes first
-            let bed = beds.entry(name.clone()).or_insert_with(|| ShownBed {
-                name,
-                last: info,
-                runs: 0,
-                running: Vec::new(),
-            });
+        for line in shared.lines.all(&shared.runs)? {
+            if !beds.contains_key(&line.bed) {
+                // the newest run comes first; one that cannot be read has no bed
+                let info = fwdlab_store::entry(&line.path).info;
+                let Some(mut last) = info else { continue };
+                last.facts.kernel_command_line = None;
+                let name = line.bed.clone();
+                let (runs, running) = (0, Vec::new());
+                let bed = ShownBed {
+                    name,
+                    last,
+                    runs,
+                    running,
+                };
+                beds.insert(line.bed.clone(), bed);
+            }
+            let Some(bed) = beds.get_mut(&line.bed) else {
+                continue;
+            };
             bed.runs += 1;
-            if entry.state == Some(RunState::Running) {
-                bed.running.push(entry.id);
+            if line.state == Some(RunState::Running) {
+                bed.running.push(line.id.clone());
             }
         }
         let all: Vec<ShownBed> = beds.into_values().collect();

@@ -1,5 +1,6 @@
 //! `/api/compare?run=A&run=B`: compares two or more runs, in numbers and in ministat's format.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub fn pairs(query: Option<&str>) -> Vec<(String, String)> {
 /// Returns the series of runs.
 pub fn sources(shared: &Shared, ids: &[String]) -> Result<Vec<Source>, Refusal> {
     let one = |id: &String| {
-        let run = fwdlab_store::load(&directory(shared, id)?)?;
+        let run = fwdlab_store::load_values(&directory(shared, id)?)?;
         let name = id.clone();
         let series = run.series();
         Ok(Source { name, series })
@@ -37,7 +38,7 @@ pub fn sources(shared: &Shared, ids: &[String]) -> Result<Vec<Source>, Refusal> 
     ids.iter().map(one).collect()
 }
 
-/// Returns all their metrics, first those that every run has.
+/// Returns all their metrics, first those that most runs have.
 pub fn metrics(sources: &[Source]) -> Vec<String> {
     let mut all: Vec<String> = vec![];
     for series in sources.iter().flat_map(|source| &source.series) {
@@ -47,8 +48,8 @@ pub fn metrics(sources: &[Source]) -> Vec<String> {
     }
     let has = |source: &Source, metric: &String| source.series.iter().any(|s| s.metric == *metric);
     let rank = |metric: &String| {
-        let everywhere = sources.iter().all(|source| has(source, metric));
-        (!everywhere, *metric != FORWARDING_RATE)
+        let runs = sources.iter().filter(|source| has(source, metric)).count();
+        (Reverse(runs), *metric != FORWARDING_RATE)
     };
     all.sort_by_key(rank);
     all

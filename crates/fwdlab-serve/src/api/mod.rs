@@ -4,7 +4,7 @@ pub mod beds;
 pub mod compare;
 pub mod events;
 pub mod flame;
-pub mod latency;
+pub mod load;
 pub mod run;
 pub mod runs;
 pub mod steer;

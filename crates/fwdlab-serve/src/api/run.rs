@@ -6,7 +6,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use fwdlab_model::result::TrialRecord;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 
 use super::{directory, flame, json, run_blocking};
@@ -14,15 +14,8 @@ use crate::error::Refusal;
 use crate::server::{Page, Shared};
 
 /// A report contains its style, and no script.
-const REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
+const REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-src data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; sandbox allow-popups";
-
-#[derive(Serialize)]
-struct Latency<'a> {
-    test_case: &'a str,
-    trial: u32,
-    offered_load_pps: f64,
-}
 
 /// The query.
 #[derive(Deserialize)]
@@ -43,28 +36,12 @@ pub async fn show(
         run.info.state = run.state;
         // it may contain disks, hosts and keys
         run.info.facts.kernel_command_line = None;
-        let latencies: Vec<Latency<'_>> = run
-            .trials
-            .iter()
-            .filter(|trial| {
-                trial
-                    .asked
-                    .as_ref()
-                    .is_some_and(|a| a.latency_log.is_some())
-            })
-            .map(|trial| Latency {
-                test_case: &trial.test_case,
-                trial: trial.trial,
-                offered_load_pps: trial.offered_load_pps,
-            })
-            .collect();
         let mut document = json!({
             "info": run.info,
             "problems": run.problems,
             "labels": fwdlab_store::labels(&run.path).unwrap_or_default(),
             "has_result": run.summary.is_some(),
             "flames": flame::list_flames(&run),
-            "latencies": latencies,
         });
         if !wanted.brief {
             run.trials.iter_mut().for_each(shorten);

@@ -1,9 +1,12 @@
 //! `/api/runs`: a page of the list of runs, newest first, optionally filtered.
 //!
 //! Lines of runs that have ended are kept until their directory changes: with 10,000 runs, reading
-//! all of them takes seconds. Start with [`list`].
+//! all of them takes seconds. Other pages choose among them, and read only the chosen runs. Start
+//! with [`list`].
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -53,13 +56,19 @@ struct Listed<'a> {
 /// One run of the list.
 #[derive(Debug, Serialize)]
 pub struct Line {
-    id: String,
+    /// Its directory.
+    #[serde(skip)]
+    pub path: PathBuf,
+    /// The series that it belongs to: the name of its campaign, or its kind.
+    #[serde(skip)]
+    pub family: String,
+    pub id: String,
     kind: String,
     name: String,
-    bed: String,
-    state: Option<RunState>,
-    /// What the result is worth.
-    mark: Option<Mark>,
+    pub bed: String,
+    pub state: Option<RunState>,
+    /// What the result is worth, if there is one.
+    pub mark: Option<Mark>,
     started_at: String,
     /// For imported runs, the date of measurement in their archive.
     measured_at: Option<Timestamp>,
@@ -73,33 +82,49 @@ pub struct Line {
     note: Option<String>,
 }
 
-/// Lines of runs that have ended, with the time at which their directory changed last.
+/// The line of a run that has ended.
+struct Kept {
+    /// When its directory changed last.
+    changed: SystemTime,
+    line: Arc<Line>,
+    /// True if this listing has found its directory.
+    found: bool,
+}
+
+/// Lines of runs that have ended, by their directories.
 #[derive(Default)]
-pub struct Lines(Mutex<HashMap<PathBuf, (SystemTime, Arc<Line>)>>);
+pub struct Lines(Mutex<HashMap<OsString, Kept>>);
 
 impl Lines {
     /// Returns the lines of all runs, the newest measurement first.
     pub fn all(&self, runs: &Roots) -> Result<Vec<Arc<Line>>, StoreError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::new();
-        let mut kept = HashMap::new();
-        for path in fwdlab_store::directories(runs.clone())? {
-            let changed = path.metadata().and_then(|of| of.modified()).ok();
-            let line = match known.remove(&path) {
-                Some((at, line)) if Some(at) == changed => line,
-                _ => Arc::new(line(fwdlab_store::entry(&path))),
-            };
-            all.push(line.clone());
+        for (path, changed) in fwdlab_store::directories(runs.clone())? {
+            let kept = known.get_mut(path.as_os_str());
+            if let Some(kept) = kept.filter(|kept| Some(kept.changed) == changed) {
+                kept.found = true;
+                all.push((kept.line.measured_at, kept.line.clone()));
+                continue;
+            }
+            let line = Arc::new(line(fwdlab_store::entry(&path)));
+            all.push((line.measured_at, line.clone()));
             let has_ended = matches!(line.state, Some(RunState::Finished | RunState::Failed));
-            if let Some(at) = changed.filter(|at| at.elapsed().is_ok_and(|since| since > COARSE))
+            if let Some(changed) = changed.filter(|at| at.elapsed().is_ok_and(|t| t > COARSE))
                 && has_ended
             {
-                kept.insert(path, (at, line));
+                let found = true;
+                let kept = Kept {
+                    changed,
+                    line,
+                    found,
+                };
+                known.insert(path.into_os_string(), kept);
             }
         }
-        *known = kept;
-        all.sort_by(|a, b| (b.measured_at, &b.id).cmp(&(a.measured_at, &a.id)));
-        Ok(all)
+        known.retain(|_, kept| std::mem::take(&mut kept.found));
+        all.sort_unstable_by(|(at, a), (bt, b)| bt.cmp(at).then_with(|| b.id.cmp(&a.id)));
+        Ok(all.into_iter().map(|(_, line)| line).collect())
     }
 }
 
@@ -109,7 +134,8 @@ pub async fn list(
     Query(requested): Query<Wanted>,
 ) -> Result<Response, Refusal> {
     run_blocking(move || {
-        let terms: Vec<&str> = requested.q.split_whitespace().collect();
+        let q = requested.q.to_lowercase();
+        let terms: Vec<&str> = q.split_whitespace().collect();
         let mut all = shared.lines.all(&shared.runs)?;
         all.retain(|line| terms.iter().all(|term| keeps(line, term)));
         let before = requested.page.saturating_sub(1).saturating_mul(PAGE);
@@ -123,8 +149,13 @@ pub async fn list(
     .await
 }
 
+fn family(info: &RunInfo) -> String {
+    let campaign = info.parameters.get("campaign").and_then(|c| c.as_str());
+    campaign.unwrap_or(&info.kind).to_owned()
+}
+
 /// Returns where it was measured, in a word: the name of the test bed, or the machine.
-pub fn bed(info: &RunInfo) -> String {
+fn bed(info: &RunInfo) -> String {
     // early runs have a parameter instead
     let placed = info.facts.placement.get(TEST_BED).map(String::as_str);
     let asked = || info.parameters.get("bed").and_then(|bed| bed.as_str());
@@ -159,6 +190,8 @@ fn line(entry: RunEntry) -> Line {
     });
     let error = info.and_then(|info| info.error.clone());
     Line {
+        path: entry.path,
+        family: info.map(family).unwrap_or_default(),
         kind: info.map(|info| info.kind.clone()).unwrap_or_default(),
         name: name.unwrap_or_default(),
         bed: info.map(bed).unwrap_or_default(),
@@ -182,6 +215,7 @@ fn line(entry: RunEntry) -> Line {
     }
 }
 
+/// Returns true if a line fits a term in lower case.
 fn keeps(line: &Line, term: &str) -> bool {
     let (negated, term) = match term.strip_prefix('!') {
         Some(rest) => (true, rest),
@@ -189,13 +223,17 @@ fn keeps(line: &Line, term: &str) -> bool {
     };
     let state = line.state.map(|s| format!("{s:?}").to_lowercase());
     let state = state.unwrap_or_else(|| "damaged".into());
-    let any = |values: &[String], globs: &str| {
-        globs.split(',').any(|glob| {
-            let glob = glob.to_lowercase();
-            values.iter().any(|one| is_like(&one.to_lowercase(), &glob))
-        })
+    let one = |value: &str, globs: &str| {
+        let is_lower = value
+            .bytes()
+            .all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
+        let value = match is_lower {
+            true => Cow::Borrowed(value),
+            false => Cow::Owned(value.to_lowercase()),
+        };
+        globs.split(',').any(|glob| is_like(&value, glob))
     };
-    let one = |value: &str, glob: &str| any(&[value.to_owned()], glob);
+    let any = |values: &[String], globs: &str| values.iter().any(|value| one(value, globs));
     let found = match term.split_once(':') {
         Some(("kind", globs)) => one(&line.kind, globs),
         Some(("state", globs)) => one(&state, globs),

@@ -1,11 +1,12 @@
 //! `/api/trend`: a figure over runs, with the points where it changed and what was different there.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::{Query, State};
 use axum::response::Response;
 use fwdlab_model::result::RunInfo;
-use fwdlab_report::compare;
+use fwdlab_report::compare::{self, Source};
 use fwdlab_report::html::trend_fragment;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -34,32 +35,23 @@ struct Point {
     started_at: String,
 }
 
-/// Returns the series that a run belongs to: the name of its campaign, or its kind.
-pub fn family(info: &RunInfo) -> String {
-    let campaign = info.parameters.get("campaign").and_then(|c| c.as_str());
-    campaign.unwrap_or(&info.kind).to_owned()
-}
-
 /// Handles the request.
 pub async fn trend(
     State(shared): State<Arc<Shared>>,
     Query(requested): Query<Wanted>,
 ) -> Result<Response, Refusal> {
     run_blocking(move || {
-        let all = fwdlab_store::list(&shared.runs)?;
-        let done = all.iter().filter(|entry| entry.summary.is_some());
-        let done: Vec<_> = done.filter_map(|entry| entry.info.as_ref()).collect();
-        let mut families: Vec<String> = done.iter().map(|info| family(info)).collect();
-        families.sort();
-        families.dedup();
-        let latest = done.first().map(|info| family(info)).unwrap_or_default();
-        let of = if requested.of.is_empty() {
-            latest
-        } else {
-            requested.of
+        let mut all = shared.lines.all(&shared.runs)?;
+        all.retain(|line| line.mark.is_some());
+        let families: BTreeSet<&str> = all.iter().map(|line| &line.family[..]).collect();
+        let latest = || all.first().map(|line| line.family.clone());
+        let of = match requested.of.is_empty() {
+            true => latest().unwrap_or_default(),
+            false => requested.of,
         };
-        let mut runs: Vec<&RunInfo> = done.into_iter().filter(|i| family(i) == of).collect();
-        runs.truncate(MOST);
+        let runs = all.iter().filter(|line| line.family == of).take(MOST);
+        let runs = runs.filter_map(|line| fwdlab_store::entry(&line.path).info);
+        let mut runs: Vec<RunInfo> = runs.collect();
         runs.reverse();
         let ids: Vec<String> = runs.iter().map(|info| info.id.clone()).collect();
         let sources = sources(&shared, &ids)?;
@@ -70,6 +62,13 @@ pub async fn trend(
         } else {
             metrics.first().cloned()
         };
+        let has_metric = |source: &Source| {
+            let mut all = source.series.iter();
+            all.any(|series| Some(&series.metric) == metric.as_ref())
+        };
+        let runs = runs.iter().zip(sources);
+        let runs = runs.filter(|(_, source)| has_metric(source));
+        let (runs, sources): (Vec<&RunInfo>, Vec<Source>) = runs.unzip();
         let points: Vec<Point> = runs
             .iter()
             .map(|info| Point {

@@ -213,6 +213,44 @@ mod slow {
     }
 }
 
+/// The journal of a run grows as long as it lasts, its result does not.
+#[test]
+fn a_report_of_a_run_without_a_result_does_not_keep_its_journal() {
+    const JOURNAL: usize = 96 << 20;
+    let lab = Lab::new();
+    if try_tool(&["curl", "--version"]).is_err() {
+        return skipped("curl is not installed");
+    }
+    let text = "campaign = 'one'\niterations = 3\n[bed]\nengine = 'sim'\n[procedure]\nid = 'mrr'\n";
+    lab.write("one.toml", text);
+    let id = lab.json("run one.toml")["info"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let run = lab.runs().join(&id);
+    fs::remove_file(run.join("summary.json")).unwrap();
+    let journal = fs::read_to_string(run.join("events.jsonl")).unwrap();
+    let mut lines = journal.split_inclusive('\n');
+    let line = lines.find(|line| line.contains("\"trial_finished\""));
+    let line = line.unwrap();
+    let mut file = fs::OpenOptions::new()
+        .append(true)
+        .open(run.join("events.jsonl"))
+        .unwrap();
+    file.write_all(line.repeat(JOURNAL / line.len()).as_bytes())
+        .unwrap();
+    let (server, url) = serve(&lab, "127.0.0.1:0", &[]);
+    let report = format!("{url}/api/runs/{id}/report");
+    let report = try_tool(&["curl", "-s", "--max-time", "300", &report]).unwrap();
+    assert!(report.contains("receive rate"), "{report}");
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let most = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+    let most: usize = most.unwrap().parse().unwrap();
+    assert!(most << 10 < JOURNAL, "{most} kB");
+}
+
 /// Through TLS, with our certificate and with the user's own, and with the token only; runs of
 /// different kinds are refused with a message.
 #[test]

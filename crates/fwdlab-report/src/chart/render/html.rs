@@ -4,6 +4,7 @@
 //! page adds the tables. Start with [`draw`].
 
 use super::shapes::{self, NUMBERS};
+use crate::chart::axis::LOGARITHMIC;
 use crate::chart::{Chart, Curves, Plot, Reference, Row, Rows, Size};
 use crate::markup::Markup;
 use crate::table::shorten;
@@ -184,7 +185,10 @@ fn draw_cells(m: &mut Markup, chart: &Chart, curves: &Curves) {
         m.within("table", &[("class", "heat")], |m| {
             m.within("thead", &[], |m| {
                 m.within("tr", &[], |m| {
-                    m.leaf("td", &[], &curves.across.title);
+                    let title = &curves.across.title;
+                    // columns have the same width
+                    let title = title.strip_suffix(LOGARITHMIC).unwrap_or(title);
+                    m.leaf("td", &[], title);
                     for (_, name) in &columns {
                         m.leaf("th", &[("scope", "col")], name);
                     }
@@ -216,10 +220,7 @@ fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
     if curves.size == Size::Cells {
         return draw_cells(m, chart, curves);
     }
-    let spoken = format!(
-        "{} The figures are in the table below.",
-        chart.screen_reader_text()
-    );
+    let spoken = chart.screen_reader_text();
     let height = format!("{}", curves.size.pixels() + NUMBERS);
     let has_switches = shapes::has_switches(curves);
     let is_beside = shapes::has_names_at_ends(curves) && !has_switches;

@@ -443,7 +443,7 @@ pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
 
 /// Draws the name of a vertical line, on the side that has room.
 fn upright_name(m: &mut Markup, percent: f64, y: f64, words: &str) {
-    let (class, dx) = if percent > 80.0 {
+    let (class, dx) = if percent > 50.0 {
         ("end", "-5")
     } else {
         ("", "5")

@@ -9,7 +9,7 @@ use super::of_type;
 use crate::chart::{Axis, Chart, Curve, Curves, Quantity, Size};
 use crate::procedures::frames;
 use crate::procedures::shown::{LoadDelays, shown};
-use crate::procedures::tables::{PERCENTILES, median_over_trials};
+use crate::procedures::tables::{PERCENTILES, Percentile, median_over_trials};
 
 fn bytes(outcome: &Outcome) -> f64 {
     f64::from(outcome.frame_size_bytes.bytes())
@@ -71,7 +71,7 @@ pub(in crate::procedures) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outco
     let measured: Vec<_> = all.filter(|(_, points)| !points.is_empty()).collect();
     let has_loads = measured.iter().any(|(_, points)| points.len() > 1);
     let shown = |points: &[(f64, &LoadDelays)]| -> Vec<Curve> {
-        let curve = |percentile: &crate::procedures::tables::Percentile| {
+        let curve = |percentile: &Percentile| {
             let over = |(at, point): &(f64, &LoadDelays)| {
                 Some((*at, median_over_trials(&point.trials, *percentile)?))
             };
@@ -110,6 +110,33 @@ pub(in crate::procedures) fn latency(charts: &mut Vec<Chart>, outcomes: &[&Outco
         let curves = shown(&over_size);
         let across = Axis::sizes(&curves);
         draw(String::new(), curves, across);
+    } else {
+        percentiles(charts, outcomes);
+    }
+}
+
+/// Draws the delay of each outcome with one load by percentile.
+pub(in crate::procedures) fn percentiles(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
+    let curve = |outcome: &&Outcome| {
+        let delays = shown(&outcome.found).delays();
+        let [LoadDelays { trials, .. }] = &delays[..] else {
+            return None;
+        };
+        // the longest delay has infinitely many nines
+        let finite = PERCENTILES.iter().filter(|(.., share, _)| *share < 1.0);
+        let at =
+            |one: &Percentile| Some((-(1.0 - one.2).log10(), median_over_trials(trials, *one)?));
+        let points: Vec<_> = finite.filter_map(at).collect();
+        (points.len() > 1).then(|| Curve::new(frames(outcome), points))
+    };
+    let curves: Vec<Curve> = outcomes.iter().filter_map(curve).collect();
+    if !curves.is_empty() {
+        let (across, up) = (Axis::percentiles(&curves), Axis::delays(&curves));
+        charts.push(Chart::curves(
+            "latency",
+            "Latency",
+            Curves::new(across, up, curves),
+        ));
     }
 }
 
