@@ -14,8 +14,8 @@ use crate::exact::{IMAGE, emulated, functions};
 use crate::schedulers::{cannot_boot, documents, recipe, step, steps};
 use crate::support::{Lab, number, read_json, skipped, tool, try_tool};
 
-/// Compiles a program for XDP and tc: `old.o`, and `new.o` with 50 rounds more. Returns false, after
-/// a message, if that is not possible here.
+/// Compiles a program for XDP and tc: `old.o`, and `new.o` with 50 rounds more. Returns false,
+/// after a message, if that is not possible here.
 pub fn compiled(lab: &Lab) -> bool {
     if try_tool(&["clang", "--version"]).is_err() {
         skipped("no clang");
