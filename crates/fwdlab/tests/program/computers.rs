@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::disk::TestDisk;
-use crate::support::{Lab, PATIENCE, skipped};
+use crate::support::{Lab, PATIENCE, runs_long, skipped};
 
 fn sum(path: &Path) -> String {
     let printed = Command::new("sha256sum").arg(path).output().unwrap();
@@ -50,6 +50,9 @@ mod in_guests {
     /// with an emulated machine: 40 s of CPU.
     #[test]
     fn a_disk_needs_only_its_name() {
+        if !runs_long("a test bed on a whole machine") {
+            return;
+        }
         let Some(lab) = Lab::root() else { return };
         let of_test = match TestDisk::get() {
             Ok(disk) => disk,

@@ -120,7 +120,10 @@ mod in_guests {
         if has_programs {
             all.extend(["--vs", "old.o:xdp", "--vs", "new.o:xdp"]);
         }
-        let of_disk = TestDisk::get().ok();
+        let of_disk = match runs_long("a kernel from a whole disk") {
+            true => TestDisk::get().ok(),
+            false => None,
+        };
         let of_disk = of_disk.map(|of| format!("{},key={}", of.disk.display(), of.key.display()));
         let image = of_disk.as_deref().unwrap_or(IMAGE);
         let mut command = lab.program(&[&["quick", "--vm", image], &all[..]].concat());
