@@ -26,7 +26,7 @@ pub(super) const AFTER_ITS_END: Duration = Duration::from_millis(300);
 
 /// How long to wait after a command was killed. A scheduler kills all processes of a job, one after
 /// the other: if this one is next, the command has not failed.
-const KILLED_TOGETHER: Duration = Duration::from_millis(200);
+pub(crate) const KILLED_TOGETHER: Duration = Duration::from_millis(200);
 
 /// Size of the pipe for output that is not read yet, in bytes.
 const PIPE: usize = 1 << 20;

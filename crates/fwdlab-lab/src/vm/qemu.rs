@@ -16,10 +16,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use libc::SIGKILL;
 use serde_json::Value;
 
 use super::monitor::{EventCallback, Monitor, QmpCommand};
 use crate::error::LabError;
+use crate::host::local::KILLED_TOGETHER;
 use crate::host::wire::connection::EndReason;
 use crate::host::{self, Host, Limit, Local};
 use crate::sys::die_with_parent;
@@ -313,14 +315,22 @@ fn run(mut command: Command, state: &Mutex<State>, started: &Sender<io::Result<(
     lock().pid = Some(child.id());
     let _ = started.send(Ok(()));
     let status = child.wait();
-    let mut state = lock();
-    let words = status.map_or_else(|e| e.to_string(), |status| end(status, state.is_killed));
-    state.ended = Some(words);
+    let is_killed = {
+        let mut state = lock();
+        state.pid = None;
+        state.is_killed
+    };
+    let is_killed_by_others = |status: &ExitStatus| !is_killed && status.signal() == Some(SIGKILL);
+    if status.as_ref().is_ok_and(is_killed_by_others) {
+        std::thread::sleep(KILLED_TOGETHER);
+    }
+    let words = status.map_or_else(|e| e.to_string(), |status| end(status, is_killed));
+    lock().ended = Some(words);
 }
 
 fn end(status: ExitStatus, is_killed: bool) -> String {
     match status.signal() {
-        Some(9) if !is_killed => format!(
+        Some(SIGKILL) if !is_killed => format!(
             "{status}: it was killed, most likely by this host, which had no memory left. Give machines less memory, or stop other programs"
         ),
         _ => status.to_string(),
@@ -475,7 +485,8 @@ mod tests {
         assert_eq!(panic_in("what to do in a panic: keep calm\nlogin:"), None);
     }
 
-    /// The kernel kills the largest process when memory runs out; nothing else sends this signal.
+    /// The kernel kills the largest process when memory runs out. A scheduler kills this program,
+    /// too.
     #[test]
     fn a_guest_killed_by_the_kernel_ran_out_of_memory() {
         let killed = ExitStatus::from_raw(9);
