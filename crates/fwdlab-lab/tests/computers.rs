@@ -312,7 +312,7 @@ mod in_guests {
         let port = dut.management().unwrap();
         // the running system installs and boots it
         let upgrade = "sed -i 's/DEFAULT current/DEFAULT new/' /boot/syslinux.cfg && \
-            printf 'LABEL new\\n  KERNEL vmlinuz\\n  APPEND console=ttyS0 quiet tsc=reliable\\n' >> /boot/syslinux.cfg && sync";
+            printf 'LABEL new\\n  KERNEL vmlinuz\\n  APPEND console=ttyS0 quiet no_timer_check tsc=reliable\\n' >> /boot/syslinux.cfg && sync";
         ssh(dut, key, upgrade);
         dut.type_line("reboot -f").unwrap();
         assert_eq!(dut.wait_for_restart(BOOT).unwrap(), Restart::Guest);

@@ -24,9 +24,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(2);
 /// output open.
 pub(super) const AFTER_ITS_END: Duration = Duration::from_millis(300);
 
-/// How long to wait after a command was killed. A scheduler kills all processes of a job, one after
-/// the other: if this one is next, the command has not failed.
-pub(crate) const KILLED_TOGETHER: Duration = Duration::from_millis(200);
+/// How long to wait after a signal has ended a command. A scheduler sends it to all processes of a
+/// job, one after the other: if this one is next, the command has not failed.
+pub(crate) const ENDED_TOGETHER: Duration = Duration::from_millis(200);
 
 /// Size of the pipe for output that is not read yet, in bytes.
 const PIPE: usize = 1 << 20;
@@ -118,8 +118,11 @@ pub(super) fn run_as(
     if status.success() {
         return Ok(output);
     }
-    if !timed_out && status.signal() == Some(libc::SIGKILL) {
-        std::thread::sleep(KILLED_TOGETHER);
+    if !timed_out && status.signal().is_some() {
+        std::thread::sleep(ENDED_TOGETHER);
+        if (limit.is_stopped)() {
+            return Err(error(Failure::Stopped));
+        }
     }
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     Err(error(match (timed_out, missing(&printed)) {
@@ -398,6 +401,20 @@ mod tests {
         let slow = Local.run(&sleep, limit(200, &|| false)).unwrap_err();
         let slow = slow.to_string();
         assert!(slow.contains("was killed: so far"), "{slow}");
+    }
+
+    /// A scheduler ends the command first, and this program a moment later.
+    #[test]
+    fn a_command_that_ended_together_with_this_program_has_not_failed() {
+        for signal in ["TERM", "KILL"] {
+            let ended = Command::shell(&format!("kill -{signal} $$"));
+            let begun = Instant::now();
+            let both = || begun.elapsed() > ENDED_TOGETHER / 2;
+            let error = Local.run(&ended, limit(20_000, &both)).unwrap_err();
+            assert_eq!(error.failure, Failure::Stopped, "{signal}");
+            let alone = Local.run(&ended, limit(20_000, &|| false)).unwrap_err();
+            assert!(matches!(alone.failure, Failure::Exit { .. }), "{alone}");
+        }
     }
 
     /// Its earlier output is not lost.

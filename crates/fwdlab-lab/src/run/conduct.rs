@@ -446,15 +446,6 @@ impl Running<'_> {
             self.report(turn, BTreeMap::new(), None, run)?;
             return Ok(false);
         }
-        let is_stopped = matches!(error, LabError::Interrupted);
-        if is_stopped {
-            // what was found so far is shown, but does not count when the run is resumed
-            if !iterations.is_empty() {
-                self.report(turn, iterations, Some(&error), run)?;
-            }
-            self.control.stop();
-            return Ok(false);
-        }
         let attempts = left
             .attempts
             .entry((turn.case, turn.iteration))
@@ -462,6 +453,20 @@ impl Running<'_> {
         if self.should_retry(turn, &error, attempts, run)? {
             method.forget(run, measured)?;
             return Ok(true);
+        }
+        // what failed while the run was stopped failed for that reason
+        let is_stopped = match error {
+            LabError::Interrupted => true,
+            LabError::Store(_) => false,
+            _ => self.control.is_stopped(),
+        };
+        if is_stopped {
+            // what was found so far is shown, but does not count when the run is resumed
+            if !iterations.is_empty() {
+                self.report(turn, iterations, Some(&error), run)?;
+            }
+            self.control.stop();
+            return Ok(false);
         }
         if is_fatal || self.plan.is_ended_by(&error) {
             return Err(error);

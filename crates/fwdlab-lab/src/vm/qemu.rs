@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::monitor::{EventCallback, Monitor, QmpCommand};
 use crate::error::LabError;
-use crate::host::local::KILLED_TOGETHER;
+use crate::host::local::ENDED_TOGETHER;
 use crate::host::wire::connection::EndReason;
 use crate::host::{self, Host, Limit, Local};
 use crate::sys::die_with_parent;
@@ -152,8 +152,8 @@ pub(super) struct Qemu {
 #[derive(Debug, Default)]
 struct State {
     pid: Option<u32>,
-    /// True if we killed it.
-    is_killed: bool,
+    /// True if we asked it to end, or killed it.
+    is_ended_by_us: bool,
     /// How it ended.
     ended: Option<String>,
 }
@@ -266,6 +266,7 @@ impl Qemu {
         if let Some(monitor) = &self.monitor
             && !self.remains.has_ended()
         {
+            self.remains.state().is_ended_by_us = true;
             // it may be gone before it answers
             let _ = monitor.query(QmpCommand::Quit);
         }
@@ -285,7 +286,7 @@ impl Qemu {
     pub fn kill(&mut self) {
         let mut state = self.remains.state();
         if let (Some(pid), None) = (state.pid, &state.ended) {
-            state.is_killed = true;
+            state.is_ended_by_us = true;
             crate::sys::kill_group(pid);
         }
         drop(state);
@@ -315,22 +316,22 @@ fn run(mut command: Command, state: &Mutex<State>, started: &Sender<io::Result<(
     lock().pid = Some(child.id());
     let _ = started.send(Ok(()));
     let status = child.wait();
-    let is_killed = {
+    let is_ended_by_us = {
         let mut state = lock();
         state.pid = None;
-        state.is_killed
+        state.is_ended_by_us
     };
-    let is_killed_by_others = |status: &ExitStatus| !is_killed && status.signal() == Some(SIGKILL);
-    if status.as_ref().is_ok_and(is_killed_by_others) {
-        std::thread::sleep(KILLED_TOGETHER);
+    // QEMU ends with code 0 if it is asked to end by a signal
+    if !is_ended_by_us {
+        std::thread::sleep(ENDED_TOGETHER);
     }
-    let words = status.map_or_else(|e| e.to_string(), |status| end(status, is_killed));
+    let words = status.map_or_else(|e| e.to_string(), |status| end(status, is_ended_by_us));
     lock().ended = Some(words);
 }
 
-fn end(status: ExitStatus, is_killed: bool) -> String {
+fn end(status: ExitStatus, is_ended_by_us: bool) -> String {
     match status.signal() {
-        Some(SIGKILL) if !is_killed => format!(
+        Some(SIGKILL) if !is_ended_by_us => format!(
             "{status}: it was killed, most likely by this host, which had no memory left. Give machines less memory, or stop other programs"
         ),
         _ => status.to_string(),
@@ -483,6 +484,22 @@ mod tests {
         assert!(panic_in(linux).unwrap().ends_with("triggered crash"));
         assert!(panic_in("ok\npanic: page fault\ncpuid = 0\n").is_some());
         assert_eq!(panic_in("what to do in a panic: keep calm\nlogin:"), None);
+    }
+
+    /// By then, whoever ended it has ended this program, too.
+    #[test]
+    fn a_machine_that_others_ended_is_judged_later() {
+        for (script, expected) in [("kill -9 $$", "no memory left"), ("exit 0", "status: 0")] {
+            let state = Mutex::new(State::default());
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            let begun = Instant::now();
+            run(command, &state, &channel().0);
+            assert!(begun.elapsed() >= ENDED_TOGETHER, "{script}");
+            let state = state.into_inner().unwrap();
+            assert!(state.ended.unwrap().contains(expected), "{script}");
+            assert_eq!(state.pid, None, "another process may have the number now");
+        }
     }
 
     /// The kernel kills the largest process when memory runs out. A scheduler kills this program,

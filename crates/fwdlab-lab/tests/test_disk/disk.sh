@@ -23,11 +23,11 @@ DEFAULT current
 LABEL current
   KERNEL vmlinuz
   INITRD system,own
-  APPEND console=ttyS0 quiet mitigations=off noapictimer tsc=reliable cryptomgr.notests norandmaps rdinit=/own-init
+  APPEND console=ttyS0 quiet mitigations=off noapictimer no_timer_check tsc=reliable cryptomgr.notests norandmaps rdinit=/own-init
 LABEL old
   KERNEL vmlinuz
   INITRD system,own
-  APPEND console=ttyS0 quiet mitigations=off noapictimer tsc=reliable cryptomgr.notests norandmaps rdinit=/own-init entry=old
+  APPEND console=ttyS0 quiet mitigations=off noapictimer no_timer_check tsc=reliable cryptomgr.notests norandmaps rdinit=/own-init entry=old
 END
 
 cat > "$work/root/own-init" <<'END'

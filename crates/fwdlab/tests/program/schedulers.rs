@@ -30,8 +30,8 @@ const LASTING: &str = "campaign = 'bed'\niterations = 1\n[bed]\nengine = 'sim'\n
     [procedure]\nid = 'trial'\nload = '1kpps'\n[hooks]\n\
     before = { command = 'until [ -e go ]; do sleep 0.1; done', on = 'controller', every = 'campaign', within = '5min' }\n";
 
-/// Returns a campaign with so many test cases, each of whose iterations takes a while on Slurm, so
-/// that it can be killed.
+/// Returns a simulated campaign with this number of test cases. In a job of Slurm, every iteration
+/// waits for 0.3 s, so that there is time to kill it.
 fn simulated(cases: usize) -> String {
     let flows: Vec<String> = (1..=cases).map(|n| n.to_string()).collect();
     format!(
@@ -577,9 +577,12 @@ impl Storm {
                         let all = tasks();
                         let one = all.get(dice.below(all.len().max(1) as u64) as usize);
                         if let Some((pid, _)) = one.and_then(|line| line.split_once(':')) {
-                            // a job is killed as a whole, in any order: here its command first
-                            let script = "pkill -9 -P \"$0\"; sleep 0.05; kill -9 \"$0\"";
-                            _ = Command::new("sh").args(["-c", script, pid]).status();
+                            // a job is ended as a whole, in any order: here its command first
+                            let script = "pkill -$1 -P \"$0\"; sleep 0.05; kill -$1 \"$0\"";
+                            let signal = ["KILL", "TERM"][dice.below(2) as usize];
+                            _ = Command::new("sh")
+                                .args(["-c", script, pid, signal])
+                                .status();
                             killed[3] += 1;
                         }
                     }
