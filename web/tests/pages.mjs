@@ -159,7 +159,8 @@ if (live !== "-") {
   await watching.waitForFunction((early) => [...document.querySelectorAll("main div")].some((host) => {
     const now = host.shadowRoot?.querySelector("h1")?.textContent;
     return now?.startsWith("So far") && now !== early;
-  }), early);
+    // the page waits for ten times as long as the server needed for the last report
+  }), early, { timeout: 200000 });
   assert.ok(await folded.evaluate((one) => one.open), "what was opened stays open");
   await slow.getByRole("heading", { level: 1, name: /^So far, after / }).waitFor();
   assert.equal(abandoned, 0, "requests for the report that were given up");
