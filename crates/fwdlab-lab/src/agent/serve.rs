@@ -124,7 +124,7 @@ impl Agent {
                 let answer = match received.map_err(failure)? {
                     ProcessEvent::Line(line) => Answer::Line(line),
                     ProcessEvent::Silence => Answer::Silence,
-                    ProcessEvent::End(status) => Answer::Ended(status),
+                    ProcessEvent::End(end) => Answer::Ended(end),
                 };
                 Ok((answer, Vec::new()))
             }

@@ -125,7 +125,7 @@ fn followed(host: &dyn Host) {
         match process.next(PATIENCE).unwrap() {
             ProcessEvent::Line(line) => received.push(line),
             ProcessEvent::Silence => panic!("{received:?}"),
-            ProcessEvent::End(status) => break status,
+            ProcessEvent::End(end) => break end.status,
         }
     };
     received.sort();

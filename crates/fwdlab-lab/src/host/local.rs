@@ -348,7 +348,7 @@ impl Process for LocalProcess {
             }
             let left = until.saturating_duration_since(Instant::now());
             match self.status {
-                Some(status) => return Ok(ProcessEvent::End(status.to_string())),
+                Some(status) => return Ok(ProcessEvent::End(status.into())),
                 None if left.is_zero() => return Ok(ProcessEvent::Silence),
                 None => self.output.wait(left.min(10 * LOOK)),
             }
@@ -368,6 +368,7 @@ impl Drop for LocalProcess {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::ProcessEnd;
 
     fn limit(ms: u64, is_stopped: &dyn Fn() -> bool) -> Limit<'_> {
         Limit {
@@ -439,7 +440,7 @@ mod tests {
             match process.next(Duration::from_secs(10)).unwrap() {
                 ProcessEvent::Line(line) => received.push(line),
                 ProcessEvent::Silence => panic!("{received:?}"),
-                ProcessEvent::End(status) => break status,
+                ProcessEvent::End(end) => break end.status,
             }
         };
         received.sort();
@@ -459,7 +460,7 @@ mod tests {
             );
         }
         let end = process.next(Duration::ZERO).unwrap();
-        assert_eq!(end, ProcessEvent::End("exit status: 0".to_owned()));
+        assert_eq!(end, ProcessEvent::End(ProcessEnd::success()));
 
         let mut process = Local.start(&Command::shell("echo $$; sleep 60")).unwrap();
         let ProcessEvent::Line(pid) = process.next(Duration::from_secs(10)).unwrap() else {

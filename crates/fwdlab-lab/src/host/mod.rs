@@ -166,8 +166,33 @@ pub enum ProcessEvent {
     Line(String),
     /// Printed nothing in this time.
     Silence,
-    /// Ended, with a description of its status.
-    End(String),
+    /// Ended.
+    End(ProcessEnd),
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessEnd {
+    /// True if its exit status is 0.
+    pub is_success: bool,
+    /// A description of its exit status.
+    pub status: String,
+}
+
+impl ProcessEnd {
+    /// A command that succeeded.
+    pub fn success() -> ProcessEnd {
+        std::process::ExitStatus::default().into()
+    }
+}
+
+impl From<std::process::ExitStatus> for ProcessEnd {
+    fn from(status: std::process::ExitStatus) -> ProcessEnd {
+        ProcessEnd {
+            is_success: status.success(),
+            status: status.to_string(),
+        }
+    }
 }
 
 /// A program with its arguments and input.

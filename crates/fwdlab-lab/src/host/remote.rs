@@ -227,7 +227,7 @@ impl Process for RemoteProcess {
         match self.host.put_to(&self.command, &question, &[], limit)? {
             (Answer::Line(line), _) => Ok(ProcessEvent::Line(line)),
             (Answer::Silence, _) => Ok(ProcessEvent::Silence),
-            (Answer::Ended(status), _) => Ok(ProcessEvent::End(status)),
+            (Answer::Ended(end), _) => Ok(ProcessEvent::End(end)),
             (other, _) => self.host.unexpected(&self.command, &other),
         }
     }

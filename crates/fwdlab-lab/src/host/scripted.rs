@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{
-    Address, Command, Failure, Files, Host, HostError, Limit, Output, Process, ProcessEvent,
+    Address, Command, Failure, Files, Host, HostError, Limit, Output, Process, ProcessEnd,
+    ProcessEvent,
 };
 use crate::control::Control;
 
@@ -347,7 +348,7 @@ impl Process for ScriptedLines {
     fn next(&mut self, _: Duration) -> Result<ProcessEvent, HostError> {
         Ok(match self.0.pop_front() {
             Some(line) => ProcessEvent::Line(line),
-            None => ProcessEvent::End("exit status: 0".into()),
+            None => ProcessEvent::End(ProcessEnd::success()),
         })
     }
 }

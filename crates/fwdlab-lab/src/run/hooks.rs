@@ -28,7 +28,9 @@ use super::trial::offered;
 use super::{Control, Run, timestamp};
 use crate::bed::Bed;
 use crate::error::LabError;
-use crate::host::{Command, Failure, Host, HostError, Limit, Local, ProcessEvent, quoted};
+use crate::host::{
+    Command, Failure, Host, HostError, Limit, Local, ProcessEnd, ProcessEvent, quoted,
+};
 use crate::tester::{Frames, Rig};
 
 /// Output of a hook beyond this is counted and not kept.
@@ -42,9 +44,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Interval of checks for the first frames.
 const FIRST_FRAMES: Duration = Duration::from_millis(1);
-
-/// Exit status of success.
-const SUCCESS: &str = "exit status: 0";
 
 /// The context of a hook, which it receives in its environment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -246,7 +245,7 @@ fn run_to_end(
     let mut output = Output::default();
     match result {
         Ok(printed) => {
-            record.status = SUCCESS.into();
+            record.status = ProcessEnd::success().status;
             output.text(&printed.text());
         }
         Err(error) => {
@@ -504,15 +503,15 @@ impl Prepared {
         let end = self.follow(host.as_ref(), is_over, &mut output);
         let (status, failure) = match end {
             Ok(End::WithTrial) => ("ended with the trial".to_owned(), None),
-            Ok(End::ByItself(status)) if status == SUCCESS => (status, None),
-            Ok(End::ByItself(how)) => {
+            Ok(End::ByItself(end)) if end.is_success => (end.status, None),
+            Ok(End::ByItself(end)) => {
                 let last = output.kept.lines().next_back().unwrap_or_default();
                 let error = Failure::Exit {
-                    status: how.clone(),
+                    status: end.status.clone(),
                     said: last.chars().take(200).collect(),
                 };
                 let error = HostError::new(host.name(), &self.command, error);
-                (how, Some(error))
+                (end.status, Some(error))
             }
             Err(error) => (status(&error.failure), Some(error)),
         };
@@ -539,7 +538,7 @@ impl Prepared {
                 // read its earlier output first
                 ProcessEvent::Silence if was_over => return Ok(End::WithTrial),
                 ProcessEvent::Silence => {}
-                ProcessEvent::End(status) => return Ok(End::ByItself(status)),
+                ProcessEvent::End(end) => return Ok(End::ByItself(end)),
             }
             // a hook that prints without a pause never reaches the branch for silence
             if was_over && output.left_out > 0 {
@@ -552,7 +551,7 @@ impl Prepared {
 /// How a hook ended that ran during a trial.
 enum End {
     WithTrial,
-    ByItself(String),
+    ByItself(ProcessEnd),
 }
 
 /// A rig that signals hooks when its first frames have left.

@@ -325,8 +325,8 @@ impl Started {
             match self.process.next(10 * TICK)? {
                 ProcessEvent::Line(line) => received.push(line),
                 ProcessEvent::Silence => return Ok(false),
-                ProcessEvent::End(status) => {
-                    received.push(status);
+                ProcessEvent::End(end) => {
+                    received.push(end.status);
                     return Ok(true);
                 }
             }

@@ -119,8 +119,8 @@ fn listen(mut process: Box<dyn Process>, is_over: &AtomicBool) -> SampleResult {
             Ok(ProcessEvent::Line(line)) => samples.line(&line),
             Ok(ProcessEvent::Silence) if was_over => return (samples.whole, None),
             Ok(ProcessEvent::Silence) => {}
-            Ok(ProcessEvent::End(status)) => {
-                let reason = format!("the sampler ended before the trial did ({status})");
+            Ok(ProcessEvent::End(end)) => {
+                let reason = format!("the sampler ended before the trial did ({})", end.status);
                 return (samples.whole, Some(reason));
             }
             Err(error) => return (samples.whole, Some(error.to_string())),

@@ -259,7 +259,7 @@ impl RunningVpp {
                     self.last_lines.push_back(line.trim().to_owned());
                 }
                 Ok(ProcessEvent::Silence) => return,
-                Ok(ProcessEvent::End(how)) => self.ended = Some(how),
+                Ok(ProcessEvent::End(end)) => self.ended = Some(end.status),
                 Err(error) => self.ended = Some(error.to_string()),
             }
             patience = Duration::ZERO;

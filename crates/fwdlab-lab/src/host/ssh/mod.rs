@@ -26,8 +26,8 @@ use self::link::Link;
 use self::shell_text::{Input, Job, Status};
 use super::local::{AFTER_ITS_END, Captured, LOOK, LocalProcess, feed, spawn};
 use super::{
-    Address, Command, Failure, Host, HostError, Limit, Local, Output, Process, ProcessEvent,
-    as_file_error, quoted, without_program,
+    Address, Command, Failure, Host, HostError, Limit, Local, Output, Process, ProcessEnd,
+    ProcessEvent, as_file_error, quoted, without_program,
 };
 use crate::sys::kill_group;
 
@@ -492,7 +492,12 @@ impl Following {
     /// Describes its end; an error if it did not begin, or its status is unknown.
     fn ended(&self) -> Result<ProcessEvent, HostError> {
         let failure = match self.status {
-            Some(status @ Status::Code(_)) => return Ok(ProcessEvent::End(status.words())),
+            Some(status @ Status::Code(code)) => {
+                return Ok(ProcessEvent::End(ProcessEnd {
+                    is_success: code == 0,
+                    status: status.words(),
+                }));
+            }
             Some(status) => failed(status, &self.program, String::new()),
             None => session_lost(&self.link, ""),
         };

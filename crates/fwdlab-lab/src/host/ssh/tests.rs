@@ -482,7 +482,7 @@ fn output_is_streamed_to_its_last_line() {
         match process.next(Duration::from_secs(20)).unwrap() {
             ProcessEvent::Line(line) => received.push(line),
             ProcessEvent::Silence => panic!("{received:?}"),
-            ProcessEvent::End(status) => break status,
+            ProcessEvent::End(end) => break end.status,
         }
     };
     assert_eq!(status, "exit status: 3");

@@ -16,7 +16,7 @@ use fwdlab_model::campaign::Generator;
 use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
-use super::{Command, Failure};
+use super::{Command, Failure, ProcessEnd};
 use crate::networks::Side;
 
 /// Maximum length of a message: anything longer means that the stream is out of step.
@@ -129,7 +129,7 @@ pub(crate) enum Answer {
     /// No output within the time.
     Silence,
     /// It has ended.
-    Ended(String),
+    Ended(ProcessEnd),
     /// The path of a file.
     Path(String),
     /// The sender of bursts.
