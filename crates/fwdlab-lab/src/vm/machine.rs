@@ -46,8 +46,8 @@ const COMMAND_LINE: &[&str] = &[
     // zeroing a page with a string instruction would add 512 instructions to each frame
     "init_on_alloc=0",
     // busy loops that wait for a timer of the emulator take three of the six seconds of a boot: for
-    // the local APIC and the time stamp counter
-    "noapictimer tsc=reliable cryptomgr.notests",
+    // the local APIC, the timer of the board and the time stamp counter
+    "noapictimer no_timer_check tsc=reliable cryptomgr.notests",
     // the emulator would translate a program again for every process, at its own random addresses
     "norandmaps",
     "PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root",
