@@ -532,6 +532,14 @@ impl Storm {
             for node in ["n1", "n2"] {
                 _ = slurm.ask(&format!("scontrol update nodename={node} state=resume"));
             }
+            // Slurm holds a task that it could not launch
+            let held = slurm.ask("squeue -h -t PD -o %A,%r").unwrap_or_default();
+            for (job, _) in held
+                .lines()
+                .filter_map(|line| line.split_once(",launch failed"))
+            {
+                _ = slurm.ask(&format!("scontrol release {job}"));
+            }
         };
         let mut dice = Dice(0x5eed_cafe);
         let mut killed = [0; 4];

@@ -188,8 +188,14 @@ for = "600ms"
                     [procedure]\nid = 'trial'\nload = '2kpps'\nfor = '4s'\n"; // longer than a busy machine takes to find the sampler
         lab.write("c.toml", text);
         let mut started = lab.start("run c.toml --json-stream");
-        started.wait_until("a sampler", |_| !samplers(&lab).is_empty());
-        for sampler in samplers(&lab) {
+        // a process that is executing another program has no environment for a moment: another list
+        // may lack it
+        let mut found = Vec::new();
+        started.wait_until("a sampler", |_| {
+            found = samplers(&lab);
+            !found.is_empty()
+        });
+        for sampler in found {
             // a sampler's shell started by another program ends with it
             let _ = kill_process(Pid::from_raw(sampler).unwrap(), Signal::KILL);
         }
