@@ -210,6 +210,9 @@ mod in_guests {
     /// Takes 35 s of CPU: three boots, one boot that must fail, and four as far as the boot loader.
     #[test]
     fn whole_machines_are_treated_like_physical_ones() {
+        if std::env::var_os("FWDLAB_LONG").is_none() {
+            return skipped("whole machines: FWDLAB_LONG=1 runs them, for minutes");
+        }
         let folder = TempDir::new().unwrap();
         let of_test = match TestDisk::get() {
             Ok(disk) => disk,

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Lab, cases, count, list, number, skipped};
+use crate::support::{Lab, cases, count, list, number, runs_long, skipped};
 
 fn entries(lab: &Lab) -> Vec<Value> {
     let ended = lab.run("run --list --json");
@@ -121,6 +121,9 @@ mod alone {
     /// to come up.
     #[test]
     fn a_cleared_session_costs_what_the_daemons_log_says() {
+        if !runs_long("a cleared session of BGP") {
+            return;
+        }
         let Some(lab) = Lab::root_alone() else { return };
         let entry = "routes/session-cleared";
         let needed = missing(&lab, entry);
@@ -200,6 +203,9 @@ mod alone {
     /// of the settings.
     #[test]
     fn connections_have_room_and_are_there_or_it_is_no_result() {
+        if !runs_long("a full table of connections") {
+            return;
+        }
         let Some(lab) = Lab::root_alone() else { return };
         let tracked = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count");
         match tracked.as_deref().map(str::trim) {

@@ -116,7 +116,7 @@ mod in_guests {
         let lab = Lab::new();
         let more = (2..=11).map(|n| format!("; nft add rule ip t f ip saddr 10.0.0.{n} drop"));
         let eleven = format!("{RULE}{}", more.collect::<String>());
-        let mut all = vec!["--vs", RULE, "--vs", &eleven, "--json"];
+        let mut all = vec!["--frames", "3200", "--vs", RULE, "--vs", &eleven, "--json"];
         let has_programs = compiled(&lab);
         if has_programs {
             all.extend(["--vs", "old.o:xdp", "--vs", "new.o:xdp"]);
@@ -221,6 +221,9 @@ mod in_guests {
     /// although it takes fewer instructions.
     #[test]
     fn a_head_that_loses_frames_is_named() {
+        if !runs_long("heads that lose frames") {
+            return;
+        }
         let lab = Lab::new();
         lab.write("drop.sh", &RULE.replace("ip saddr 10.0.0.1 ", ""));
         lab.write(
@@ -264,9 +267,6 @@ mod in_guests {
         assert_eq!(found["difference"], Value::Null, "{found}");
         let judged = &lossy["thresholds"][0];
         assert_eq!(list(&judged["not_judged"]).len(), 1, "{judged}");
-        if !runs_long("a head that forwards nothing") {
-            return;
-        }
         let nothing = lab.run(&format!("{gate} drop.sh")).code(7).document();
         let failure = &nothing["test_cases"][1]["iterations"][0]["failure"];
         assert!(
@@ -426,6 +426,9 @@ mod in_guests {
     /// The last lines of its console show the cause.
     #[test]
     fn a_guest_that_panics_is_reported_with_its_last_output() {
+        if !runs_long("a guest that panics") {
+            return;
+        }
         let lab = Lab::new();
         let line = format!("quick --vm {IMAGE} --set 'echo c > /proc/sysrq-trigger'");
         if let Some(ended) = emulated(&lab, lab.program(&line)) {

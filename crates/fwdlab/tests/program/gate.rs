@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::exact::{IMAGE, emulated, functions};
 use crate::schedulers::{cannot_boot, documents, recipe, step, steps};
-use crate::support::{Lab, number, read_json, skipped, tool, try_tool};
+use crate::support::{Lab, number, read_json, runs_long, skipped, tool, try_tool};
 
 /// Compiles a program for XDP and tc: `old.o`, and `new.o` with 50 rounds more. Returns false,
 /// after a message, if that is not possible here.
@@ -95,6 +95,9 @@ mod in_guests {
     /// Twenty rules more, none of which matches, judged by the recipe for a pull request.
     #[test]
     fn a_longer_rule_set_is_found_by_the_recipe_for_github() {
+        if !runs_long("the recipe for a pull request") {
+            return;
+        }
         let Some(workflow) = documents(&recipe("github-gate.yml")) else {
             return;
         };
@@ -143,6 +146,9 @@ mod in_guests {
     /// too, and take the same then.
     #[test]
     fn a_regression_in_a_module_is_found_with_its_function() {
+        if !runs_long("a regression in a module") {
+            return;
+        }
         for program in ["qemu-system-x86_64", "make", "gcc", "apt-get", "depmod"] {
             if try_tool(&[program, "--version"]).is_err() {
                 return skipped(&format!("no {program}"));

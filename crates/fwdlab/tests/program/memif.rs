@@ -215,23 +215,21 @@ mod alone {
         record["validity"]["reasons"].to_string()
     }
 
-    /// `doctor`, `trial`, `ndr` and `quick` on a bed whose DUT is another program's.
+    /// `doctor`, `trial` and `quick` on a bed whose DUT is another program's.
     #[test]
     fn a_testpmd_is_a_black_box_between_memif_ports() {
         let lab = Lab::alone();
         let file = bed(&lab);
-        for mode in ["io", "mac"] {
-            let Some(_dut) = Testpmd::start(&lab, mode) else {
-                return;
-            };
-            lab.run(&["doctor", &file]).code(0).prints(&[
-                "connected to DPDK",
-                "100 of 100 frames came back; it is not known whether they passed the DUT",
-            ]);
-        }
+        let Some(dut) = Testpmd::start(&lab, "mac") else {
+            return;
+        };
+        lab.run(&["doctor", &file]).code(0).prints(&[
+            "connected to DPDK",
+            "100 of 100 frames came back; it is not known whether they passed the DUT",
+        ]);
+        drop(dut);
         for line in [
             "trial --load 2kpps --for 300ms",
-            "ndr --size 64 --max 10kpps --time-limit 5s",
             "quick --size 64 --flows 10 -n 1 --trial 200ms",
         ] {
             let Some(_dut) = Testpmd::start(&lab, "io") else {
