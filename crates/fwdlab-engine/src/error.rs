@@ -21,6 +21,24 @@ pub enum EngineError {
         /// The loader's message, with the system's answer.
         reason: String,
     },
+    /// A port takes no AF_XDP socket.
+    #[error(
+        "cannot open an AF_XDP socket on queue {queue} of {port} ({driver}, Linux {kernel}): {source}{remedy}"
+    )]
+    NoXdpSocket {
+        /// The port.
+        port: String,
+        /// Its queue, from 0.
+        queue: u32,
+        /// Its driver.
+        driver: String,
+        /// The kernel's release.
+        kernel: String,
+        /// The system's answer.
+        source: io::Error,
+        /// What may be wrong and what to do, after a semicolon; may be empty.
+        remedy: String,
+    },
     /// The stream cannot be sent.
     #[error("cannot build the frames: {0}")]
     Frames(String),

@@ -278,12 +278,6 @@ impl Port {
             while queues.len() < *requested {
                 let own = queues.len() as u32;
                 let number = *first_queue + own;
-                let action = || {
-                    format!(
-                        "open an AF_XDP socket on queue {number} of {}",
-                        spec.interface
-                    )
-                };
                 let first = queues.first();
                 let given = (*given > 0).then_some(Given {
                     first_chunk: *slots + (own * *given) as usize,
@@ -293,7 +287,7 @@ impl Port {
                     let metadata = with_metadata;
                     Queue::open(interface, number, region, options, first, metadata, given)
                 });
-                queues.push(queue.map_err(|e| EngineError::system(action(), e))?);
+                queues.push(queue.map_err(|e| refused(&spec.interface, number, *options, e))?);
             }
             Ok(())
         })
@@ -390,6 +384,46 @@ fn open_patiently(open: impl Fn() -> io::Result<Queue>) -> io::Result<Queue> {
             }
             result => return result,
         }
+    }
+}
+
+/// Returns the error of a socket in the port's namespace, with its cause and remedy.
+fn refused(port: &str, queue: u32, options: Options, source: io::Error) -> EngineError {
+    let other = "use --engine af-packet";
+    let remedy = match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "run as root, or with CAP_NET_RAW".into(),
+        Some(libc::EBUSY) => {
+            format!("another AF_XDP socket uses this queue: end its program, or {other}")
+        }
+        Some(libc::ENETDOWN) => format!("the port is down: ip link set {port} up"),
+        Some(libc::EAFNOSUPPORT) => {
+            format!("this kernel has no AF_XDP (CONFIG_XDP_SOCKETS): {other}")
+        }
+        Some(libc::EOPNOTSUPP) if options.zero_copy == ZeroCopy::Require => {
+            "this driver sends no frames in place: send copies".into()
+        }
+        Some(libc::EOPNOTSUPP) => format!("this driver has no AF_XDP: {other}"),
+        Some(libc::ENOBUFS | libc::ENOMEM) => {
+            "there is too little memory, or a limit of it (ulimit -l)".into()
+        }
+        Some(libc::EINVAL) => format!(
+            "the queue may not exist, or the MTU may be too large for the driver (ethtool -l {port}; ip link show {port}); or {other}"
+        ),
+        _ => String::new(),
+    };
+    EngineError::NoXdpSocket {
+        port: port.into(),
+        queue,
+        driver: stamps::sys::driver(port).unwrap_or_else(|_| "an unknown driver".into()),
+        kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+        source,
+        remedy: match remedy.as_str() {
+            "" => remedy,
+            remedy => format!("; {remedy}"),
+        },
     }
 }
 

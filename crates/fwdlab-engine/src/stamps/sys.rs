@@ -138,7 +138,7 @@ pub(super) fn ts_info(interface: &str) -> io::Result<TsInfo> {
 }
 
 /// Returns the name of an interface's driver.
-pub(super) fn driver(interface: &str) -> io::Result<String> {
+pub(crate) fn driver(interface: &str) -> io::Result<String> {
     /// `struct ethtool_drvinfo`: the command, then names and numbers, 196 bytes in total.
     #[repr(C)]
     struct DriverInfo {

@@ -662,6 +662,16 @@ fn af_xdp_reports_its_mode_and_uses_two_queues() {
     };
     let error = open(two).err().unwrap().to_string();
     assert!(error.contains("tx0 has 1 queues"), "{error}");
+    let taken = open(Options::default()).unwrap();
+    let error = open(Options::default()).err().unwrap().to_string();
+    drop(taken);
+    for words in [
+        "queue 0 of tx0 (veth, Linux ",
+        "busy",
+        "another AF_XDP socket",
+    ] {
+        assert!(error.contains(words), "{error}");
+    }
     let zero_copy = open(Options {
         zero_copy: ZeroCopy::Require,
         ..Options::default()
