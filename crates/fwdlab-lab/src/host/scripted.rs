@@ -72,6 +72,14 @@ impl Faults {
         }
     }
 
+    /// The `at`th command fails like this, because who ended it has stopped the run, too.
+    pub fn ending(at: usize, how: Fails, control: &Control) -> Faults {
+        Faults {
+            fails: Some((at, how)),
+            ..Faults::stopping(at, control)
+        }
+    }
+
     /// The host of the `at`th command is lost, and is back when the next bed is built.
     pub fn dropping(at: usize) -> Faults {
         Faults {

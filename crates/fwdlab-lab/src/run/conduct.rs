@@ -463,7 +463,7 @@ impl Running<'_> {
         if is_stopped {
             // what was found so far is shown, but does not count when the run is resumed
             if !iterations.is_empty() {
-                self.report(turn, iterations, Some(&error), run)?;
+                self.report(turn, iterations, Some(&LabError::Interrupted), run)?;
             }
             self.control.stop();
             return Ok(false);

@@ -375,6 +375,24 @@ fn stops_at(which: Which) {
     assert_eq!(figures_before, 8);
 }
 
+/// A command that fails because the run is being ended is no result of its iteration, which is
+/// measured again when the run is resumed.
+#[test]
+fn what_fails_while_a_run_is_stopped_has_not_failed() {
+    let whole = Scene::new(1, Faults::default());
+    campaign(&whole, RULES);
+    for at in Which::Sample.of(&whole.faults.commands()) {
+        for how in [Fails::Exit, Fails::Lost] {
+            let control = Control::default();
+            let scene = Scene::new(1, Faults::ending(at, how, &control));
+            let made = stoppable(&scene, RULES, &control);
+            for reason in made.failures() {
+                assert_eq!(reason, "interrupted", "{at} {how:?}");
+            }
+        }
+    }
+}
+
 /// After a stop, a search offers nothing more and waits for nothing: over SSH every look for a load
 /// takes seconds.
 #[test]
