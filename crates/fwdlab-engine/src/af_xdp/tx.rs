@@ -400,11 +400,11 @@ fn refused(port: &str, queue: u32, options: Options, source: io::Error) -> Engin
             format!("this kernel has no AF_XDP (CONFIG_XDP_SOCKETS): {other}")
         }
         Some(libc::EOPNOTSUPP) if options.zero_copy == ZeroCopy::Require => {
-            "this driver sends no frames in place: send copies".into()
+            "this driver has no zero-copy mode: use copy mode".into()
         }
         Some(libc::EOPNOTSUPP) => format!("this driver has no AF_XDP: {other}"),
         Some(libc::ENOBUFS | libc::ENOMEM) => {
-            "there is too little memory, or a limit of it (ulimit -l)".into()
+            "memory is short, or limited: free some, or raise ulimit -l".into()
         }
         Some(libc::EINVAL) => format!(
             "the queue may not exist, or the MTU may be too large for the driver (ethtool -l {port}; ip link show {port}); or {other}"

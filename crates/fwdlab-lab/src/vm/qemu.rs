@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(panic_in("what to do in a panic: keep calm\nlogin:"), None);
     }
 
-    /// By then, whoever ended it has ended this program, too.
+    /// A scheduler that ends it also ends this program, within that time.
     #[test]
     fn a_machine_that_others_ended_is_judged_later() {
         for (script, expected) in [("kill -9 $$", "no memory left"), ("exit 0", "status: 0")] {

@@ -117,8 +117,8 @@ mod in_guests {
         let more = (2..=11).map(|n| format!("; nft add rule ip t f ip saddr 10.0.0.{n} drop"));
         let eleven = format!("{RULE}{}", more.collect::<String>());
         let mut all = vec!["--frames", "3200", "--vs", RULE, "--vs", &eleven, "--json"];
-        // gates test programs, too
-        let has_programs = std::env::var_os("FWDLAB_LONG").is_some() && compiled(&lab);
+        // the gate of a program for tc always runs
+        let has_programs = runs_long("programs for XDP in guests") && compiled(&lab);
         if has_programs {
             all.extend(["--vs", "old.o:xdp", "--vs", "new.o:xdp"]);
         }

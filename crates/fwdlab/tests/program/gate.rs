@@ -58,7 +58,7 @@ mod in_guests {
     }
 
     /// The 50 rounds take as many instructions as the program's own code has more of; the function
-    /// is in everything that a pull request shows. XDP is tested by `exact`.
+    /// is in everything that a pull request shows. `exact` tests XDP, with `FWDLAB_LONG=1`.
     #[test]
     fn a_regression_in_an_ebpf_program_is_found_with_its_function() {
         let lab = Lab::new();
