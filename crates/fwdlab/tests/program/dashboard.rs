@@ -86,11 +86,15 @@ fn short_trials(lab: &Lab) -> String {
     lab.write("short-trials.toml", text)
 }
 
-/// Writes a campaign of one turn, which has no iteration before its end, at low loads.
+/// Writes a campaign of one turn, which has no iteration before its end, at low loads. It takes
+/// minutes, so that it lasts until a slow browser stops it.
 fn one_turn(lab: &Lab) -> String {
-    let text = "campaign = 'one-turn'\norder = 'together'\niterations = 1\n[bed]\nmax = '5kpps'\n[matrix]\nsize = [64, 128, 256, 512, 1024, 1280, 1518]\n\
-                [procedure]\nid = 'rfc2544'\ntests = ['frame-loss']\ntrial = '1s'\n";
-    lab.write("one-turn.toml", text)
+    let sizes = Vec::from_iter((64..=1518).step_by(50));
+    let text = format!(
+        "campaign = 'one-turn'\norder = 'together'\niterations = 1\n[bed]\nmax = '5kpps'\n[matrix]\nsize = {sizes:?}\n\
+         [procedure]\nid = 'rfc2544'\ntests = ['frame-loss']\ntrial = '1s'\n"
+    );
+    lab.write("one-turn.toml", &text)
 }
 
 /// Executes the requests of the browser's script.
@@ -159,7 +163,7 @@ mod slow {
         // a live run needs a test bed on this machine; it sends frames, so it starts when the page
         // opens
         let is_root = rustix::process::geteuid().is_root();
-        let campaigns = [short_trials(&lab), one_turn(&lab)];
+        let mut campaigns = [short_trials(&lab), one_turn(&lab)].into_iter();
         let mut going = Vec::new();
         let mut child = Command::new("node")
             .arg(web().join("tests/pages.mjs"))
@@ -179,13 +183,11 @@ mod slow {
         loop {
             match script.next().as_str() {
                 "run" => {
-                    going = Vec::from_iter(campaigns.iter().map(|campaign| {
-                        let mut run = lab.start(&["run", campaign, "--json-stream"]);
-                        let live = run.event("progress")["run"].as_str().unwrap().to_owned();
-                        (run, live)
-                    }));
-                    let live = going.iter().map(|(_, live)| live.as_str());
-                    script.answer(&live.collect::<Vec<_>>().join(" "));
+                    let campaign = campaigns.next().unwrap();
+                    let mut run = lab.start(&["run", &campaign, "--json-stream"]);
+                    let live = run.event("progress")["run"].as_str().unwrap().to_owned();
+                    script.answer(&live);
+                    going.push((run, live));
                 }
                 "kill" => {
                     server.signal(rustix::process::Signal::KILL);
