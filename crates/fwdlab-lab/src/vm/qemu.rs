@@ -376,6 +376,22 @@ impl MachineFiles {
         self.state().ended.clone()
     }
 
+    /// Returns how long it waited for a CPU of this host so far: of its threads, the one that
+    /// waited longest. Zero if the kernel does not count that, or it has ended.
+    pub fn waited(&self) -> Duration {
+        let Some(pid) = self.state().pid else {
+            return Duration::ZERO;
+        };
+        let threads = fs::read_dir(format!("/proc/{pid}/task"))
+            .into_iter()
+            .flatten();
+        let waits = threads.flatten().filter_map(|thread| {
+            let counts = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            counts.split(' ').nth(1)?.parse().ok()
+        });
+        Duration::from_nanos(waits.max().unwrap_or(0))
+    }
+
     /// Marks a new start: earlier output of the console belongs to the previous one.
     pub fn begins(&self) {
         self.began.store(self.console_bytes(), Ordering::Relaxed);
@@ -499,6 +515,42 @@ mod tests {
             let state = state.into_inner().unwrap();
             assert!(state.ended.unwrap().contains(expected), "{script}");
             assert_eq!(state.pid, None, "another process may have the number now");
+        }
+    }
+
+    #[test]
+    fn time_in_which_others_had_the_cpu_is_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = MachineFiles::new(folder.path()).unwrap();
+        assert_eq!(files.waited(), Duration::ZERO, "before its start");
+        let spin = || {
+            Command::new("sh")
+                .args(["-c", "while :; do :; done"])
+                .spawn()
+        };
+        let only = rustix::thread::sched_getaffinity(None).unwrap();
+        let cpu = (0..1024).find(|&cpu| only.is_set(cpu)).unwrap();
+        let mut one = rustix::thread::CpuSet::new();
+        one.set(cpu);
+        // both on one CPU
+        let mut loops = [spin().unwrap(), spin().unwrap()];
+        for child in &loops {
+            let pid = rustix::process::Pid::from_child(child);
+            rustix::thread::sched_setaffinity(Some(pid), &one).unwrap();
+        }
+        files.state().pid = Some(loops[0].id());
+        let begun = Instant::now();
+        while files.waited() < Duration::from_millis(100) {
+            assert!(
+                begun.elapsed() < Duration::from_secs(120),
+                "it is not counted"
+            );
+            std::thread::sleep(LOOK);
+        }
+        assert!(files.waited() < begun.elapsed());
+        for child in &mut loops {
+            child.kill().unwrap();
+            child.wait().unwrap();
         }
     }
 
