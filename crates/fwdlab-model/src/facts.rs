@@ -15,6 +15,9 @@ pub const EMULATOR: &str = "emulator";
 /// The entry of [`Facts::placement`] with the name of the test bed and its description.
 pub const TEST_BED: &str = "test bed";
 
+/// The entries of [`Facts::placement`] about images that were booted: the name of one follows.
+pub const IMAGE: &str = "image ";
+
 /// Facts of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
@@ -145,6 +148,12 @@ impl ShownFacts {
 }
 
 impl Facts {
+    /// Returns the names of the images that were booted.
+    pub fn images(&self) -> impl Iterator<Item = &str> {
+        let names = self.placement.keys();
+        names.filter_map(|name| name.strip_prefix(IMAGE))
+    }
+
     /// Returns true if nothing was sent because the DUT was simulated.
     pub fn is_simulated(&self) -> bool {
         self.engine.starts_with("sim:")

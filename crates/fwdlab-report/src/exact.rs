@@ -118,6 +118,27 @@ pub(crate) fn finding(difference: &Difference) -> String {
     }
 }
 
+pub(crate) fn in_a_word(difference: &Difference) -> &'static str {
+    match difference.proven {
+        true => "proven",
+        false => "not proven",
+    }
+}
+
+/// Returns the differences with the labels of their test cases; the A/A control has none.
+pub(crate) fn all_differences(all: &[TestCase]) -> Vec<(Option<String>, &Difference)> {
+    let found = all.iter().filter_map(|case| {
+        let difference = for_case(case)?.difference.as_ref()?;
+        let is_control = difference.reference == case.test_case;
+        let name = || shorten(&label(case, all), ABOUT);
+        Some(((!is_control).then(name), difference))
+    });
+    match is_in_instructions(all) {
+        true => found.collect(),
+        false => Vec::new(),
+    }
+}
+
 /// Returns a table with one row per test case; `None` if no instructions were counted.
 pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
     if !is_in_instructions(all) {
@@ -130,7 +151,6 @@ pub(crate) fn differences(all: &[TestCase]) -> Option<Table> {
             [value, half].map(|v| v.to_string()),
         )
     };
-    let in_a_word = |one: &Difference| if one.proven { "proven" } else { "not proven" };
     let rows = all.iter().flat_map(|case| {
         let name = Cell::new(shorten(&label(case, all), ABOUT), &case.test_case);
         let Some(found) = for_case(case) else {
@@ -354,7 +374,7 @@ pub(crate) fn reference(case: &TestCase) -> Option<&str> {
 }
 
 /// Returns half the width of an interval.
-fn half([low, high]: [f64; 2]) -> f64 {
+pub(crate) fn half([low, high]: [f64; 2]) -> f64 {
     (high - low) / 2.0
 }
 

@@ -390,7 +390,7 @@ fn verdicts(summary: &Summary) -> Vec<Sentence> {
         // the headline has the command of a comparison, but not the name of a test case
         few if few.len() <= TOLD => reported.extend(few.iter().map(|(at, one)| {
             let words = match is_slices {
-                true => words::finding(one),
+                true => capital(&words::finding(one)),
                 false => format!("{}: {}", one.configuration, words::finding(one)),
             };
             Sentence::for_cases(words, [*at])

@@ -138,6 +138,8 @@ pub fn percent(value: f64) -> String {
         format!("{sign}{size:.*} %", decimals(size, 2, 4))
     } else if left == 0.0 {
         format!("{sign}100 %")
+    } else if left > 0.0 && left < 0.000_05 {
+        format!(">{sign}99.9999 %")
     } else if left > 0.0 && left < 0.05 {
         format!("{sign}{size:.*} %", decimals(left, 1, 5))
     } else if size < 1000.0 {
@@ -465,6 +467,7 @@ mod tests {
             (99.94, "99.9 %"),
             (99.97, "99.97 %"),
             (99.999_9, "99.9999 %"),
+            (99.999_96, ">99.9999 %"),
             (100.0, "100 %"),
             (101.0, "101.0 %"),
             (-2.3, "-2.3 %"),

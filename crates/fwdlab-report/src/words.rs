@@ -4,6 +4,7 @@
 //! [`number`](crate::number), tables are in `windows`, the headline is in
 //! [`headline`](crate::headline). Start with [`finding`].
 
+use fwdlab_model::campaign::Procedure;
 use fwdlab_model::comparison::{Comparison, Verdict};
 use fwdlab_model::loadtest;
 use fwdlab_model::loss::Ledger;
@@ -269,19 +270,19 @@ pub(crate) fn imix_words(summary: &Summary) -> Option<String> {
 
 /// Describes the procedure.
 pub(crate) fn procedure_words(summary: &Summary) -> String {
-    match summary.procedure.as_str() {
-        "maxfwd" => "maximum forwarding rate in overload".into(),
-        "paired" => "paired slices: the DUTs side by side, the generator alternates between them, everything rebuilt several \
-         times"
-            .into(),
-        "mlrsearch" => "MLRsearch: for every goal the load at which it stops being met".into(),
-        "rfc2544" => "RFC 2544: throughput, latency, frame loss rate, back-to-back frames, recovery and reset".into(),
-        "mrr" => "maximum receive rate: what comes back at the largest load".into(),
-        "ramp" => "ramp: the load rises slowly until loss begins".into(),
-        "soak" => "soak: one load for a long time, or the load whose average loss is a given share".into(),
-        "trial" => "one trial: one load for a given time".into(),
-        loadtest::KIND => "load tests of TRex: ramps, with the figures that trex-loadtest-viz finds in them".into(),
-        other => other.into(),
+    let id = summary.procedure.as_str();
+    let words = match id {
+        loadtest::KIND => {
+            "load tests of TRex: ramps, with the figures that trex-loadtest-viz finds in them"
+        }
+        _ => Procedure::about(id).unwrap_or(id),
+    };
+    // a sentence begins with a capital; RFC and MLRsearch keep theirs
+    let is_word = words.chars().nth(1).is_some_and(char::is_lowercase);
+    let (first, rest) = words.split_at(1);
+    match is_word {
+        true => first.to_lowercase() + rest,
+        false => words.to_owned(),
     }
 }
 

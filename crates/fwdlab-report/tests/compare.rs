@@ -351,13 +351,32 @@ fn labels_that_follow_the_columns_do_not_split_rows() {
         compare(&sources, &options).unwrap()
     };
     let outcome = by("ip_version");
-    assert_eq!(columns(&outcome), ["ipv4", "ipv6"]);
+    assert_eq!(columns(&outcome), ["IPv4", "IPv6"]);
     assert_eq!(cases(&outcome), ["vlan", "none"]);
     assert!(text(&outcome, &[], false).contains("frame_size_bytes: 64 against 66"));
     assert_eq!(
         cases(&by("configuration")),
         ["inet4, 64 B, IPv4", "inet6, 66 B, IPv6"]
     );
+}
+
+#[test]
+fn a_warning_of_many_places_is_printed_once() {
+    let sizes = ["64", "128"].into_iter();
+    let all = sizes.flat_map(|size| {
+        ["a", "b"].map(|configuration| {
+            let labels = [("frame_size_bytes", size), ("configuration", configuration)];
+            series(&labels, &HT_8[..3])
+        })
+    });
+    let outcome = compare(&[source("r", all.collect())], &options()).unwrap();
+    let text = text(&outcome, &[], false).replace("\n         ", " ");
+    let warning = "3 values are too few to see outliers";
+    for column in ["a", "b"] {
+        let once = format!("64 B and 1 more, {column}: {warning}");
+        assert!(text.contains(&once), "{text}");
+    }
+    assert_eq!(text.matches(warning).count(), 2, "{text}");
 }
 
 /// Two machines, each with two configurations: compared within each machine, never across.

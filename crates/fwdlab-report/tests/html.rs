@@ -222,6 +222,38 @@ fn cards_are_described_in_a_line() {
     );
 }
 
+/// The DUT is the guest, whatever runs on this host.
+#[test]
+fn the_kernel_of_this_host_is_not_that_of_a_guest() {
+    let mut run = common::normal();
+    let drawn = |run: &Run| {
+        let page = Html::parse_document(&page(run));
+        let words = select(&page, "svg.bed text").into_iter().map(text);
+        words.collect::<Vec<_>>().join(" | ")
+    };
+    let (kernel, placed) = ("6.18.0", "alone on CPU 0");
+    let facts = &mut run.info.facts;
+    facts.kernel = kernel.into();
+    facts.placement.insert("generator".into(), placed.into());
+    let words = drawn(&run);
+    assert!(words.contains(kernel) && words.contains(placed), "{words}");
+    for (images, shown) in [(1, "image-0"), (2, "2 images")] {
+        let parameters = &mut run.info.parameters;
+        parameters.insert("procedure".into(), "exact".into());
+        for n in 0..images {
+            let facts = &mut run.info.facts;
+            let name = format!("{}image-{n}", fwdlab_model::facts::IMAGE);
+            facts.placement.insert(name, "kernel 6.1.0".into());
+        }
+        let words = drawn(&run);
+        assert!(words.contains(shown), "{words}");
+        assert!(
+            !words.contains(kernel) && !words.contains(placed),
+            "{words}"
+        );
+    }
+}
+
 #[test]
 fn every_trial_is_listed_and_invalid_ones_have_a_reason() {
     let run = common::invalid();

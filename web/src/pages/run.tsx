@@ -59,8 +59,7 @@ function Stored(props: { data: Data; live: Live }) {
       <p class="quiet"><State state={info.state} />{!has_result && <> <code>{info.id}</code></>}
         {" · "}<a href={`/runs/${encodeURIComponent(info.id)}/report`}>As one file</a>
         {" · "}<Link to={`/compare?run=${encodeURIComponent(info.id)}`}>Compare</Link>
-        {flames.map((f) => <span key={`${f.case} ${f.boot} ${f.of}`}>{" · "}
-          <Link to={`/flame?run=${encodeURIComponent(info.id)}&case=${encodeURIComponent(f.case)}&boot=${f.boot}&of=${f.of}`}>Flame graph of {f.case}: {f.of}{f.boot ? `, boot ${f.boot}` : ""}</Link></span>)}</p>
+        {flames.length > 0 && <>{" · "}<Link to={`/flame?run=${encodeURIComponent(info.id)}`}>Flame graphs</Link></>}</p>
       {(labels.tags.length > 0 || labels.note) && <p class="note"><Tags tags={labels.tags} /> {labels.note}</p>}
       {problems.map((problem) => <p class="error" key={problem}>{problem}</p>)}
       {has_result || measured > 0

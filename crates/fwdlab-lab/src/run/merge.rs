@@ -14,8 +14,7 @@ use fwdlab_measure::shard::Shard;
 use fwdlab_measure::trust;
 use fwdlab_model::campaign::Order;
 use fwdlab_model::event::{Event, EventKind};
-use fwdlab_model::facts::EMULATOR;
-use fwdlab_model::facts::TEST_BED;
+use fwdlab_model::facts::{EMULATOR, IMAGE, TEST_BED};
 use fwdlab_model::result::{RunInfo, RunState, SHARDS, ShardRun, Summary, TrialRecord};
 use fwdlab_model::test_case::{Iteration, TestCase};
 use fwdlab_model::version::EVENT_FORMAT;
@@ -25,7 +24,7 @@ use serde_json::{Value, json};
 
 use self::machines::Label;
 use super::entropy;
-use super::method::bursts::{self, CONSOLE, IMAGE, PAST, THROUGH};
+use super::method::bursts::{self, CONSOLE, PAST, THROUGH};
 use super::plan::{CAMPAIGN, SHARD};
 use super::procedure_run::invalid;
 use super::verify::derive_with;

@@ -24,16 +24,26 @@ use crate::units::Load;
 const MIN_LOAD: Rate = Rate(LinkLoad::Load(Load::Frames(9001.0)));
 
 macro_rules! procedures {
-    ($($(#[$about:meta])* $id:literal $variant:ident($type:ty),)*) => {
+    ($($(#[doc = $about:literal])* $id:literal $variant:ident($type:ty),)*) => {
         /// A procedure with its parameters.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Procedure {
-            $($(#[$about])* $variant($type),)*
+            $($(#[doc = $about])* $variant($type),)*
         }
 
         impl Procedure {
             /// All ids, as `id` in a campaign takes them.
             pub const IDS: &'static [&'static str] = &[$($id),*];
+
+            /// Describes the procedure with an id, in a sentence without its period; `None` if there
+            /// is no such procedure.
+            pub fn about(id: &str) -> Option<&'static str> {
+                let sentence = match id {
+                    $($id => concat!($($about),*),)*
+                    _ => return None,
+                };
+                Some(sentence.trim().trim_end_matches('.'))
+            }
 
             /// Returns its id.
             pub fn id(&self) -> &'static str {
@@ -111,11 +121,11 @@ macro_rules! procedures {
 }
 
 procedures! {
-    /// One trial and its counts.
+    /// One trial: one load for a given time.
     "trial" Trial(Trial),
     /// Forwarding rate in overload (RFC 2285 §3.6.2).
     "forwarding-rate" ForwardingRate(ForwardingRate),
-    /// A rising load.
+    /// Ramp: the load rises slowly until loss begins.
     "ramp" Ramp(Ramp),
     /// The largest load without loss (RFC 2544 §26.1).
     "throughput" Throughput(Rfc2544),
@@ -137,13 +147,13 @@ procedures! {
     "management" Management(Management),
     /// The smallest gap between bursts without loss (RFC 2544 §21).
     "bursts" Bursts(Rfc2544),
-    /// Several of these tests.
+    /// RFC 2544: throughput, latency, frame loss rate, back-to-back frames, recovery, reset.
     "rfc2544" Rfc2544(Rfc2544),
-    /// Loads that meet loss goals (NDR, PDR).
+    /// MLRsearch: for every goal the load at which it stops being met (NDR, PDR).
     "mlrsearch" Mlrsearch(Mlrsearch),
-    /// Receive rate at the largest load, from a few short trials.
+    /// Maximum receive rate: what comes back at the largest load, in a few short trials.
     "mrr" Mrr(Mrr),
-    /// One load for a long time.
+    /// Soak: one load for a long time, or the load whose average loss is a given share.
     "soak" Soak(Soak),
     /// Delays at shares of one load.
     "loaded-latency" LoadedLatency(LoadedLatency),
@@ -151,11 +161,11 @@ procedures! {
     "plr" Plr(Plr),
     /// The load at which the DUT forwards all that is offered.
     "equilibrium" Equilibrium(Equilibrium),
-    /// Forwarding rate in overload, from windows during which the machine was quiet.
+    /// Maximum forwarding rate in overload, from quiet windows.
     "maxfwd" Maxfwd(Maxfwd),
-    /// The cost of configurations compared with a reference DUT, from alternating slices.
+    /// Paired slices: the generator alternates between DUTs side by side, all rebuilt several times.
     "paired" Paired(Paired),
-    /// Instructions per frame of a DUT in a virtual machine that counts them.
+    /// Instructions per frame of a DUT in an emulator that counts them.
     "exact" Exact(Exact),
 }
 

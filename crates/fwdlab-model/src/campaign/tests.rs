@@ -98,7 +98,13 @@ fn every_procedure_has_its_defaults() {
         let text = format!("campaign = 'c'\n[procedure]\nid = '{id}'{more}");
         let campaign = parse(&text).unwrap();
         assert_eq!(campaign.procedure.id(), *id);
+        assert!(Procedure::about(id).is_some_and(|words| words.len() > 10));
     }
+    assert_eq!(
+        Procedure::about("trial"),
+        Some("One trial: one load for a given time")
+    );
+    assert_eq!(Procedure::about("no-such"), None);
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) const LINEAR: f64 = 12.0;
 const NOT_ZERO: &str = "; does not begin at zero";
 
 /// The end of the title of a logarithmic axis.
-pub(super) const LOGARITHMIC: &str = ", logarithmic";
+const LOGARITHMIC: &str = ", logarithmic";
 
 /// Width of a drawing on a narrow page, and of a character of a label, in pixels. Labels are at
 /// least one character apart.
@@ -119,6 +119,14 @@ pub struct Axis {
 }
 
 impl Axis {
+    /// Returns the title as it is printed: a logarithmic axis says so.
+    pub fn heading(&self) -> String {
+        match self.places {
+            Places::Logarithmic { .. } => format!("{}{LOGARITHMIC}", self.title),
+            _ => self.title.clone(),
+        }
+    }
+
     pub(crate) fn linear(title: &str, scale: Scale, number: impl Fn(f64) -> String) -> Axis {
         Axis {
             title: title.to_owned(),
@@ -265,7 +273,7 @@ impl Axis {
         let of_zero = zero.then(|| (0.0, "0".to_owned()));
         let others = ticks.iter().map(|tick| (*tick, number(*tick)));
         Axis {
-            title: format!("{title}{LOGARITHMIC}"),
+            title: title.to_owned(),
             places: Places::Logarithmic {
                 low: ticks[0],
                 high: ticks[ticks.len() - 1],
@@ -282,7 +290,7 @@ impl Axis {
         let low = all.iter().copied().fold(f64::INFINITY, f64::min);
         let high = all.iter().copied().fold(low * 2.0, f64::max);
         let mut axis = Axis {
-            title: format!("{title}{LOGARITHMIC}"),
+            title: title.to_owned(),
             places: Places::Logarithmic {
                 low,
                 high,

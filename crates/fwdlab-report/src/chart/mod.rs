@@ -319,11 +319,11 @@ impl Chart {
     pub fn screen_reader_text(&self) -> String {
         let (what, names) = match &self.plot {
             Plot::Rows(rows) => (
-                rows.axis.title.clone(),
+                rows.axis.heading(),
                 rows.rows.iter().map(Row::name).collect::<Vec<_>>(),
             ),
             Plot::Curves(curves) => (
-                format!("{} over {}", curves.up.title, curves.across.title),
+                format!("{} over {}", curves.up.heading(), curves.across.heading()),
                 curves.curves.iter().map(|c| c.name.clone()).collect(),
             ),
         };

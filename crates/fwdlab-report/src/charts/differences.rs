@@ -2,9 +2,11 @@
 //! control is separate. Start with [`differences()`].
 
 use fwdlab_model::comparison::{Comparison, Verdict};
+use fwdlab_model::test_case::TestCase;
 
-use crate::chart::{Axis, Chart, Mark, Row, Tone};
-use crate::number::{difference, interval};
+use crate::chart::{Axis, Chart, Mark, Row, Scale, Tone};
+use crate::exact;
+use crate::number::{difference, instructions, interval};
 use crate::words;
 
 /// Draws the differences; `each` names what a value was measured in: a rebuild, an iteration.
@@ -71,6 +73,58 @@ fn row(comparison: &Comparison, each: &str) -> Row {
         marks,
         ..Row::default()
     }
+}
+
+/// Draws the differences in instructions per frame; `None` if nothing was compared. Their
+/// uncertainty is too small to be seen.
+pub(crate) fn counted(all: &[TestCase]) -> Option<Chart> {
+    let differences = exact::all_differences(all);
+    let ends = differences.iter().flat_map(|(_, one)| one.interval);
+    let scale = Scale::covering(ends.chain([0.0]), 6);
+    let rows = differences.iter().map(|(name, one)| {
+        let is_control = name.is_none();
+        let half = instructions(exact::half(one.interval));
+        let value = format!("{} ± {half}", exact::signed(one.instructions_per_frame));
+        let tone = match (one.proven, one.instructions_per_frame > 0.0) {
+            (false, _) => Tone::Same,
+            (true, true) => Tone::Less,
+            (true, false) => Tone::More,
+        };
+        Row {
+            label: name.clone().unwrap_or_else(|| "booted again".into()),
+            is_code: !is_control,
+            verdict: exact::in_a_word(one).into(),
+            is_control,
+            marks: vec![
+                Mark::Bar {
+                    from: one.instructions_per_frame.min(0.0),
+                    to: one.instructions_per_frame.max(0.0),
+                    tone,
+                    words: format!("{value} instructions per frame"),
+                },
+                Mark::Line {
+                    at: one.instructions_per_frame,
+                    tone: Tone::Mean,
+                    words: format!("{value} instructions per frame"),
+                },
+            ],
+            value,
+            ..Row::default()
+        }
+    });
+    let rows: Vec<Row> = rows.collect();
+    (!rows.is_empty()).then(|| {
+        let title = "difference from the reference, instructions per frame";
+        Chart::rows(
+            "instructions",
+            Axis::linear(title, scale, |value| match value == 0.0 {
+                true => "0".into(),
+                false => format!("{value:+}"),
+            }),
+            vec![(Tone::Mean, "difference".into())],
+            rows,
+        )
+    })
 }
 
 /// Returns the tone of an interval with this verdict.

@@ -92,6 +92,9 @@ fn charts(run: &Run<'_>) -> Vec<Chart> {
 /// Returns the differences of a campaign if it has any, else its figures.
 pub(crate) fn campaign_charts(info: &RunInfo, summary: &Summary) -> Vec<Chart> {
     let cases = &summary.test_cases;
+    if let Some(counted) = differences::counted(cases) {
+        return vec![counted.titled("Instructions per frame")];
+    }
     if campaign::differences(cases).is_none() {
         return rates::figures(info, cases);
     }

@@ -270,13 +270,13 @@ pub(super) fn all_rows<'a>(
     let unit = all[0].series.unit.clone();
     let one_unit = all.iter().all(|found| found.series.unit == unit);
     Ok(Arranged {
-        by,
         unit: if one_unit { unit } else { String::new() },
         columns: names
             .iter()
             .zip(&columns)
-            .map(|(name, found)| described(name, found))
+            .map(|(name, found)| described(&by, name, found))
             .collect(),
+        by,
         rows,
         unmatched: Vec::new(),
     })
@@ -453,17 +453,20 @@ fn rows<'a>(
     rows
 }
 
-/// Formats a label's value: `64 B`, `2,000 flows`, `IPv4`; returns others unchanged.
+/// Formats a label's value: `64 B`, `2,000 flows`, `IPv4`, `rules 10`; names and other words stay as
+/// they are.
 fn in_words(key: &str, value: &str) -> String {
     match (key, value.parse()) {
+        (SOURCE | "configuration" | "run", _) => value.to_owned(),
         ("frame_size_bytes", _) => format!("{value} B"),
         ("flows", Ok(number)) => flows(number),
         ("ip_version", _) => value.replace("ip", "IP"),
+        _ if value.parse::<f64>().is_ok() => format!("{key} {value}"),
         _ => value.to_owned(),
     }
 }
 
-fn described(name: &str, column: &[FoundSeries<'_>]) -> Column {
+fn described(by: &str, name: &str, column: &[FoundSeries<'_>]) -> Column {
     let sources: BTreeSet<&str> = column.iter().map(|found| found.source).collect();
     let mut labels = column
         .first()
@@ -473,8 +476,14 @@ fn described(name: &str, column: &[FoundSeries<'_>]) -> Column {
         let same = |found: &FoundSeries<'_>| found.label(key) == Some(value.as_str());
         column.iter().all(same)
     });
+    let words = column.first().map(|found| {
+        let words = by
+            .split(',')
+            .filter_map(|key| Some(in_words(key, found.label(key)?)));
+        words.collect::<Vec<_>>().join(", ")
+    });
     Column {
-        name: name.to_owned(),
+        name: words.unwrap_or_else(|| name.to_owned()),
         sources: sources.into_iter().map(str::to_owned).collect(),
         labels,
     }

@@ -31,7 +31,7 @@ pub use fwdlab_model::threshold::Judged;
 pub(crate) use judge::FEWEST_VALUES;
 pub(crate) use limit::in_short;
 pub use limit::{ACCEPT_INCONCLUSIVE, Limit, LimitError};
-pub(crate) use text::{Scale, difference_cell, notes};
+pub(crate) use text::{Scale, difference_cell, notes, other_tests};
 pub use text::{changes as changes_text, text};
 
 /// The value of [`Options::by`] that makes every argument a column.

@@ -10,7 +10,7 @@ use fwdlab_model::comparison::Verdict;
 
 use super::judge::{COUNTS, NO_TEST, name_of};
 use super::limit::in_short;
-use super::{ACCEPT_INCONCLUSIVE, Cell, Changes, Compared, Drift, Judged, Outcome, Row, SOURCE};
+use super::{ACCEPT_INCONCLUSIVE, Cell, Changes, Compared, Drift, Judged, Outcome, Row};
 use crate::exact::{FUNCTIONS, listed};
 use crate::number::{Prefix, counted, decimals, detectable, difference, interval, p_value};
 use crate::screen::{Text, harmless, paragraph, width};
@@ -53,7 +53,11 @@ pub fn text(outcome: &Outcome, judged: &[Judged], verbose: bool) -> Text {
     let brief: Vec<Judged> = brief.into_iter().cloned().collect();
     let mut text = Text::from(text);
     let mut last = "".into();
-    for (name, sentence) in notes(outcome, &brief, verbose, widest) {
+    let mut lines = notes(outcome, &brief, verbose, widest);
+    if verbose {
+        lines.extend(named("others", other_tests(outcome)));
+    }
+    for (name, sentence) in lines {
         text.paragraph(if name == last { "".into() } else { name }, &sentence);
         last = name;
     }
@@ -102,11 +106,8 @@ fn limit(judged: &Judged) -> String {
 fn verdict(outcome: &Outcome, judged: &[Judged]) -> String {
     let names: Vec<String> = heads(outcome, NAME_BELOW - 2)
         .into_iter()
-        .map(|name| match outcome.by.as_str() {
-            // a configuration may be called none, and a number of flows 1
-            SOURCE | "configuration" | "run" => format!("`{name}`"),
-            by => format!("`{by}` {name}"),
-        })
+        // a configuration may be called none
+        .map(|name| format!("`{name}`"))
         .collect();
     let [baseline, others @ ..] = &names[..] else {
         return String::new();
@@ -483,9 +484,6 @@ pub(crate) fn notes(
         format!("{place}: {}", listed(&compared.functions, FUNCTIONS))
     });
     first("function".into(), changed.collect());
-    if verbose {
-        first("others".into(), baseline_lines(outcome));
-    }
     let unlike = outcome.columns.iter().skip(1);
     first(
         "unlike".into(),
@@ -592,7 +590,8 @@ fn pairs(outcome: &Outcome) -> Vec<String> {
     all(outcome).filter_map(words).collect()
 }
 
-fn baseline_lines(outcome: &Outcome) -> Vec<String> {
+/// Returns what other tests find in the same values.
+pub(crate) fn other_tests(outcome: &Outcome) -> Vec<String> {
     all(outcome)
         .flat_map(|(row, compared)| {
             compared.other_tests.iter().map(move |other| {
@@ -635,27 +634,42 @@ fn differing(outcome: &Outcome) -> Vec<String> {
     sentences
 }
 
+/// Returns the warnings. One that holds in several places is printed once.
 fn warnings(outcome: &Outcome) -> Vec<String> {
-    let mut warnings: Vec<String> = Vec::new();
+    // each warning, the words between it and its place, and all its places
+    let mut warnings: Vec<(&str, &str, Vec<String>)> = Vec::new();
+    let mut add = |place: String, between, warning| {
+        let is_same =
+            |known: &&mut (&str, &str, Vec<String>)| (known.0, known.1) == (warning, between);
+        match warnings.iter_mut().find(is_same) {
+            Some((_, _, places)) if places.contains(&place) => {}
+            Some((_, _, places)) => places.push(place),
+            None => warnings.push((warning, between, vec![place])),
+        }
+    };
     for row in &outcome.rows {
         for cell in row.cells.iter().flatten() {
-            let place = place(outcome, row, &cell.column);
-            warnings.extend(cell.warnings.iter().map(|w| format!("{place}: {w}")));
+            for warning in &cell.warnings {
+                add(place(outcome, row, &cell.column), ": ", warning);
+            }
         }
         for compared in &row.comparisons {
             for warning in &compared.warnings {
                 // for independent values, the warning contains the column
-                let place = match (outcome.rows.len(), &compared.pairs) {
-                    (1, None) => String::new(),
-                    (_, None) => format!("{}, ", row.test_case),
-                    (_, Some(_)) => format!("{}: ", place(outcome, row, &compared.column)),
-                };
-                warnings.push(format!("{place}{warning}"));
+                match (outcome.rows.len(), &compared.pairs) {
+                    (1, None) => add(String::new(), "", warning),
+                    (_, None) => add(row.test_case.clone(), ", ", warning),
+                    (_, Some(_)) => add(place(outcome, row, &compared.column), ": ", warning),
+                }
             }
         }
     }
-    let mut seen = std::collections::BTreeSet::new();
-    warnings.retain(|warning| seen.insert(warning.clone()));
+    let in_words = |(warning, between, places): (&str, &str, Vec<String>)| match &places[..] {
+        [] => warning.to_owned(),
+        [first] => format!("{first}{between}{warning}"),
+        [first, others @ ..] => format!("{first} and {} more{between}{warning}", others.len()),
+    };
+    let mut warnings = Vec::from_iter(warnings.into_iter().map(in_words));
     if warnings.len() > WARNINGS {
         let more = warnings.len() - WARNINGS;
         warnings.truncate(WARNINGS);

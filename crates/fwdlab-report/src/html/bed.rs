@@ -6,6 +6,7 @@ use fwdlab_model::result::RunInfo;
 
 use crate::link;
 use crate::markup::Markup;
+use crate::number::plural;
 use crate::table::{shorten, wrap};
 
 /// Sizes of the picture and its parts, in pixels.
@@ -32,7 +33,17 @@ pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
     let speed = link::link_speed(info).map(link::words);
     let link = facts.link.as_deref().unwrap_or(driver);
     let short = speed.as_deref().unwrap_or(driver);
-    let placed = |what: &str| facts.placement.get(what).map_or("", String::as_str);
+    let value = |name: &str| info.parameters.get(name);
+    let parameter = |name: &str| value(name).and_then(|value| value.as_str()).unwrap_or("");
+    let images: Vec<&str> = match parameter("procedure") {
+        "exact" => facts.images().collect(),
+        _ => Vec::new(),
+    };
+    // a guest has one CPU, and this host's are not those of its generator and DUT
+    let placed = |what: &str| match facts.placement.get(what) {
+        Some(words) if images.is_empty() => words.as_str(),
+        _ => "",
+    };
     // `engine` is a name and a reason: show only the name
     let engine = facts
         .engine
@@ -40,15 +51,13 @@ pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
         .next()
         .unwrap_or_default()
         .trim_end();
-    let dut = match facts.is_simulated() {
-        true => "simulated".to_owned(),
-        false => match facts.kernel.as_str() {
-            "" => String::new(),
-            kernel => format!("Linux {kernel}"),
-        },
+    let dut = match (&images[..], facts.kernel.as_str()) {
+        _ if facts.is_simulated() => "simulated".to_owned(),
+        ([], "") => String::new(),
+        ([], kernel) => format!("Linux {kernel}"),
+        ([image], _) => (*image).to_owned(),
+        (several, _) => plural(several.len(), "image"),
     };
-    let value = |name: &str| info.parameters.get(name);
-    let parameter = |name: &str| value(name).and_then(|value| value.as_str()).unwrap_or("");
     let hosts = [
         Drawn {
             name: "generator",

@@ -3,10 +3,12 @@
 //!
 //! It has the sentences and the table of [`crate::compare`] in Markdown. Start with [`comparison`].
 
-use super::{Markup, document, note, section, table};
+use super::{Markup, details, document, note, section, table};
 use crate::chart::html;
 use crate::charts;
-use crate::compare::{Compared, Judged, Outcome, Scale as Written, difference_cell, notes};
+use crate::compare::{
+    Compared, Judged, Outcome, Scale as Written, difference_cell, notes, other_tests,
+};
 use crate::number::plural;
 
 /// Renders a comparison as one self-contained page.
@@ -34,6 +36,13 @@ fn content(m: &mut Markup, outcome: &Outcome, judged: &[Judged]) {
     });
     drawn(m, outcome, |_| {});
     section(m, "Notes", |m| keys(m, outcome, judged, true));
+    let others = other_tests(outcome);
+    if !others.is_empty() {
+        let gist = "what they find in the same values";
+        details(m, "Other tests", gist, false, |m| {
+            super::keys(m, others.iter().map(|sentence| note(sentence)));
+        });
+    }
 }
 
 /// Writes the differences and the values, each with its chart.
@@ -56,7 +65,7 @@ pub(super) fn drawn(m: &mut Markup, outcome: &Outcome, below: impl FnOnce(&mut M
 /// Writes the notes of a comparison.
 pub(super) fn keys(m: &mut Markup, outcome: &Outcome, judged: &[Judged], is_alone: bool) {
     let notes = notes(outcome, judged, is_alone, usize::MAX).into_iter();
-    let lines = notes.map(|(name, sentence)| note(&format!("{name}: {sentence}")));
+    let lines = notes.map(|(name, sentence)| format!("{name}: {sentence}."));
     super::keys(m, lines);
 }
 

@@ -306,7 +306,8 @@ fn in_short(m: &mut Markup, info: &RunInfo, summary: &Summary) {
 
 /// Writes a sentence, with links to its evidence on this page.
 fn sentence(m: &mut Markup, summary: &Summary, reported: &Sentence) {
-    m.text(&note(&reported.words));
+    // many begin with the name of a configuration, which stays as it is
+    m.text(&format!("{}.", reported.words));
     evidence(m, summary, &reported.evidence);
 }
 
@@ -391,12 +392,11 @@ fn campaign_cases(m: &mut Markup, info: &RunInfo, summary: &Summary) {
     });
     let many = all.len() > UNFOLDED;
     if let Some((title, joined)) = in_one_table(all, link::link_speed(info)) {
+        // the figures are in the table above
         let gist = plural(all.len(), "test case");
-        let shown = |m: &mut Markup| m.within("figure", &[], |m| table(m, &joined));
-        match many {
-            true => details(m, &title, &gist, false, shown),
-            false => section(m, &title, shown),
-        }
+        details(m, &title, &gist, false, |m| {
+            m.within("figure", &[], |m| table(m, &joined));
+        });
         return;
     }
     for case in all {

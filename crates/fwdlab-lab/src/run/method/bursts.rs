@@ -19,7 +19,7 @@ use fwdlab_measure::exact::{
 };
 use fwdlab_model::campaign::{self, Campaign, Case, Counting, Generator, Procedure};
 use fwdlab_model::event::EventKind;
-use fwdlab_model::facts::EMULATOR;
+use fwdlab_model::facts::{EMULATOR, IMAGE};
 use fwdlab_model::file::FileError;
 use fwdlab_model::instructions::{BootRecord, BurstRecord, Way};
 use fwdlab_model::result::{Noise, RunInfo, Validity};
@@ -74,9 +74,6 @@ const PROGRAMS_NAMED: &[&str] = &[
     "brctl",
     "ping",
 ];
-
-/// The fact about each image, whose name follows.
-pub(in crate::run) const IMAGE: &str = "image ";
 
 /// Names of files with counts by call path, of bursts through the DUT and past it.
 pub const THROUGH: &str = "through.folded";

@@ -245,8 +245,8 @@ impl Drawing {
                 "{}: {}: {}, {} ({})",
                 chart.title,
                 curve.name,
-                curves.across.title,
-                curves.up.title,
+                curves.across.heading(),
+                curves.up.heading(),
                 curves.up.quantity.unit()
             );
             let with = format!(
@@ -312,7 +312,7 @@ fn axis(letter: char, axis: &Axis) -> String {
     };
     format!(
         "{scale}set {letter}label {}\nset {letter}range [{low}:{high}]\nset {letter}tics ({})\n",
-        quoted(&axis.title),
+        quoted(&axis.heading()),
         ticks.join(", ")
     )
 }

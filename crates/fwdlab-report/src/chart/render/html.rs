@@ -4,7 +4,6 @@
 //! page adds the tables. Start with [`draw`].
 
 use super::shapes::{self, NUMBERS};
-use crate::chart::axis::LOGARITHMIC;
 use crate::chart::{Chart, Curves, Plot, Reference, Row, Rows, Size};
 use crate::markup::Markup;
 use crate::table::shorten;
@@ -69,7 +68,7 @@ fn draw_rows(m: &mut Markup, rows: &Rows) {
         let axis = |m: &mut Markup| {
             numbers(m, rows);
             reference_names(m, rows, &rows.references);
-            m.leaf("div", &[("class", "axis-title")], &rows.axis.title);
+            m.leaf("div", &[("class", "axis-title")], &rows.axis.heading());
         };
         line(m, "line axis-line", |_| {}, axis, |_| {});
     });
@@ -174,7 +173,7 @@ fn draw_cells(m: &mut Markup, chart: &Chart, curves: &Curves) {
     if !chart.title.is_empty() {
         m.leaf("h3", &[], &chart.title);
     }
-    m.leaf("div", &[("class", "note")], &curves.up.title);
+    m.leaf("div", &[("class", "note")], &curves.up.heading());
     let reached = [
         ("class", "scroll"),
         ("tabindex", "0"),
@@ -185,10 +184,8 @@ fn draw_cells(m: &mut Markup, chart: &Chart, curves: &Curves) {
         m.within("table", &[("class", "heat")], |m| {
             m.within("thead", &[], |m| {
                 m.within("tr", &[], |m| {
-                    let title = &curves.across.title;
                     // columns have the same width
-                    let title = title.strip_suffix(LOGARITHMIC).unwrap_or(title);
-                    m.leaf("td", &[], title);
+                    m.leaf("td", &[], &curves.across.title);
                     for (_, name) in &columns {
                         m.leaf("th", &[("scope", "col")], name);
                     }
@@ -246,7 +243,7 @@ fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
                 }
             });
         }
-        m.leaf("div", &[("class", "up-title")], &curves.up.title);
+        m.leaf("div", &[("class", "up-title")], &curves.up.heading());
         let attributes = [
             ("class", "plot"),
             ("height", height.as_str()),
@@ -254,7 +251,7 @@ fn draw_curves(m: &mut Markup, chart: &Chart, curves: &Curves) {
             ("aria-label", spoken.as_str()),
         ];
         m.within("svg", &attributes, |m| shapes::plot(m, curves, None));
-        m.leaf("div", &[("class", "axis-title")], &curves.across.title);
+        m.leaf("div", &[("class", "axis-title")], &curves.across.heading());
         gap_notes(m, curves);
     });
 }

@@ -150,7 +150,7 @@ fn draw_rows(m: &mut Markup, rows: &Rows, top: f64) -> f64 {
         m,
         (DRAWING.0 + DRAWING.1 / 2.0, y),
         "middle",
-        &rows.axis.title,
+        &rows.axis.heading(),
     );
     y + 4.0
 }
@@ -199,13 +199,13 @@ fn named(m: &mut Markup, names: &[&str], top: f64, mark: impl Fn(&mut Markup, us
 
 /// Draws a heat map from `top`, and returns where it ends, in pixels.
 fn draw_cells(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
-    text(m, (EDGE, top + 12.0), "", &curves.up.title);
+    text(m, (EDGE, top + 12.0), "", &curves.up.heading());
     let columns = curves.columns();
     let left = DRAWING.0;
     let wide = (WIDTH - EDGE - left) / columns.len() as f64;
     let middle = |n: usize| left + wide * (n as f64 + 0.5);
     let mut y = top + 36.0;
-    text(m, (EDGE, y), "", &curves.across.title);
+    text(m, (EDGE, y), "", &curves.across.heading());
     for (n, (_, name)) in columns.iter().enumerate() {
         text(m, (middle(n), y), "middle", name);
     }
@@ -274,13 +274,18 @@ fn draw_curves(m: &mut Markup, curves: &Curves, top: f64) -> f64 {
         WIDTH - EDGE - PLOT.0
     };
     let y = top + 12.0;
-    text(m, (EDGE, y), "", &curves.up.title);
+    text(m, (EDGE, y), "", &curves.up.heading());
     let y = y + 14.0;
     let height = curves.size.pixels();
     part(m, (PLOT.0, y), (wide, height), |m| {
         shapes::plot(m, curves, Some(wide))
     });
     let y = y + height + NUMBERS + LINE;
-    text(m, (PLOT.0 + wide / 2.0, y), "middle", &curves.across.title);
+    text(
+        m,
+        (PLOT.0 + wide / 2.0, y),
+        "middle",
+        &curves.across.heading(),
+    );
     gap_notes(m, curves, y + 4.0)
 }

@@ -83,7 +83,9 @@ fn draw_rows(rows: &Rows, width: usize) -> String {
     let gap = (wide + 2).saturating_sub(low.chars().count() + high.chars().count());
     text += &format!(
         " {:label$} {low}{:gap$}{high}  {}\n",
-        "", "", rows.axis.title
+        "",
+        "",
+        rows.axis.heading()
     );
     for Reference { at, label } in &rows.references {
         text += &format!(" {}: {}\n", printable(label), rows.axis.quantity.words(*at));
@@ -139,7 +141,7 @@ fn drawn_row(rows: &Rows, row: &Row, wide: usize) -> String {
 fn draw_cells(curves: &Curves, width: usize) -> String {
     let columns = curves.columns();
     let heads = columns.iter().map(|(_, name)| Column::right(name, &[]));
-    let first = Column::left(&curves.across.title, &[]);
+    let first = Column::left(&curves.across.heading(), &[]);
     let mut table = Table::new(std::iter::once(first).chain(heads).collect());
     let mut notes = String::new();
     for curve in &curves.curves {
@@ -159,7 +161,7 @@ fn draw_cells(curves: &Curves, width: usize) -> String {
         }
         table.push(table::Mark::None, cells);
     }
-    format!(" {}\n{}{notes}", curves.up.title, table.text(width))
+    format!(" {}\n{}{notes}", curves.up.heading(), table.text(width))
 }
 
 fn draw_curves(curves: &Curves, width: usize) -> String {
@@ -206,7 +208,7 @@ fn draw_curves(curves: &Curves, width: usize) -> String {
             line.clone_from(number);
         }
     }
-    let mut text = format!("{:NUMBERS$} {}\n", "", curves.up.title);
+    let mut text = format!("{:NUMBERS$} {}\n", "", curves.up.heading());
     for ((number, line), name) in numbers.iter().zip(lines).zip(beside) {
         text += format!("{number:>NUMBERS$} {BAR}{line}{BAR} {name}").trim_end();
         text.push('\n');
@@ -229,7 +231,7 @@ fn draw_curves(curves: &Curves, width: usize) -> String {
     }
     let below: String = below.into_iter().collect();
     text += format!("{:NUMBERS$} {below}", "").trim_end();
-    text += &format!("\n{:NUMBERS$} {}\n", "", curves.across.title);
+    text += &format!("\n{:NUMBERS$} {}\n", "", curves.across.heading());
     let across = curves.across.quantity;
     for note in curves.gap_notes() {
         let note = format!("\u{d7} {}", printable(&note));

@@ -16,9 +16,9 @@ use crate::procedures::frames;
 const STEPS: u32 = 40;
 
 /// Draws the cost of configurations compared with the reference, over the values of a parameter,
-/// with the fitted line.
+/// with the fitted line, and the distances from it.
 pub(in crate::procedures) fn differences(charts: &mut Vec<Chart>, outcomes: &[&Outcome]) {
-    let (mut parameter, mut costs) = (String::new(), Vec::new());
+    let (mut parameter, mut costs, mut rests) = (String::new(), Vec::new(), Vec::new());
     for (outcome, found) in of_type::<Paired>(outcomes) {
         let (Some(of), Some(slope)) = (&found.parameter, &found.slope) else {
             continue;
@@ -28,23 +28,28 @@ pub(in crate::procedures) fn differences(charts: &mut Vec<Chart>, outcomes: &[&O
         let points = points.filter_map(|point| Some((point.value? as f64, point.cost_ns?)));
         let mut points: Vec<(f64, f64)> = points.collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let line = points.iter().map(|(value, _)| *value);
-        let line = line.map(|value| (value, slope.fixed_ns + slope.unit_ns * value));
-        costs.push(Curve::new("a line", line.collect()).dashed());
+        let on_line = |value: f64| slope.fixed_ns + slope.unit_ns * value;
+        let line = points.iter().map(|&(value, _)| (value, on_line(value)));
+        costs.push(Curve::new("fitted line", line.collect()).dashed());
+        let rest = points
+            .iter()
+            .map(|&(value, cost)| (value, cost - on_line(value)));
+        rests.push(Curve::new(frames(outcome), rest.collect()));
         costs.push(Curve::new(frames(outcome), points));
     }
     if costs.iter().all(|curve| curve.points.len() < 2) {
         return;
     }
-    charts.push(Chart::curves(
-        "cost",
-        "Time per frame more than the reference DUT takes",
-        Curves::new(
-            Axis::parameter(&parameter, &costs),
-            Axis::numbers("nanoseconds per frame", &costs).reading(Quantity::Nanoseconds),
-            costs.to_vec(),
-        ),
-    ));
+    let chart = |title: &str, curves: Vec<Curve>, size| {
+        let across = Axis::parameter(&parameter, &curves);
+        let up = Axis::numbers("nanoseconds per frame", &curves).reading(Quantity::Nanoseconds);
+        let mut graph = Curves::new(across, up, curves);
+        graph.size = size;
+        Chart::curves("cost", title, graph)
+    };
+    let title = "Time per frame more than the reference DUT takes";
+    charts.push(chart(title, costs, Size::default()));
+    charts.push(chart("Distance from the fitted line", rests, Size::Strip));
 }
 
 /// Draws the forwarding rate over the values of a parameter, the time per frame, and how far it is
