@@ -60,21 +60,22 @@ impl Sentence {
 
     /// The sentence with the names of its evidence: `... (64B-2000flows-ipv4 of run 2026-...)`.
     pub fn with_evidence(&self, info: &RunInfo, summary: &Summary) -> String {
-        let names = self.evidence.names(&summary.test_cases);
+        let id = |case: &TestCase| case.test_case.clone();
+        let names = self.evidence.names(&summary.test_cases, id);
         format!("{} ({} of run {})", self.words, names.join(", "), info.id)
     }
 }
 
 impl Evidence {
-    /// The names of the evidence.
-    pub fn names(&self, all: &[TestCase]) -> Vec<String> {
+    /// The names of the evidence; `name` is that of a test case.
+    pub fn names(&self, all: &[TestCase], name: impl Fn(&TestCase) -> String) -> Vec<String> {
         match self {
             Evidence::Cases(places) if places.len() > NAMED => {
                 vec![plural(places.len(), "test case")]
             }
             Evidence::Cases(places) => {
                 let named = places.iter().filter_map(|place| all.get(*place));
-                named.map(|case| case.test_case.clone()).collect()
+                named.map(name).collect()
             }
             Evidence::Thresholds => vec!["thresholds".into()],
             Evidence::Noise => vec!["noise".into()],

@@ -313,7 +313,8 @@ fn sentence(m: &mut Markup, summary: &Summary, reported: &Sentence) {
 
 /// Writes links to evidence: test cases by name; of many only the first.
 fn evidence(m: &mut Markup, summary: &Summary, of: &Evidence) {
-    let names = of.names(&summary.test_cases);
+    let all = &summary.test_cases;
+    let names = of.names(all, |case| label(case, all));
     let places: Vec<String> = match of {
         Evidence::Cases(cases) => cases.iter().map(|case| case_place(*case)).collect(),
         Evidence::Thresholds => vec!["thresholds".into()],

@@ -196,7 +196,7 @@ fn results_of_procedures_are_compared() {
     assert_eq!(desk.json(&format!("{slow} @1"))["rows"], found["rows"]);
     // by another label, within one run
     let sizes = desk.json("@1 --by frame_size_bytes");
-    assert_eq!(sizes["rows"][0]["comparisons"][0]["column"], "512");
+    assert_eq!(sizes["rows"][0]["comparisons"][0]["column"], "512 B");
     // a limit selects the compared figure; a file of numbers has one column, and matches no test
     // case of a run with two
     let table = "@1 @2 --fail-if 'receive-rate < -5%' => 6:
