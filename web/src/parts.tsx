@@ -100,7 +100,7 @@ function patch(root: ShadowRoot, html: string) {
       at = at.nextElementSibling;
       continue;
     }
-    if (old === at) at = old?.nextElementSibling ?? at;
+    if (old && old === at) at = at.nextElementSibling;
     old?.remove();
     root.insertBefore(same ?? part, at);
   }

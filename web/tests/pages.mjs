@@ -145,6 +145,11 @@ if (live !== "-") {
   slow.on("requestfailed", (request) => abandoned += Number(request.url().endsWith("/report")));
   await slow.route("**/report", (route) => setTimeout(() => route.continue().catch(() => {}), 5000));
   await slow.goto(`${at}/runs/${going}`);
+  // the last part of a report changes, too
+  const changing = await open({});
+  let version = 0;
+  await changing.route("**/report", (route) => route.fulfill({ body: `<h1>So far</h1><section><h2>Last</h2><p>version ${++version}</p></section>` }));
+  await changing.goto(`${at}/runs/${going}`);
   await page.goto(`${at}/runs/${going}#token=${token}`);
   assert.ok(!page.url().includes("token"), "the token stays out of the address");
   await watching.locator("progress").waitFor();
@@ -165,6 +170,9 @@ if (live !== "-") {
   await slow.getByRole("heading", { level: 1, name: /^So far, after / }).waitFor();
   assert.equal(abandoned, 0, "requests for the report that were given up");
   await slow.close();
+  await changing.getByText(/^version [3-9]/).waitFor();
+  assert.equal(await changing.getByText(/^version/).count(), 1);
+  await changing.close();
   // a run of one turn shows what it found so far, although no iteration has ended
   const single = await open({});
   const turn = await ask("run");
