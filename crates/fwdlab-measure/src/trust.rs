@@ -208,13 +208,18 @@ pub fn doubts_of_trials<'a>(
         return doubts;
     }
     let (quiet, judged) = quiet_of(trials);
-    if f64::from(quiet) * 100.0 < QUIET_TRIALS_PERCENT * f64::from(judged) || judged == 0 {
-        doubts.push(format!(
-            "only {quiet} of {judged} trials had {}",
-            describe_state(gate)
-        ));
+    if is_rarely_quiet(quiet, judged) {
+        let number = match quiet {
+            0 => "no trial".to_owned(),
+            _ => format!("only {quiet} of {judged} trials"),
+        };
+        doubts.push(format!("{number} had {}", describe_state(gate)));
     }
     doubts
+}
+
+fn is_rarely_quiet(quiet: u32, judged: u32) -> bool {
+    f64::from(quiet) * 100.0 < QUIET_TRIALS_PERCENT * f64::from(judged) || judged == 0
 }
 
 /// Returns true if nothing probed the DUT's machine around these trials, because it is remote or
@@ -283,9 +288,16 @@ pub fn of_trials(
     if has_no_probe(trials) {
         return not_probed(doubts, NOT_PROBED);
     }
+    // a doubt says how many trials were quiet
+    let which = match gate.is_some() && is_rarely_quiet(quiet, all) {
+        true => "The".to_owned(),
+        false => format!(
+            "{quiet} of {all} trials had {} before and after; the",
+            describe_state(gate)
+        ),
+    };
     let verdict = format!(
-        "{quiet} of {all} trials had {} before and after; the machine may have caused losses in the others{selects}{}",
-        describe_state(gate),
+        "{which} machine may have caused losses in the others{selects}{}",
         slowed_words(gate)
     );
     noise(gate, (quiet, all), doubts, verdict)
@@ -882,7 +894,7 @@ pub(crate) mod tests {
         };
         let noisy = || Noise {
             too_noisy: true,
-            doubts: vec!["only 0 of 1 trials had the DUT's CPU at full speed".into()],
+            doubts: vec!["no trial had the DUT's CPU at full speed".into()],
             ..Noise::default()
         };
         let judged = |outcome| without_lossless_noise(noisy(), &[outcome]).too_noisy;
@@ -1057,7 +1069,7 @@ pub(crate) mod tests {
         assert!(advice(&quiet, Some(&busy)).is_empty());
     }
 
-    /// "Only 0 of 14 trials had the CPU slowed" would read as praise.
+    /// "No trial had the CPU slowed" would read as praise.
     #[test]
     fn a_slowed_cpu_is_named_as_the_most_common_state() {
         let gate = |full_speed: usize| {

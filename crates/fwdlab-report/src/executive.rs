@@ -10,7 +10,7 @@ use fwdlab_model::link::MeanSize;
 use fwdlab_model::management::{AtLoad, Management};
 use fwdlab_model::outcome::{Energy, Meter};
 use fwdlab_model::result::{RunInfo, Summary};
-use fwdlab_model::test_case::TestCase;
+use fwdlab_model::test_case::{CaseFigure, TestCase};
 
 use crate::headline;
 use crate::link;
@@ -27,13 +27,14 @@ use crate::{answer, campaign};
 /// clock explains the rest.
 const REACHED: f64 = 99.5;
 
-/// Figures to use as the rate of a test case that has no forwarding rate.
-const RATES: [&str; 5] = [
-    "throughput",
-    "ndr",
-    "receive rate",
-    "max forwarding rate",
-    "loss begins",
+/// Figures to use as the rate of a test case that has no forwarding rate, and what qualifies them: a
+/// DUT may forward more with loss.
+const RATES: [(&str, &str); 5] = [
+    ("throughput", " without loss"),
+    ("ndr", " without loss"),
+    ("receive rate", ""),
+    ("max forwarding rate", ""),
+    ("loss begins", " without loss"),
 ];
 
 /// Up to this number of test cases get a sentence each; above it, only the best and the worst do.
@@ -57,14 +58,21 @@ pub fn sentences(info: &RunInfo, summary: &Summary) -> Vec<Sentence> {
     reported
 }
 
-/// Returns the median forwarding rate of a test case, in frames per second, and half of its
-/// interval.
+/// Returns the figure of a test case that is used as its rate, and what qualifies it.
+fn rate_figure(case: &TestCase) -> Option<(&CaseFigure, &'static str)> {
+    let named = |(name, which)| {
+        let figure = case.figures.iter().find(|figure| figure.name == name)?;
+        Some((figure, which))
+    };
+    let forwarded = case.forwarding_rate().map(|figure| (figure, ""));
+    let found = forwarded.or_else(|| RATES.into_iter().find_map(named));
+    found.filter(|(figure, _)| !figure.values.is_empty())
+}
+
+/// Returns the median rate of a test case, in frames per second, and half of its interval.
 fn rate_of(case: &TestCase) -> Option<(f64, Option<f64>)> {
-    let named = |name: &str| case.figures.iter().find(|figure| figure.name == name);
-    let figure = case
-        .forwarding_rate()
-        .or_else(|| RATES.into_iter().find_map(named))?;
-    (!figure.values.is_empty()).then_some((figure.median, figure.interval_half_width))
+    let (figure, _) = rate_figure(case)?;
+    Some((figure.median, figure.interval_half_width))
 }
 
 /// Returns true if the generator was the limit, so the rate is a lower bound.
@@ -93,7 +101,9 @@ fn cores(info: &RunInfo, cases: &[TestCase]) -> Option<Sentence> {
     let in_words = |case: &TestCase| {
         let (pps, half) = rate_of(case).unwrap_or_default();
         let bound = if is_limited(case) { "at least " } else { "" };
-        format!("{bound}{}", rate_with_interval(pps, half))
+        let (_, which) = rate_figure(case).unzip();
+        let which = which.unwrap_or_default();
+        format!("{bound}{}{which}", rate_with_interval(pps, half))
     };
     let with = |case: &TestCase| {
         let flows = plural(case.case.stream.flows as usize, "flow");

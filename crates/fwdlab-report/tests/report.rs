@@ -250,6 +250,13 @@ fn sentences_are_made_from_figures() {
     own.info.facts.link = None;
     assert!(!reported(&own).contains("ine rate"), "{}", reported(&own));
 
+    // the load at which loss begins is not all that the DUT forwards
+    own.info
+        .parameters
+        .insert("dut_cpus".into(), vec![1].into());
+    let text = reported(&own);
+    assert!(text.contains("pps without loss with "), "{text}");
+
     // one CPU only if that is known, and every sentence has its evidence
     let mut own = common::normal();
     let case = own.summary.test_cases[0].clone();

@@ -273,7 +273,7 @@ fn head(m: &mut Markup, run: &Run<'_>) {
             }
         });
         if summary.noise.too_noisy {
-            m.leaf("p", &[], &note(&summary.noise.verdict));
+            noise_verdict(m, summary);
         }
         let kept = thresholds::sentences(summary);
         if !kept.is_empty() {
@@ -624,11 +624,18 @@ fn lost_frames(m: &mut Markup, summary: &Summary, rebuilds: &[RebuildRecord]) {
     });
 }
 
+fn noise_verdict(m: &mut Markup, summary: &Summary) {
+    let id = m.place("noise");
+    m.leaf("p", &[("id", &id)], &note(&summary.noise.verdict));
+}
+
 fn noise(m: &mut Markup, summary: &Summary, trials: &[TrialRecord]) {
     let rated = shape::rated(summary);
     details(m, "Noise", "", !summary.is_quiet(), |m| {
-        let id = m.place("noise");
-        m.leaf("p", &[("id", &id)], &note(&summary.noise.verdict));
+        // else it is below the headline
+        if !summary.noise.too_noisy {
+            noise_verdict(m, summary);
+        }
         notes(m, &[], words::windows_words(&rated));
         notes(m, &[], words::state_words(&summary.noise, &rated));
         if !summary.noise.calibration.is_empty() {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::chart::axis::short;
-use crate::chart::{Axis, Curve, Curves, Line, Mark, Reference, Row, Size, Tone};
+use crate::chart::{Axis, Band, Curve, Curves, Line, Mark, Reference, Row, Size, Tone};
 use crate::markup::{Attributes, Markup};
 use crate::number::count;
 
@@ -394,6 +394,12 @@ impl Size {
 pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
     grid(m, curves);
     let height = curves.size.pixels();
+    // several bands of one kind have their name once, where there is most room
+    let wide = |band: &&Band| band.to - band.from;
+    let named = curves
+        .bands
+        .iter()
+        .max_by(|a, b| wide(a).total_cmp(&wide(b)));
     for band in &curves.bands {
         let (left, right) = (
             curves.across.percent(band.from),
@@ -407,7 +413,9 @@ pub(super) fn plot(m: &mut Markup, curves: &Curves, width: Option<f64>) {
         ];
         let attributes = attributes.map(|(name, value)| (name, value as &str));
         titled(m, "rect", &attributes, &band.label);
-        upright_name(m, (left + right) / 2.0, height - 8.0, &band.label);
+        if named.is_some_and(|named| named == band || named.label != band.label) {
+            upright_name(m, (left + right) / 2.0, height - 8.0, &band.label);
+        }
     }
     // labels of close moments are below each other
     let mut last = (f64::NEG_INFINITY, 12.0);
