@@ -45,6 +45,15 @@ impl Headline {
     }
 }
 
+/// How much a headline says about doubts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doubts {
+    /// The reasons, before the answer.
+    Reasons,
+    /// A word, because a list has little room.
+    Word,
+}
+
 /// Returns the headline of a run.
 pub(crate) fn from_summary(info: &RunInfo, summary: &Summary) -> Headline {
     if info.kind == imported::KIND {
@@ -53,35 +62,7 @@ pub(crate) fn from_summary(info: &RunInfo, summary: &Summary) -> Headline {
             about: None,
         };
     }
-    let real: Vec<&Comparison> = match Shape::from_summary(summary) {
-        Shape::Slices => summary.comparisons().collect(),
-        _ => Vec::new(),
-    };
-    let about = match real[..] {
-        [only] => Some(only.configuration.clone()),
-        _ => None,
-    };
-    let compared = summary.test_cases.len();
-    let answer = match real[..] {
-        [] if Shape::from_summary(summary) == Shape::Slices && summary.noise.too_noisy => format!(
-            "Too noisy to tell: {} not decided on this machine",
-            plural(compared, "comparison")
-        ),
-        [] => match info
-            .parameters
-            .get("title")
-            .and_then(|title| title.as_str())
-        {
-            Some(title) => format!("{title}: {}", forwarding(summary)),
-            None => forwarding(summary),
-        },
-        _ if summary.noise.too_noisy => format!(
-            "Too noisy to tell: {} not decided on this machine",
-            plural(real.len(), "comparison")
-        ),
-        [only] => format!("{}{}", finding(only), distrust(summary)),
-        _ => format!("{}{}", tally(&real), distrust(summary)),
-    };
+    let Headline { answer, about } = found(info, summary, Doubts::Reasons);
     let limits = in_short(&summary.thresholds);
     match (info.state, &info.error) {
         (RunState::Failed, Some(error)) => Headline {
@@ -113,6 +94,54 @@ pub(crate) fn from_summary(info: &RunInfo, summary: &Summary) -> Headline {
             about,
         },
     }
+}
+
+/// Returns what was found, and the command that it is about, whatever became of the run.
+fn found(info: &RunInfo, summary: &Summary, doubts: Doubts) -> Headline {
+    let real: Vec<&Comparison> = match Shape::from_summary(summary) {
+        Shape::Slices => summary.comparisons().collect(),
+        _ => Vec::new(),
+    };
+    let about = match real[..] {
+        [only] => Some(only.configuration.clone()),
+        _ => None,
+    };
+    let compared = summary.test_cases.len();
+    let distrust = match doubts {
+        Doubts::Reasons => distrust(summary),
+        Doubts::Word => "",
+    };
+    let answer = match real[..] {
+        [] if Shape::from_summary(summary) == Shape::Slices && summary.noise.too_noisy => format!(
+            "Too noisy to tell: {} not decided on this machine",
+            plural(compared, "comparison")
+        ),
+        [] => match info
+            .parameters
+            .get("title")
+            .and_then(|title| title.as_str())
+        {
+            Some(title) => format!("{title}: {}", forwarding(summary, doubts)),
+            None => forwarding(summary, doubts),
+        },
+        _ if summary.noise.too_noisy => format!(
+            "Too noisy to tell: {} not decided on this machine",
+            plural(real.len(), "comparison")
+        ),
+        [only] => format!("{}{distrust}", finding(only)),
+        _ => format!("{}{distrust}", tally(&real)),
+    };
+    Headline { answer, about }
+}
+
+/// Returns what was found in a line of a list, which shows next to it what the run is worth.
+pub(crate) fn in_list(info: &RunInfo, summary: &Summary) -> String {
+    let limits = in_short(&summary.thresholds);
+    let line = match info.kind == imported::KIND {
+        true => imported::headline(info, summary),
+        false => found(info, summary, Doubts::Word).line(),
+    };
+    format!("{limits}{line}")
 }
 
 /// Counts what a run in progress has measured: its iterations, or the trials of its only turn.
@@ -156,7 +185,7 @@ fn has_figure(summary: &Summary) -> bool {
 }
 
 /// Returns the answer of a run without comparisons.
-fn forwarding(summary: &Summary) -> String {
+fn forwarding(summary: &Summary, doubts: Doubts) -> String {
     let cases = &summary.test_cases;
     match Shape::from_summary(summary) {
         // in a shard of a campaign
@@ -167,9 +196,9 @@ fn forwarding(summary: &Summary) -> String {
         Shape::Windows => {}
         Shape::Procedures if summary.outcomes().next().is_some() => {
             let outcomes: Vec<_> = summary.outcomes().cloned().collect();
-            return doubted(summary, crate::procedures::headline(&outcomes));
+            return doubted(summary, crate::procedures::headline(&outcomes), doubts);
         }
-        _ => return doubted(summary, crate::campaign::headline(cases)),
+        _ => return doubted(summary, crate::campaign::headline(cases), doubts),
     }
     let all = rated(summary);
     let Some(case) = principal(&all) else {
@@ -246,16 +275,16 @@ fn is_too_few(case: &Rated<'_>) -> bool {
 }
 
 /// Returns the answer of a procedure, after the doubt about it if there is one.
-fn doubted(summary: &Summary, answer: String) -> String {
+fn doubted(summary: &Summary, answer: String, doubts: Doubts) -> String {
     if !summary.noise.too_noisy {
         return match crate::campaign::is_headline_doubtful(&summary.test_cases) {
             true => format!("Too noisy to tell: {answer}"),
             false => answer,
         };
     }
-    match &summary.noise.doubts[..] {
-        [] => format!("Too noisy to tell: {answer}"),
-        doubts => format!("Too noisy, {}: {answer}", doubts.join(" and ")),
+    match (&summary.noise.doubts[..], doubts) {
+        ([], _) | (_, Doubts::Word) => format!("Too noisy to tell: {answer}"),
+        (doubts, Doubts::Reasons) => format!("Too noisy, {}: {answer}", doubts.join(" and ")),
     }
 }
 

@@ -1,19 +1,12 @@
 //! Lists runs: their ids, their dates, and the result of each in one line.
 //!
-//! The caller provides the entries from the store. Start with [`lines`]; [`result`] is the result
-//! of a run.
+//! The caller provides the entries from the store. Start with [`lines`]; [`answer`] is the result of
+//! a run.
 
-use fwdlab_model::comparison::Comparison;
-use fwdlab_model::import::ImportedCase;
-use fwdlab_model::outcome::{Outcome, Unit};
 use fwdlab_model::result::{RunInfo, Summary};
 
 use crate::headline;
-use crate::name::label;
-use crate::number::{bits_per_second, counted, delay, rate, rate_with_interval};
-use crate::shape::Shape;
 use crate::table::{Cell, Table, shorten, table, wrap};
-use crate::trust::Mark;
 
 /// The state of a run that needs no remark.
 const FINISHED: &str = "finished";
@@ -138,216 +131,15 @@ fn table(entries: &[Entry<'_>], longest: usize, tags: bool) -> Table {
     table
 }
 
-/// Returns the answer of a run, the first sentence of its report.
+/// Returns the answer of a run, as the first sentence of its report; the reasons of doubts are left
+/// out.
 pub fn answer(info: &RunInfo, summary: &Summary) -> String {
-    headline::from_summary(info, summary).answer
-}
-
-/// Returns the result of a run in one line: the first figure of the first test case with its unit,
-/// and the number of further ones.
-pub fn result(summary: &Summary) -> String {
-    let more = |all: usize| match all {
-        0 | 1 => String::new(),
-        _ => format!(", {} more", all - 1),
-    };
-    let outcomes: Vec<&Outcome> = summary.outcomes().collect();
-    let cases = &summary.test_cases;
-    let mut line = if let Some(case) = summary.imported.first() {
-        let found = imported(case);
-        format!("{} {found}{}", case.test_case, more(summary.imported.len()))
-    } else {
-        match (Shape::from_summary(summary), cases.first(), &outcomes[..]) {
-            (_, None, _) => "no result".to_owned(),
-            (Shape::Slices, Some(case), _) => {
-                let difference = case.comparisons().next().map(difference);
-                // a configuration may contain several lines of commands
-                let words: Vec<&str> = case.case.configuration.split_whitespace().collect();
-                let found = difference.unwrap_or_else(|| "no result".into());
-                format!("{}: {found}{}", words.join(" "), more(cases.len()))
-            }
-            (Shape::Procedures, _, [first, ..]) => of_outcome(first, outcomes.len(), more),
-            (arranged, Some(case), _) => {
-                let figure = case.figures.first().map(|figure| {
-                    let value = value(figure.unit, figure.median, figure.interval_half_width);
-                    match arranged {
-                        Shape::Windows => value,
-                        _ => format!("{} {value}", figure.name),
-                    }
-                });
-                let failed = || Some(format!("failed: {}", case.failures().next()?.1));
-                let found = figure.or_else(failed).unwrap_or_else(|| "no result".into());
-                format!("{}: {found}{}", label(case, cases), more(cases.len()))
-            }
-        }
-    };
-    if !summary.is_quiet() {
-        line = format!("too noisy: {line}");
-    }
-    match Mark::from_summary(summary) {
-        Mark::LimitExceeded => line.insert_str(0, "limit exceeded: "),
-        Mark::Inconclusive => line.insert_str(0, "threshold not judged: "),
-        Mark::Good | Mark::Doubtful | Mark::NoResult => {}
-    }
-    line
-}
-
-fn difference(comparison: &Comparison) -> String {
-    match (comparison.difference_percent, comparison.interval_percent) {
-        (Some(difference), Some([lower, upper])) => {
-            format!("{difference:+.2} % ± {:.2}", (upper - lower) / 2.0)
-        }
-        (Some(difference), None) => format!("{difference:+.2} %"),
-        (None, _) => "no result".to_owned(),
-    }
-}
-
-/// Returns the first result of a procedure.
-fn of_outcome(outcome: &Outcome, all: usize, more: impl Fn(usize) -> String) -> String {
-    if let (Some(found), 1) = (outcome.found.get(), all) {
-        return crate::search::headline(found);
-    }
-    let figures = outcome.figures();
-    let (procedure, size) = (outcome.found.procedure(), outcome.frame_size_bytes);
-    let found = match figures.first() {
-        Some(figure) => {
-            let what = match procedure == figure.name {
-                true => figure.name.clone(),
-                false => format!("{procedure}: {}", figure.name),
-            };
-            let value = value(figure.unit, figure.value, None);
-            format!("{what} at {size} B {value}")
-        }
-        None => format!("{procedure} at {size} B: {}", outcome.verdict),
-    };
-    format!("{found}{}", more(all))
-}
-
-fn imported(case: &ImportedCase) -> String {
-    let median = case.ours.median_pps.or(case.legacy.median_pps);
-    match (median, case.throughput_l2_bps) {
-        (Some(pps), _) => rate(pps),
-        (None, Some(bps)) => format!("{} L2", bits_per_second(bps)),
-        (None, None) => "no result".to_owned(),
-    }
-}
-
-/// Formats a figure in its unit.
-fn value(unit: Unit, value: f64, half_width: Option<f64>) -> String {
-    match unit {
-        Unit::FramesPerSecond => rate_with_interval(value, half_width),
-        Unit::Nanoseconds | Unit::Cost => delay(value),
-        Unit::Frames => counted(value.round() as i64, "frame"),
-        Unit::Instructions => format!("{} instructions/frame", crate::number::instructions(value)),
-        Unit::Seconds | Unit::Percent | Unit::Joules => crate::name::value(unit, value),
-    }
+    headline::in_list(info, summary)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn line(edit: serde_json::Value) -> String {
-        let mut summary = serde_json::json!({
-            "format": 3, "run": "r", "procedure": "p", "test_cases": [], "warnings": [],
-            "noise": { "calibration": "", "verdict": "", "too_noisy": false },
-        });
-        let whole = summary.as_object_mut().unwrap();
-        whole.extend(edit.as_object().unwrap().clone());
-        result(&serde_json::from_value(summary).unwrap())
-    }
-
-    /// A test case with these outcomes.
-    fn case(configuration: &str, outcomes: &[serde_json::Value]) -> serde_json::Value {
-        serde_json::json!({
-            "test_case": "64B-1flow-ipv4", "configuration": configuration, "ip_version": "ipv4",
-            "frame_size_bytes": 64, "flows": 1, "figures": [], "iterations": [], "outcomes": outcomes,
-        })
-    }
-
-    fn outcome(found: serde_json::Value) -> serde_json::Value {
-        let mut outcome = serde_json::json!({
-            "frame_size_bytes": 64, "verdict": "interrupted", "answered": true,
-            "compliance": { "standard": "" }, "trials": 0,
-        });
-        let whole = outcome.as_object_mut().unwrap();
-        whole.extend(found.as_object().unwrap().clone());
-        outcome
-    }
-
-    fn comparison(difference: Option<f64>, interval: Option<[f64; 2]>) -> serde_json::Value {
-        serde_json::json!({
-            "configuration": "nft add table x\n  nft list ruleset", "control": false,
-            "difference_percent": difference, "interval_percent": interval, "verdict": "less",
-            "values_percent": [], "warnings": [],
-        })
-    }
-
-    #[test]
-    fn the_result_in_one_line() {
-        assert_eq!(line(serde_json::json!({})), "no result");
-        let noisy = serde_json::json!({ "calibration": "", "verdict": "", "too_noisy": true });
-        assert_eq!(
-            line(serde_json::json!({ "noise": noisy })),
-            "too noisy: no result"
-        );
-        let limit = serde_json::json!({ "limit": "x", "passed": false, "failed": ["y"], "not_judged": [], "inconclusive": [], "kept": 0 });
-        let exceeded = line(serde_json::json!({ "thresholds": [limit] }));
-        assert_eq!(exceeded, "limit exceeded: no result");
-        for (difference, interval, expect) in [
-            (Some(-2.1), Some([-2.5, -1.7]), "-2.10 % ± 0.40"),
-            (Some(0.5), None, "+0.50 %"),
-            (None, None, "no result"),
-        ] {
-            let compared = |difference, interval| {
-                let point = serde_json::json!({ "comparison": comparison(difference, interval) });
-                let found = outcome(serde_json::json!({
-                    "procedure": "paired", "found": { "reference": "plain", "points": [point] },
-                }));
-                case("nft add table x\n  nft list ruleset", &[found])
-            };
-            let all = [compared(difference, interval), compared(None, None)];
-            assert_eq!(
-                line(serde_json::json!({ "test_cases": all })),
-                format!("nft add table x nft list ruleset: {expect}, 1 more")
-            );
-        }
-        let trial = outcome(serde_json::json!({
-            "procedure": "trial",
-            "found": {
-                "intended_load_pps": 1e6, "offered_load_pps": 1e6, "forwarding_rate_pps": 9e5,
-                "frame_loss_ratio": 0.1, "duration_s": 1.0,
-            },
-        }));
-        assert_eq!(
-            line(
-                serde_json::json!({ "test_cases": [case("plain", &[trial.clone(), trial.clone()])] })
-            ),
-            "trial: forwarding rate at 64 B 900.0 kpps, 1 more"
-        );
-        let mut unanswered = trial;
-        unanswered["answered"] = false.into();
-        assert_eq!(
-            line(serde_json::json!({ "test_cases": [case("plain", &[unanswered])] })),
-            "trial at 64 B: interrupted"
-        );
-    }
-
-    #[test]
-    fn every_unit_is_explained() {
-        for (unit, expect) in [
-            (Unit::FramesPerSecond, "1.500 kpps"),
-            (Unit::Nanoseconds, "1.50 us"),
-            (Unit::Seconds, "25 min 00 s"),
-            (Unit::Frames, "1,500 frames"),
-            (Unit::Percent, "1500 %"),
-        ] {
-            assert_eq!(value(unit, 1500.0, None), expect);
-        }
-        assert_eq!(
-            value(Unit::FramesPerSecond, 1e6, Some(1e4)),
-            "1.000 ± 0.010 Mpps"
-        );
-    }
 
     #[test]
     fn the_measurement_time_is_shown_with_the_result() {

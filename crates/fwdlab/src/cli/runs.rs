@@ -269,13 +269,13 @@ fn list(roots: &Roots, requested: &List, global: &Global) -> anyhow::Result<Code
             measured: time(entry.measured_at.filter(|at| Some(*at) != entry.started_at)),
             state,
             tags: Vec::from_iter(entry.labels.tags.iter().map(String::as_str)).join(" "),
-            result: match (&entry.summary, entry.problems.first()) {
-                (Some(summary), _) => listing::result(summary),
-                (None, Some(problem)) => problem.clone(),
-                (None, None) => {
-                    let error = entry.info.as_ref().and_then(|info| info.error.clone());
-                    error.unwrap_or_default()
-                }
+            result: match (&entry.info, &entry.summary, entry.problems.first()) {
+                (Some(info), Some(summary), _) => listing::answer(info, summary),
+                (_, _, Some(problem)) => problem.clone(),
+                (info, _, None) => info
+                    .as_ref()
+                    .and_then(|info| info.error.clone())
+                    .unwrap_or_default(),
             },
         })
         .collect();

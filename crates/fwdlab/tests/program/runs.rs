@@ -33,10 +33,10 @@ const TRIAL: &str = "trial --load 1Mpps --for 1s";
 
 /// A run of every kind that can be simulated, with its figure in the list.
 const KINDS: &str = "ndr --goals ndr => NDR 99
-    ramp => ramp: loss begins at 64 B
-    trial --load 1Mpps --for 1s => trial: forwarding rate at 64 B 1.000 Mpps
-    soak --load 900kpps --for 60s => soak: frame loss at 64 B 0 %
-    rfc2544 --size 64 --tests throughput => throughput at 64 B";
+    ramp => Ramp, 64 B: loss begins above 99
+    trial --load 1Mpps --for 1s => Trial, 64 B: 
+    soak --load 900kpps --for 60s => Soak, 64 B: 
+    rfc2544 --size 64 --tests throughput => Throughput, 64 B: 99";
 
 #[test]
 fn every_kind_of_run_is_listed_with_its_figure() {
