@@ -44,6 +44,79 @@ pub fn collect_facts(host: &dyn Host, placement: &Placement, privileged: bool) -
     }
 }
 
+/// Prints the facts of a FreeBSD host, a line each. Without the program or the value, it is empty.
+const OF_FREEBSD: &str = r#"fact() { echo "$1=$(shift; "$@" 2>/dev/null)"; }
+fact kernel uname -r
+fact cpu sysctl -n hw.model
+fact cpus sysctl -n hw.ncpu
+fact memory sysctl -n hw.physmem
+fact clock sysctl -n kern.timecounter.hardware
+fact guest sysctl -n kern.vm_guest
+fact maker kenv -q smbios.system.maker
+fact product kenv -q smbios.system.product
+fact bios kenv -q smbios.bios.version
+fact date kenv -q smbios.bios.reldate"#;
+
+/// Prints what FreeBSD's drivers say of the port `$1`: in the name `igb0`, `igb` is the driver and
+/// 0 its unit.
+const CARD_OF_FREEBSD: &str = r#"unit=${1##*[!0-9]}; driver=${1%"$unit"}
+fact() { echo "$1=$(sysctl -n "dev.$driver.$unit.$2" 2>/dev/null)"; }
+echo "driver=$driver"
+fact name %desc
+fact id %pnpinfo
+fact firmware fw_version
+fact domain %domain"#;
+
+/// Reads the facts of a FreeBSD host, as far as they are known there.
+pub(crate) fn freebsd_facts(host: &dyn Host, placement: &Placement, privileged: bool) -> Facts {
+    let printed = host.query("sh", &["-c", OF_FREEBSD]).unwrap_or_default();
+    let fact = |name: &str| field(&printed, name, '=');
+    let number = |name: &str| fact(name).and_then(|value| value.parse::<u64>().ok());
+    Facts {
+        system: Some("FreeBSD".into()),
+        kernel: fact("kernel").unwrap_or_default(),
+        cpu_model: fact("cpu").unwrap_or_default(),
+        cpus: number("cpus").map_or(0, |cpus| cpus as u32),
+        memory_bytes: number("memory").unwrap_or(0),
+        clock_source: fact("clock"),
+        virtual_machine: fact("guest").is_some_and(|guest| guest != "none"),
+        machine: machine(["maker", "product", "bios", "date"].map(fact)),
+        privileged,
+        placement: placement.notes.clone(),
+        ..Facts::default()
+    }
+}
+
+/// Reads the cards behind ports of a FreeBSD host, as [`cards`] does on Linux.
+pub(crate) fn freebsd_cards(host: &dyn Host, role: &str, ports: &[&str]) -> Vec<Card> {
+    let card = |port: &&str| {
+        let script = ["-c", CARD_OF_FREEBSD, "sh", port];
+        let printed = host.query("sh", &script).unwrap_or_default();
+        let fact = |name: &str| field(&printed, name, '=');
+        // vendor=0x8086 device=0x1533 subvendor=0x15d9 ...
+        let id = fact("id").unwrap_or_default();
+        let of_id = |name: &str| {
+            let mut words = id.split_whitespace();
+            words.find_map(|word| word.strip_prefix(name)?.strip_prefix("=0x"))
+        };
+        let pci_id = of_id("vendor").zip(of_id("device"));
+        Card {
+            host: role.to_owned(),
+            port: (*port).to_owned(),
+            name: fact("name"),
+            pci_id: pci_id.map(|(vendor, device)| format!("{vendor}:{device}")),
+            driver: fact("driver"),
+            driver_version: None,
+            firmware: fact("firmware"),
+            speed_mbps: None,
+            rx_queues: None,
+            tx_queues: None,
+            numa_node: fact("domain").and_then(|domain| domain.parse().ok()),
+        }
+    };
+    ports.iter().map(card).collect()
+}
+
 /// Describes a machine by its maker, its model, and the version and date of its BIOS.
 pub(crate) fn machine([maker, model, bios, date]: [Option<String>; 4]) -> Option<String> {
     let names: Vec<String> = [maker, model].into_iter().flatten().collect();
@@ -235,6 +308,59 @@ mod tests {
             ("", 0, None)
         );
         assert!(lost.mitigations.is_empty());
+    }
+
+    /// Prints what FreeBSD 14 does, with programs of our own in front of those of this machine.
+    #[test]
+    fn facts_of_freebsd_are_read_by_its_own_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = |name: &str, cases: &str| {
+            let path = folder.path().join(name);
+            let text = format!("#!/bin/sh\ncase \"$*\" in\n{cases}\n*) exit 1;;\nesac\n");
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+                .unwrap();
+        };
+        program("uname", "-r) echo 14.1-RELEASE-p5;;");
+        program(
+            "sysctl",
+            "'-n hw.model') echo 'Intel(R) Xeon(R) CPU E5-2650 v4';;\n'-n hw.ncpu') echo 8;;\n\
+             '-n hw.physmem') echo 17092022272;;\n'-n kern.timecounter.hardware') echo TSC-low;;\n\
+             '-n kern.vm_guest') echo none;;\n'-n dev.igb.0.%desc') echo 'Intel(R) I210 (Copper)';;\n\
+             '-n dev.igb.0.%pnpinfo') echo 'vendor=0x8086 device=0x1533 subvendor=0x15d9 class=0x020000';;\n\
+             '-n dev.igb.0.%domain') echo 1;;",
+        );
+        program(
+            "kenv",
+            "'-q smbios.system.maker') echo Supermicro;;\n'-q smbios.bios.version') echo 3.1;;",
+        );
+        let path = format!("export PATH={}:$PATH", folder.path().display());
+        let host = Scripted::new(move |command, _| {
+            let line = format!("{path}; {command}");
+            crate::host::Local.query("sh", &["-c", &line]).unwrap()
+        });
+        let facts = freebsd_facts(&host, &Placement::default(), true);
+        assert_eq!(facts.release(), "FreeBSD 14.1-RELEASE-p5");
+        assert_eq!(
+            (facts.cpus, facts.memory_bytes, facts.virtual_machine),
+            (8, 17_092_022_272, false)
+        );
+        assert_eq!(facts.machine.as_deref(), Some("Supermicro, BIOS 3.1"));
+        assert_eq!(facts.clock_source.as_deref(), Some("TSC-low"));
+        let card = freebsd_cards(&host, "DUT", &["igb0"]).remove(0);
+        assert_eq!(card.name.as_deref(), Some("Intel(R) I210 (Copper)"));
+        assert_eq!(card.pci_id.as_deref(), Some("8086:1533"));
+        assert_eq!(
+            (card.driver.as_deref(), card.firmware, card.numa_node),
+            (Some("igb"), None, Some(1))
+        );
+        // a host that does not answer has no facts
+        let lost = freebsd_facts(
+            &Scripted::new(|_, _| String::new()).failing(0, Fails::Lost),
+            &Placement::default(),
+            true,
+        );
+        assert!(!lost.is_known());
     }
 
     #[test]

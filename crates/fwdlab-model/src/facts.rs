@@ -21,6 +21,9 @@ pub const IMAGE: &str = "image ";
 /// Facts of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Facts {
+    /// Operating system of the DUT's host, such as `FreeBSD`; absent for Linux.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
     /// Kernel release, such as `6.18.0`.
     pub kernel: String,
     /// Kernel command line.
@@ -152,6 +155,12 @@ impl Facts {
     pub fn images(&self) -> impl Iterator<Item = &str> {
         let names = self.placement.keys();
         names.filter_map(|name| name.strip_prefix(IMAGE))
+    }
+
+    /// Returns the operating system and its release: `Linux 6.18.0`.
+    pub fn release(&self) -> String {
+        let system = self.system.as_deref().unwrap_or("Linux");
+        format!("{system} {}", self.kernel)
     }
 
     /// Returns true if nothing was sent because the DUT was simulated.

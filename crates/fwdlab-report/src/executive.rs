@@ -27,8 +27,8 @@ use crate::{answer, campaign};
 /// clock explains the rest.
 const REACHED: f64 = 99.5;
 
-/// Figures to use as the rate of a test case that has no forwarding rate, and what qualifies them: a
-/// DUT may forward more with loss.
+/// Figures to use as the rate of a test case that has no forwarding rate, and what qualifies them:
+/// a DUT may forward more with loss.
 const RATES: [(&str, &str); 5] = [
     ("throughput", " without loss"),
     ("ndr", " without loss"),

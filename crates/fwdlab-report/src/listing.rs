@@ -1,7 +1,7 @@
 //! Lists runs: their ids, their dates, and the result of each in one line.
 //!
-//! The caller provides the entries from the store. Start with [`lines`]; [`answer`] is the result of
-//! a run.
+//! The caller provides the entries from the store. Start with [`lines`]; [`answer`] is the result
+//! of a run.
 
 use fwdlab_model::result::{RunInfo, Summary};
 

@@ -312,8 +312,8 @@ pub(crate) fn method_words(info: &RunInfo, summary: &Summary) -> String {
     text.push_str(&format!(", seed {}.", info.seed));
     if facts.is_known() {
         text.push_str(&format!(
-            " Linux {}, {}, {}{}.",
-            facts.kernel,
+            " {}, {}, {}{}.",
+            facts.release(),
             facts.cpu_model,
             plural(facts.cpus as usize, "CPU"),
             if facts.virtual_machine {

@@ -996,7 +996,13 @@ impl Builder for ExistingHosts {
     fn facts(&self, placement: &Placement, privileged: bool) -> Facts {
         let mut facts = match (&self.dut, self.hosts()) {
             (Some(_), Ok(hosts)) => match &hosts.dut {
-                Some(dut) => crate::facts::collect_facts(dut.as_ref(), placement, privileged),
+                Some(dut) => {
+                    let read = match self.bed.dut.kind {
+                        System::Freebsd | System::Bsdrp => crate::facts::freebsd_facts,
+                        System::Linux | System::Vpp | System::None => crate::facts::collect_facts,
+                    };
+                    read(dut.as_ref(), placement, privileged)
+                }
                 None => Facts::default(),
             },
             _ => Facts::default(),
@@ -1020,14 +1026,14 @@ impl Builder for ExistingHosts {
 impl ExistingHosts {
     /// Adds the cards of the DUT and of the tester, and the tester's hosts that are not the DUT's.
     fn describe(&self, hosts: &Hosts, facts: &mut Facts) {
-        if let (Some(dut), Some(ports), System::Linux) =
-            (&hosts.dut, &self.bed.dut.ports, self.bed.dut.kind)
-        {
-            facts.cards.extend(crate::facts::cards(
-                dut.as_ref(),
-                "DUT",
-                &[&ports.a, &ports.b],
-            ));
+        let cards = match self.bed.dut.kind {
+            System::Linux => Some(crate::facts::cards as fn(&dyn Host, &str, &[&str]) -> _),
+            System::Freebsd | System::Bsdrp => Some(crate::facts::freebsd_cards as _),
+            System::Vpp | System::None => None,
+        };
+        if let (Some(dut), Some(ports), Some(cards)) = (&hosts.dut, &self.bed.dut.ports, cards) {
+            let found = cards(dut.as_ref(), "DUT", &[&ports.a, &ports.b]);
+            facts.cards.extend(found);
         }
         if hosts.memif.is_some() {
             return;

@@ -35,8 +35,8 @@ macro_rules! procedures {
             /// All ids, as `id` in a campaign takes them.
             pub const IDS: &'static [&'static str] = &[$($id),*];
 
-            /// Describes the procedure with an id, in a sentence without its period; `None` if there
-            /// is no such procedure.
+            /// Describes the procedure with an id, in a sentence without its period; `None` if
+            /// there is no such procedure.
             pub fn about(id: &str) -> Option<&'static str> {
                 let sentence = match id {
                     $($id => concat!($($about),*),)*
@@ -163,7 +163,7 @@ procedures! {
     "equilibrium" Equilibrium(Equilibrium),
     /// Maximum forwarding rate in overload, from quiet windows.
     "maxfwd" Maxfwd(Maxfwd),
-    /// Paired slices: the generator alternates between DUTs side by side, all rebuilt several times.
+    /// Paired slices: the generator alternates between DUTs side by side, rebuilt several times.
     "paired" Paired(Paired),
     /// Instructions per frame of a DUT in an emulator that counts them.
     "exact" Exact(Exact),

@@ -453,8 +453,8 @@ fn rows<'a>(
     rows
 }
 
-/// Formats a label's value: `64 B`, `2,000 flows`, `IPv4`, `rules 10`; names and other words stay as
-/// they are.
+/// Formats a label's value: `64 B`, `2,000 flows`, `IPv4`, `rules 10`; names and other words stay
+/// as they are.
 fn in_words(key: &str, value: &str) -> String {
     match (key, value.parse()) {
         (SOURCE | "configuration" | "run", _) => value.to_owned(),

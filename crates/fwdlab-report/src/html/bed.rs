@@ -54,7 +54,7 @@ pub(super) fn test_bed(m: &mut Markup, info: &RunInfo) {
     let dut = match (&images[..], facts.kernel.as_str()) {
         _ if facts.is_simulated() => "simulated".to_owned(),
         ([], "") => String::new(),
-        ([], kernel) => format!("Linux {kernel}"),
+        ([], _) => facts.release(),
         ([image], _) => (*image).to_owned(),
         (several, _) => plural(several.len(), "image"),
     };

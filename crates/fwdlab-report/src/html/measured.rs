@@ -64,6 +64,7 @@ pub(super) fn facts(m: &mut Markup, facts: &Facts, shown: ShownFacts) {
     let command_line = facts.kernel_command_line.clone();
     let of_host = |fact: &dyn Fn() -> String| facts.is_known().then(fact);
     let host = pairs([
+        ("system", facts.system.clone()),
         ("kernel", of_host(&|| facts.kernel.clone())),
         ("CPU", of_host(&|| facts.cpu_model.clone())),
         ("CPUs online", of_host(&|| facts.cpus.to_string())),

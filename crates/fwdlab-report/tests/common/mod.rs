@@ -84,6 +84,7 @@ fn facts() -> Facts {
             .collect()
     };
     Facts {
+        system: None,
         kernel: "6.18.0".into(),
         kernel_command_line: Some("console=ttyS0 root=/dev/vda1 ro quiet".into()),
         cpu_model: "AMD EPYC 7B13".into(),
