@@ -5,6 +5,8 @@
 //! encodes queries, and parses answers, whatever bytes they contain. No traffic here. Start with
 //! [`get_up_time`] and [`parse`], or with [`get`] and [`values`].
 
+pub(crate) mod agent;
+
 /// The encoded object identifier of sysUpTime.0, 1.3.6.1.2.1.1.3.0 (RFC 3418).
 const SYS_UP_TIME: [u8; 8] = [0x2b, 6, 1, 2, 1, 1, 3, 0];
 

@@ -213,8 +213,16 @@ pub struct Device {
     /// The kind of device
     #[serde(default)]
     pub kind: System,
-    /// Its ports; not for kind none
+    /// Its ports; for kind none only with snmp, by their names in the agent (ifName)
     pub ports: Option<Ends<String>>,
+    /// SNMP agent (v2c) of a device of kind none: 192.0.2.9 or 192.0.2.9:161. fwdlab reads the
+    /// counters of its ports
+    pub snmp: Option<Agent>,
+    /// SNMP community of the agent; by default public
+    pub community: Option<String>,
+    /// How old the counters of the agent may be: fwdlab waits that long before it reads them.
+    /// Without it they are approximate, and do not show where frames were lost
+    pub settle: Option<Period>,
     /// MAC addresses of its ports, if fwdlab can neither log in to read them nor ask for them with
     /// ARP
     pub macs: Option<Ends<Mac>>,
@@ -760,6 +768,12 @@ impl TestBed {
             return wrong(&["generator", "engine"], reason);
         }
         let dut = &self.dut;
+        self.check_agent("dut", dut.snmp, dut.community.as_deref())?;
+        if dut.settle.is_some() && dut.snmp.is_none() {
+            let reason =
+                "it is for the counters of an SNMP agent; add snmp = \"ADDRESS\", or omit this";
+            return wrong(&["dut", "settle"], reason);
+        }
         match (dut.kind, &dut.host, &dut.ports, &dut.macs) {
             (kind, None, ..) if kind != System::None => wrong(
                 &["dut"],
@@ -775,6 +789,18 @@ impl TestBed {
             (System::None, Some(_), ..) => wrong(
                 &["dut", "host"],
                 "fwdlab does not log in to a DUT of kind none; omit host, or set another kind",
+            ),
+            (System::None, _, None, _) if dut.snmp.is_some() => wrong(
+                &["dut", "snmp"],
+                "it needs ports = { a = \"...\", b = \"...\" }: their names in the agent (ifName)",
+            ),
+            (System::None, _, Some(_), _) if dut.snmp.is_none() && !dut.is_loop => wrong(
+                &["dut", "ports"],
+                "ports of a DUT of kind none are known only by their SNMP agent; add snmp = \"ADDRESS\", or omit this",
+            ),
+            (kind, ..) if kind != System::None && dut.snmp.is_some() => wrong(
+                &["dut", "snmp"],
+                "fwdlab logs in to this DUT and reads its counters; omit this, or set kind = \"none\"",
             ),
             (System::None, ..) if dut.ready.is_some() => wrong(
                 &["dut", "ready"],
@@ -800,7 +826,7 @@ impl TestBed {
             }
             (_, host, ports, _) => {
                 if let Some(ports) = ports {
-                    if dut.kind != System::Vpp {
+                    if !matches!(dut.kind, System::Vpp | System::None) {
                         self.check_ports("dut", ports)?;
                     }
                     for (key, port) in [("a", &ports.a), ("b", &ports.b)] {
@@ -859,6 +885,9 @@ impl TestBed {
             is_loop: host.is_none(),
             host,
             ports,
+            snmp: None,
+            community: None,
+            settle: None,
             macs: None,
             ready: None,
             socket: None,
@@ -873,6 +902,23 @@ impl TestBed {
         })
     }
 
+    /// Checks the SNMP community of a device.
+    fn check_agent(
+        &self,
+        device: &str,
+        snmp: Option<Agent>,
+        community: Option<&str>,
+    ) -> Result<(), FileError> {
+        let reason = match (snmp, community) {
+            (None, Some(_)) => "it needs an SNMP agent; add snmp = \"ADDRESS\", or omit this",
+            (_, Some(text)) if text.is_empty() || text.len() > 63 => {
+                "a community has 1 to 63 characters"
+            }
+            _ => return Ok(()),
+        };
+        Err(self.error(&[device, "community"], reason))
+    }
+
     fn check_switch(&self, switch: &Switch) -> Result<(), FileError> {
         let wrong = |key_path: &[&str], reason: String| Err(self.error(key_path, reason));
         if let Some(Place::Image(_)) = &switch.host {
@@ -881,23 +927,11 @@ impl TestBed {
                 "a virtual machine cannot be a switch".into(),
             );
         }
-        match (&switch.host, &switch.snmp, &switch.community) {
-            (Some(_), Some(_), _) => {
-                let reason = "a Linux bridge is queried through its host; omit this, or omit host";
-                return wrong(&["switch", "snmp"], reason.into());
-            }
-            (_, None, Some(_)) => {
-                let reason = "it needs an SNMP agent; add snmp = \"ADDRESS\", or omit this";
-                return wrong(&["switch", "community"], reason.into());
-            }
-            (_, _, Some(community)) if community.is_empty() || community.len() > 63 => {
-                return wrong(
-                    &["switch", "community"],
-                    "a community has 1 to 63 characters".into(),
-                );
-            }
-            _ => {}
+        if switch.host.is_some() && switch.snmp.is_some() {
+            let reason = "a Linux bridge is queried through its host; omit this, or omit host";
+            return wrong(&["switch", "snmp"], reason.into());
         }
+        self.check_agent("switch", switch.snmp, switch.community.as_deref())?;
         let ports = switch.ports.named();
         if ports.is_empty() {
             let reason = "it needs its ports, named after what is connected to them: { tester-a = \"...\", dut-a = \"...\", dut-b = \"...\", tester-b = \"...\" }";
@@ -1360,6 +1394,44 @@ net = '10.1.0.0/24'
                 "kind = 'none'\nmacs = { a = '02:00:00:00:00:0a', b = '02:00:00:00:00:0b' }",
                 "host = 'local'\nports = { a = 'c', b = 'd' }",
                 "x:5:2: a DUT behind memif ports is a black box",
+            ),
+        ] {
+            assert!(text.contains(from), "{from}");
+            let error = TestBed::parse("x", &text.replacen(from, to, 1))
+                .unwrap_err()
+                .to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_black_box_may_have_an_agent_that_counts() {
+        let text = "bed = 'm'\n[generator]\nhost = 'local'\nports = { a = 'tx', b = 'rx' }\n\
+            [dut]\nkind = 'none'\nsnmp = '192.0.2.1'\ncommunity = 'x'\nsettle = '10s'\nports = { a = 'GigabitEthernet0/0/1', b = 'ge-0/0/2' }\n";
+        let bed = TestBed::parse("x", text).unwrap();
+        let agent = Agent([192, 0, 2, 1].into(), 161);
+        assert_eq!(bed.dut.snmp, Some(agent));
+        for (from, to, expected) in [
+            (
+                "ports = { a = 'GigabitEthernet0/0/1', b = 'ge-0/0/2' }",
+                "",
+                "x:7:8: it needs ports",
+            ),
+            ("snmp = '192.0.2.1'\n", "", "x:7:13: it needs an SNMP agent"),
+            (
+                "snmp = '192.0.2.1'\ncommunity = 'x'\n",
+                "",
+                "x:7:10: it is for the counters of an SNMP agent",
+            ),
+            (
+                "snmp = '192.0.2.1'\ncommunity = 'x'\nsettle = '10s'\n",
+                "",
+                "x:7:1: ports of a DUT of kind none are known only by their SNMP agent",
+            ),
+            (
+                "kind = 'none'",
+                "host = 'ssh://r'",
+                "x:7:8: fwdlab logs in to this DUT",
             ),
         ] {
             assert!(text.contains(from), "{from}");

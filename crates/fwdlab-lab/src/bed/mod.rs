@@ -146,6 +146,8 @@ pub struct DutPorts {
     pub input: (u64, u64),
     /// Output: packets, dropped (transmit side).
     pub output: (u64, u64),
+    /// False if they may be some seconds old.
+    pub are_exact: bool,
 }
 
 /// The parts of a bed with existing hosts.
@@ -279,6 +281,7 @@ impl Bed {
             DutPorts {
                 input: (input.rx_packets, input.rx_dropped),
                 output: (output.tx_packets, output.tx_dropped),
+                are_exact: dut.are_counters_exact(),
             }
         };
         let tester = match &self.ports {

@@ -1,9 +1,12 @@
 //! A DUT without login: frames pass through it, and that is all.
 //!
-//! Nothing can be applied or read. Requests are refused with a suggestion what to do instead, and
-//! values that cannot be read are absent, not zero. Start with [`BlackBox`].
+//! Nothing can be applied, and only counters of ports can be read, by SNMP. Requests are refused
+//! with a suggestion what to do instead, and values that cannot be read are absent, not zero. Start
+//! with [`BlackBox`].
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use fwdlab_model::trial::IpVersion;
 
@@ -12,11 +15,22 @@ use crate::control::Control;
 use crate::error::LabError;
 use crate::host::Limit;
 use crate::interfaces::Counted;
+use crate::snmp::agent::Agent;
 
-/// A DUT of which only the name is known.
-#[derive(Debug, Clone)]
+/// A DUT of which only the name is known, and perhaps an SNMP agent.
+#[derive(Debug)]
 pub struct BlackBox {
     name: String,
+    counters: Option<AgentCounters>,
+}
+
+/// The counters of its ports, by their names in an agent.
+#[derive(Debug)]
+struct AgentCounters {
+    agent: Mutex<Agent>,
+    ports: [String; 2],
+    /// How old they may be; unknown if absent.
+    settle: Option<Duration>,
 }
 
 impl BlackBox {
@@ -24,6 +38,25 @@ impl BlackBox {
     pub fn new(name: &str) -> BlackBox {
         BlackBox {
             name: name.to_owned(),
+            counters: None,
+        }
+    }
+
+    /// Reads the counters of these ports from an agent, whose counters may be that old.
+    pub(crate) fn with_agent(
+        self,
+        agent: Agent,
+        ports: [String; 2],
+        settle: Option<Duration>,
+    ) -> BlackBox {
+        let agent = Mutex::new(agent);
+        BlackBox {
+            counters: Some(AgentCounters {
+                agent,
+                ports,
+                settle,
+            }),
+            ..self
         }
     }
 }
@@ -95,7 +128,20 @@ impl Dut for BlackBox {
     }
 
     fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError> {
-        Ok(None)
+        let Some(of) = &self.counters else {
+            return Ok(None);
+        };
+        std::thread::sleep(of.settle.unwrap_or_default());
+        let mut agent = of.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        let [input, output] = &of.ports;
+        Ok(Some(PortPair {
+            input: agent.counted(input)?,
+            output: agent.counted(output)?,
+        }))
+    }
+
+    fn are_counters_exact(&self) -> bool {
+        self.counters.as_ref().is_none_or(|of| of.settle.is_some())
     }
 
     fn port_problems(&self) -> Result<Vec<String>, LabError> {

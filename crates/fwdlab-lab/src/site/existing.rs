@@ -16,14 +16,15 @@ use std::time::{Duration, Instant};
 
 use fwdlab_engine::{Choice, PathSpec, PortSpec};
 use fwdlab_model::campaign::Kind;
+use fwdlab_model::campaign::value::Period;
 use fwdlab_model::facts::{Facts, TEST_BED};
 use fwdlab_model::file::FileError;
-use fwdlab_model::test_bed::{Ends, Mac, Place, PortKind, System, TestBed};
+use fwdlab_model::test_bed::{self, Ends, Mac, Place, PortKind, System, TestBed};
 
 use self::ports::{Link, PortCommands};
 use super::lock::{Locks, Wait, bed_lock};
 use super::{Builder, Site, Wanted};
-use crate::bed::switch::{Agent, BedSwitch, SwitchAccess};
+use crate::bed::switch::{BedSwitch, SwitchAccess};
 use crate::bed::{Bed, Claim, Parts, Second, TesterPorts, Testers};
 use crate::control::Control;
 use crate::dut::freebsd::FreebsdKind;
@@ -41,6 +42,7 @@ use crate::placement::Placement;
 use crate::ports::answering::{Answering, mac_of_dut};
 use crate::ports::noise::capture_noise;
 use crate::ports::{MemifPort, claim};
+use crate::snmp::agent::Agent;
 use crate::switch_config::Addresses;
 use crate::tester::distributed::{self, Port};
 use crate::tester::local::Chosen;
@@ -507,8 +509,7 @@ impl ExistingHosts {
                 SwitchAccess::Host(host)
             }
             (None, Some(at)) => {
-                let community = switch.community.as_deref().unwrap_or("public");
-                let agent = Agent::open((at.0, at.1).into(), community, &ports)?;
+                let agent = agent_at(*at, switch.community.as_deref(), &ports)?;
                 SwitchAccess::Agent(Arc::new(Mutex::new(agent)))
             }
             (None, None) => return Ok(None),
@@ -743,7 +744,16 @@ impl Builder for ExistingHosts {
             _ => {
                 let name = format!("the DUT of {}", self.bed.name);
                 let networks = self.neighbours(&hosts, &of_tester, &control, &mut claims)?;
-                (Arc::new(BlackBox::new(&name)), networks)
+                let dut = BlackBox::new(&name);
+                let of = &self.bed.dut;
+                let dut = match (of.snmp, of.ports.clone()) {
+                    (Some(at), Some(Ends { a, b })) => {
+                        let agent = agent_at(at, of.community.as_deref(), &[&a, &b])?;
+                        dut.with_agent(agent, [a, b], of.settle.map(|Period(settle)| settle))
+                    }
+                    _ => dut,
+                };
+                (Arc::new(dut), networks)
             }
         };
         let host = |seat: usize| hosts.testers[self.seats[seat]].host.clone();
@@ -1059,6 +1069,15 @@ impl ExistingHosts {
             }
         }
     }
+}
+
+/// Connects to the SNMP agent of a device with these ports.
+fn agent_at(
+    at: test_bed::Agent,
+    community: Option<&str>,
+    ports: &[&str],
+) -> Result<Agent, LabError> {
+    Agent::open((at.0, at.1).into(), community.unwrap_or("public"), ports)
 }
 
 /// Waits for the peers of memif ports. These have no addresses of their own: they get those of the

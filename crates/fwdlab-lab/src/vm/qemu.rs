@@ -525,7 +525,7 @@ mod tests {
         assert_eq!(files.waited(), Duration::ZERO, "before its start");
         let spin = || {
             Command::new("sh")
-                .args(["-c", "while :; do :; done"])
+                .args(["-c", "ulimit -t 60; while :; do :; done"])
                 .spawn()
         };
         let only = rustix::thread::sched_getaffinity(None).unwrap();

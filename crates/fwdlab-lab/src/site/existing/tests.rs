@@ -8,7 +8,7 @@ use std::process::Child;
 
 use fwdlab_engine::analysis::AnalysisPlan;
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
-use fwdlab_engine::{LoadPlan, Schedule, StallPolicy};
+use fwdlab_engine::{LoadPlan, Proof, Schedule, StallPolicy};
 use fwdlab_model::campaign;
 use fwdlab_model::facts::TEST_BED;
 use fwdlab_model::trial::{IpVersion, Stream};
@@ -741,6 +741,90 @@ fn this_machine_is_not_restarted() {
 /// Hosts behind sshd and agents.
 mod slow {
     use super::*;
+
+    /// A router that drops half of its flows receives all and sends half, by the counters of its
+    /// agent, which reads those of the kernel every 15 s.
+    #[test]
+    fn a_black_box_is_read_by_snmp() {
+        let test = "a_black_box_is_read_by_snmp";
+        let find = "PATH=$PATH:/usr/sbin; command -v snmpd";
+        let Ok(program) = Local.query("sh", &["-c", find]) else {
+            return println!("SKIPPED: {test}: there is no snmpd");
+        };
+        let Some(rack) = Rack::new("snmp") else {
+            return;
+        };
+        owned_router(&rack);
+        let [_, dut] = &rack.names;
+        let ours = format!("fm{}", std::process::id());
+        let link = format!(
+            "ip link add {ours} type veth peer name mgmt netns {dut}; ip addr add 10.254.7.1/30 dev {ours}; ip link set {ours} up"
+        );
+        Local.query("sh", &["-ec", &link]).unwrap();
+        let link = "ip addr add 10.254.7.2/30 dev mgmt; ip link set mgmt up
+            nft add table ip t; nft add chain ip t f '{ type filter hook forward priority 0; }'
+            nft add rule ip t f 'ip daddr & 0.0.0.1 == 0.0.0.0 drop'";
+        rack.dut().query("sh", &["-ec", link]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("snmpd.conf");
+        let at = "10.254.7.2:1161";
+        std::fs::write(
+            &file,
+            format!("rocommunity secret default\nagentaddress udp:{at}\n"),
+        )
+        .unwrap();
+        let mut command = std::process::Command::new("ip");
+        command
+            .args(["netns", "exec", dut, program.trim()])
+            .args(["-f", "-Ln", "-C", "-I", "ifTable,ifXTable", "-c"])
+            .arg(&file)
+            .env("SNMP_PERSISTENT_DIR", folder.path());
+        crate::sys::die_with_parent(&mut command);
+        let mut agent = command.spawn().unwrap();
+        let begun = Instant::now();
+        while Agent::open(at.parse().unwrap(), "secret", &["da", "db"]).is_err() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "snmpd does not start"
+            );
+        }
+        let text = rack.near();
+        let (before, rest) = text.split_once("[dut]").unwrap();
+        assert!(rest.contains("ports = { a = 'da', b = 'db' }"), "{rest}");
+        let text = format!(
+            "{before}[dut]\nkind = 'none'\nports = {{ a = 'da', b = 'db' }}\nsnmp = '{at}'\ncommunity = 'secret'\nsettle = '16s'\n"
+        );
+        let site = Site::existing(parsed(&text), Path::new("/nowhere")).unwrap();
+        let placement = Placement::default();
+        let bed = site
+            .build(&Wanted::with_one_dut(&campaign::Dut::default(), &placement))
+            .unwrap();
+        let (mut rig, _) = site.open(&bed, &by_packets()).unwrap();
+        let stream = Stream::new(IpVersion::Ipv4, FrameSize::new(128).unwrap(), 10).unwrap();
+        // the first frames wait for an answer, or a busy sender sends none
+        let mut proofs = (0..10).map(|_| rig.prove(0, &stream, 100).unwrap());
+        let is_half = |proof: &Proof| proof.sent > 0 && proof.received == proof.sent / 2;
+        assert!(proofs.any(|proof| is_half(&proof)));
+        let counted = || bed.counters(0).unwrap().dut.unwrap();
+        let before = counted();
+        let proof = rig.prove(0, &stream, 100).unwrap();
+        let after = counted();
+        assert!(after.are_exact && is_half(&proof), "{proof:?}");
+        // and at most some ARP
+        let received = after.input.0 - before.input.0;
+        assert!(
+            (proof.sent..proof.sent + 10).contains(&received),
+            "{received}"
+        );
+        let sent = after.output.0 - before.output.0;
+        let forwarded = proof.received..proof.received + 10;
+        assert!(forwarded.contains(&sent), "{sent}");
+        drop(rig);
+        drop(bed);
+        agent.kill().unwrap();
+        agent.wait().unwrap();
+        Local.query("ip", &["link", "del", &ours]).unwrap();
+    }
 
     #[test]
     fn a_configuration_leaves_nothing_on_any_kind_of_host() {
