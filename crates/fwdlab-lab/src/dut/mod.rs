@@ -170,9 +170,9 @@ pub trait Dut: fmt::Debug + Send + Sync {
     /// They should exist and do not.
     fn counters(&self) -> Result<Option<PortPair<Counted>>, LabError>;
 
-    /// Returns false if these counters may be older than the moment at which they were read.
-    fn are_counters_exact(&self) -> bool {
-        true
+    /// Returns how old these counters may be when they are read; `None` if that is not known.
+    fn age_of_counters(&self) -> Option<Duration> {
+        Some(Duration::ZERO)
     }
 
     /// Returns ports that are not up or do not exist: `eth1 in fwdlab-x-dut0 is gone`.

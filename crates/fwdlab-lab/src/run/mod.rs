@@ -662,6 +662,7 @@ fn does_forward(
             return Ok(proof);
         }
         if proof.sent > 0 {
+            trial::settle(bed, tester);
             let after = bed.counters(dut)?;
             return Err(LabError::DoesNotForward {
                 configuration: with.to_owned(),

@@ -410,6 +410,7 @@ impl Bench<'_> {
     /// Reads all counters until two readings agree: a frame of the DUT's own between two reads
     /// would look like a residue.
     fn standstill(&mut self) -> Result<Vec<PathCounters>, LabError> {
+        settle(self.bed, self.tester);
         let mut last = None;
         for _ in 0..STANDSTILL_READINGS {
             let now = (0..self.bed.path_count())
@@ -674,6 +675,14 @@ pub(super) fn loses_inside(counters: &Counters) -> bool {
 struct PathCounters {
     ports: PortCounters,
     received: ReceiveCounts,
+}
+
+/// Waits until the counters of the DUT's ports are current, while nothing moves.
+pub(super) fn settle(bed: &Bed, tester: &dyn Rig) {
+    let age = bed.age_of_counters();
+    if age > Duration::ZERO {
+        tester.wait(age);
+    }
 }
 
 /// Returns how long the sender waited for a CPU between two readings.

@@ -805,7 +805,11 @@ mod slow {
         let mut proofs = (0..10).map(|_| rig.prove(0, &stream, 100).unwrap());
         let is_half = |proof: &Proof| proof.sent > 0 && proof.received == proof.sent / 2;
         assert!(proofs.any(|proof| is_half(&proof)));
-        let counted = || bed.counters(0).unwrap().dut.unwrap();
+        assert_eq!(bed.age_of_counters(), Duration::from_secs(16));
+        let counted = || {
+            std::thread::sleep(bed.age_of_counters());
+            bed.counters(0).unwrap().dut.unwrap()
+        };
         let before = counted();
         let proof = rig.prove(0, &stream, 100).unwrap();
         let after = counted();
