@@ -259,8 +259,13 @@ while True: s.sendto(*s.recvfrom(2000))' > /dev/null 2>&1 & until grep -q :00A1 
         let run = lab.only_run();
         let (mut requested, mut trials) = (0.0, 0);
         for trial in &json_lines(&run.join("trials.jsonl")) {
-            assert!(number(&trial["frames_received"]) > 0.0, "{trial}");
-            let queries = &trial["asked"]["answer"]["management"];
+            // a sender that stalls on a busy CPU may send nothing, and then the trial is invalid
+            let answer = &trial["asked"]["answer"];
+            match number(&answer["frames_sent"]) > 0.0 {
+                true => assert!(number(&trial["frames_received"]) > 0.0, "{trial}"),
+                false => assert!(!list(&trial["validity"]["reasons"]).is_empty(), "{trial}"),
+            }
+            let queries = &answer["management"];
             if !trial["variant"]["modifiers"].is_array() {
                 assert!(queries.is_null(), "{trial}");
                 continue;
