@@ -959,6 +959,33 @@ mod tests {
         }
     }
 
+    /// What a DUT behind a wire dropped at its input is a named loss, not an unexplained one.
+    #[test]
+    fn drops_at_the_input_behind_a_wire_are_named() {
+        let dut = |came, dropped| {
+            Some(DutPorts {
+                input: (came, dropped),
+                output: (came, 0),
+                are_exact: true,
+            })
+        };
+        let after = PortCounters {
+            rx: (90, 0),
+            ..ports(100, dut(90, 10))
+        };
+        let counters = Counters {
+            generator_sent: 100,
+            receiver_received: 90,
+            chain: chain(&ports(0, dut(0, 0)), &after),
+            ..Counters::default()
+        };
+        let ledger = balance(&counters, None);
+        let lost = ledger.losses.iter().filter(|loss| loss.frames > 0);
+        let lost: Vec<_> = lost.map(|loss| (loss.place.clone(), loss.frames)).collect();
+        assert_eq!(lost, [(Place::DutInput, 10)]);
+        assert!(objections(&ledger, &counters).is_empty(), "{ledger:?}");
+    }
+
     /// A switch shows where frames were lost: before the DUT, after it, or in the switch itself.
     #[test]
     fn frames_lost_in_a_switch_are_attributed_to_it() {

@@ -314,6 +314,14 @@ impl VethCounts {
             }
             _ => INPUT_FULL,
         };
+        let mut input = Meter::exact(Stage::DutInput, "rx_packets", self.dut_in_rx_packets);
+        // behind a wire only the DUT knows what it dropped; on veth nothing is missing between both
+        let missing = (self.generator_port_tx_packets).saturating_sub(self.dut_in_rx_packets);
+        let only_here = (self.dut_in_rx_dropped).saturating_sub(self.generator_port_tx_dropped);
+        if missing.min(only_here) > 0 {
+            let counter = "drops of the DUT's input, which received them";
+            input = input.and_dropped(Place::DutInput, missing.min(only_here), counter);
+        }
         Chain {
             meters: vec![
                 Meter::exact(
@@ -322,7 +330,7 @@ impl VethCounts {
                     self.generator_port_tx_packets,
                 )
                 .and_dropped(Place::DutInput, self.generator_port_tx_dropped, full),
-                Meter::exact(Stage::DutInput, "rx_packets", self.dut_in_rx_packets),
+                input,
                 Meter::exact(Stage::DutOutput, "tx_packets", self.dut_out_tx_packets)
                     .and_dropped(
                         Place::DutOutput,
