@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use crate::storm::Dice;
 use crate::support::{
-    CommandResult, IMAGES, Lab, PATIENCE, PROGRAM, count, directories, ended, example, json_lines,
-    list, number, python_with, read_json, skipped, tool, try_tool,
+    CommandResult, IMAGES, Lab, PATIENCE, PROGRAM, begun_runs, count, directories, ended, example,
+    json_lines, list, number, python_with, read_json, skipped, tool, try_tool,
 };
 
 /// One test case and its control: two boots.
@@ -148,15 +148,9 @@ fn joined_boots(runs: &Path) -> Vec<u64> {
     boots.iter().map(|boot| count(&boot["boot"])).collect()
 }
 
-/// Returns true if a run has begun in a directory.
-fn has_run(runs: &Path) -> bool {
-    let has_begun = |run: &PathBuf| run.join("run.json").exists();
-    directories(runs).iter().any(has_begun)
-}
-
 /// Returns how many times the only run in a directory was continued.
 fn gaps_of_only_run(runs: &Path) -> usize {
-    let runs = directories(runs);
+    let runs = begun_runs(runs);
     assert_eq!(runs.len(), 1, "{runs:?}");
     list(&read_json(&runs[0].join("run.json"))["gaps"]).len()
 }
@@ -447,7 +441,7 @@ mod slow {
         let merge = submit(&format!("--dependency=afterany:{array}"));
         let shard = lab.path().join("shards/1");
         let task = format!("{array}_1");
-        slurm.wait("run of the first task", || has_run(&shard).then_some(()));
+        slurm.wait("run of the first task", || begun_runs(&shard).pop());
         slurm.ask(&format!("scancel -s KILL {task}")).unwrap();
         let (state, _) = slurm.end_of(&task);
         assert_ne!(state, "COMPLETED");
@@ -724,7 +718,7 @@ mod in_guests {
         let pod = |container: &Value| sandbox(&lab, container);
         let mut killed = lab.start_command(pod(&shard));
         let first = runs.join("0");
-        killed.wait_until("a run", |_| has_run(&first));
+        killed.wait_until("a run", |_| !begun_runs(&first).is_empty());
         killed.signal(rustix::process::Signal::KILL);
         killed.wait(PATIENCE);
         // a pod that is replaced after the end of its shard has nothing left to do

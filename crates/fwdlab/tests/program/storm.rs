@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Lab, NOT_REACHED, Started, count, directories, json_lines, list, number, read_json,
+    Lab, NOT_REACHED, Started, begun_runs, count, directories, json_lines, list, number, read_json,
     reports_stall, skipped, tool, try_tool,
 };
 use crate::test_beds::{Rack, ip_exec, rack};
@@ -291,8 +291,8 @@ impl Storm {
             }
             let ended = controller.wait(PATIENCE);
             output = format!("{words} {ended:?}");
-            let mut now = directories(&self.rack.lab.runs()).into_iter();
-            let is_own = |dir: &PathBuf| dir.join("run.json").exists() && !before.contains(dir);
+            let mut now = begun_runs(&self.rack.lab.runs()).into_iter();
+            let is_own = |dir: &PathBuf| !before.contains(dir);
             run = run.or_else(|| now.find(is_own));
             if let Some(dir) = &run
                 && read_json(&dir.join("run.json"))["state"] == "finished"

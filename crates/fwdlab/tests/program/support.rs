@@ -644,6 +644,16 @@ pub fn directories(path: &Path) -> Vec<PathBuf> {
     all
 }
 
+/// Returns the runs in a directory, without those that are still being created: they have hidden
+/// names, and nothing continues them after a kill.
+pub fn begun_runs(path: &Path) -> Vec<PathBuf> {
+    let is_begun = |run: &PathBuf| {
+        let is_hidden = run.file_name().unwrap().as_encoded_bytes()[0] == b'.';
+        !is_hidden && run.join("run.json").exists()
+    };
+    directories(path).into_iter().filter(is_begun).collect()
+}
+
 fn pids() -> Vec<u32> {
     fs::read_dir("/proc")
         .unwrap()
