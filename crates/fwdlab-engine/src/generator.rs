@@ -88,6 +88,12 @@ impl Counting {
     /// All receivers that use a network interface, the cheapest first.
     pub const ALL: [Counting; 2] = [Counting::Xdp, Counting::AfPacket];
 
+    /// Returns the receiver with this name.
+    pub fn named(name: &str) -> Option<Counting> {
+        let all = Counting::ALL.into_iter().chain([Counting::Memif]);
+        all.into_iter().find(|counting| counting.name() == name)
+    }
+
     /// Returns the name in results and on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -331,7 +337,7 @@ fn add_each(sums: &mut Vec<u64>, more: &[u64]) {
 }
 
 /// Start and end of sending, CLOCK_MONOTONIC in nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SendingTimes {
     /// When the schedule began.
     pub begun_ns: u64,

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fwdlab_engine::part::Parts;
 use fwdlab_engine::{EngineError, Exact, PathSpec, PortSpec, exact};
 use fwdlab_model::campaign::Generator;
 
-use super::part::Parts;
+use super::part::Here;
 use super::rig;
 use crate::error::LabError;
 use crate::host::wire::{self, Answer, Hello, Place, Question, clock, receive, send};
@@ -42,7 +43,7 @@ struct Agent {
     next: u32,
     bursts: Option<Exact>,
     rig: Option<rig::Open>,
-    parts: Parts,
+    parts: Parts<Here>,
     claimed: Vec<Claimed>,
     answering: Vec<Answering>,
     /// True while frames may flow from here.
@@ -74,7 +75,7 @@ pub(crate) fn serve_within(
         next: 0,
         bursts: None,
         rig: None,
-        parts: Parts::default(),
+        parts: Parts::new(Here),
         claimed: Vec::new(),
         answering: Vec::new(),
         sends: sends.clone(),
@@ -200,11 +201,9 @@ impl Agent {
                 Ok((Answer::Rig(answer?), Vec::new()))
             }
             Question::Part(question) => {
-                let (answer, sends) = self.parts.answer(question, &bytes)?;
-                if let Some(sends) = sends {
-                    self.sends.store(sends, Ordering::Release);
-                }
-                Ok((Answer::Part(answer), Vec::new()))
+                let answer = self.parts.answer(question, &bytes).map_err(refused);
+                self.sends.store(self.parts.sends(), Ordering::Release);
+                Ok((Answer::Part(answer?), Vec::new()))
             }
             Question::Claim {
                 port: (place, interface),

@@ -7,12 +7,11 @@
 
 use std::time::Duration;
 
-use fwdlab_engine::analysis::Analysis;
 use fwdlab_engine::joined::{JoinedSender, Part};
+use fwdlab_engine::part::{Answer, Link, Question, RemoteReceiver, RemoteSender};
 use fwdlab_engine::tester::{Opener, cheapest_receivers};
 use fwdlab_engine::{
-    Addresses, Capabilities, Choice, Copies, Counting, EngineError, Expected, Frames, Histogram,
-    Mode, PathSpec, PortSpec, ReceiveCounts, Receiver, Rejected, Schedule, SendCounts, Sender,
+    Addresses, Choice, Counting, EngineError, Mode, PathSpec, PortSpec, Receiver, Rejected, Sender,
     Tester, open_receiver, open_sender,
 };
 
@@ -20,10 +19,8 @@ use super::Rig;
 use super::local::{Chosen, words};
 use crate::error::LabError;
 use crate::host::wire::connection::unexpected_answer;
-use crate::host::wire::part::{Answer, Question, packed};
 use crate::host::wire::{self, clock};
 use crate::host::{Host, HostError, Limit, Remote};
-use fwdlab_engine::stamps::static_name;
 
 /// A receiver that is silent for this long while frames flow is considered lost, which ends the
 /// traffic.
@@ -178,7 +175,8 @@ impl Opener for DistributedRig {
                     open_sender(mode, &[path], cpus, self.senders)?
                 }
                 Port::There(host, port) => {
-                    Box::new(RemoteSender::open(host, port, mode, cpus, self.senders)?)
+                    let (host, ports) = (host.clone(), vec![port.clone()]);
+                    Box::new(RemoteSender::open(host, ports, mode, cpus, self.senders)?)
                 }
             };
             Ok(Part {
@@ -222,255 +220,37 @@ fn receiver(counting: Counting, port: &Port) -> Result<Box<dyn Receiver>, Engine
     Ok(match port {
         Port::Here(spec) => open_receiver(counting, spec)?,
         Port::There(host, port) => {
-            let far = RemotePart {
-                host: host.clone(),
-                close: Question::CloseReceivers,
-            };
-            let question = Question::OpenReceivers {
-                ports: vec![(None, port.clone())],
-                counting: counting.name().into(),
-            };
-            match far.query("open a receiver", &question, &[], Limit::OURS)? {
-                Answer::Opened(_) => Box::new(RemoteReceiver {
-                    part: far,
-                    counting,
-                }),
-                other => return far.unexpected_answer("open a receiver", other),
-            }
+            Box::new(RemoteReceiver::open(host.clone(), port, counting, &[])?)
         }
     })
 }
 
-/// A part behind an agent.
-#[derive(Debug)]
-struct RemotePart {
-    host: Remote,
-    /// The question that closes it.
-    close: Question,
-}
-
-impl RemotePart {
+/// Parts behind an agent.
+impl Link for Remote {
     fn query(
         &self,
         action: &str,
-        question: &Question,
+        question: Question,
         bytes: &[u8],
-        limit: Limit<'_>,
+        patience: Duration,
     ) -> Result<Answer, EngineError> {
-        let question = wire::Question::Part(question.clone());
-        match self.host.put_to(action, &question, bytes, limit) {
+        let limit = Limit {
+            time: patience,
+            ..Limit::OURS
+        };
+        match self.put_to(action, &wire::Question::Part(question), bytes, limit) {
             Ok((wire::Answer::Part(answer), _)) => Ok(answer),
-            Ok((other, _)) => {
-                let reason = unexpected_answer(&other);
-                Err(remote_error(HostError::new(
-                    self.host.name(),
-                    action,
-                    reason,
-                )))
-            }
-            Err(error) => Err(remote_error(error)),
+            Ok((other, _)) => Err(remote_error(self, action, &other)),
+            Err(error) => Err(EngineError::Elsewhere(Box::new(error))),
         }
     }
 
-    fn unexpected_answer<T>(&self, action: &str, answer: Answer) -> Result<T, EngineError> {
-        let reason = unexpected_answer(&wire::Answer::Part(answer));
-        Err(remote_error(HostError::new(
-            self.host.name(),
-            action,
-            reason,
-        )))
-    }
-
-    fn done(&self, action: &str, question: &Question, bytes: &[u8]) -> Result<(), EngineError> {
-        match self.query(action, question, bytes, Limit::OURS)? {
-            Answer::Done => Ok(()),
-            other => self.unexpected_answer(action, other),
-        }
+    fn unexpected(&self, action: &str, answer: Answer) -> EngineError {
+        remote_error(self, action, &wire::Answer::Part(answer))
     }
 }
 
-impl Drop for RemotePart {
-    fn drop(&mut self) {
-        // the host may be gone, and the part with it
-        let close = self.close.clone();
-        let _ = self.done("close what is open", &close, &[]);
-    }
-}
-
-fn remote_error(error: HostError) -> EngineError {
-    EngineError::Elsewhere(Box::new(error))
-}
-
-/// A sender behind an agent.
-struct RemoteSender {
-    part: RemotePart,
-    capabilities: Capabilities,
-}
-
-impl RemoteSender {
-    fn open(
-        host: &Remote,
-        port: &str,
-        mode: Mode,
-        cpus: &[usize],
-        senders: u32,
-    ) -> Result<RemoteSender, EngineError> {
-        let far = RemotePart {
-            host: host.clone(),
-            close: Question::CloseSender,
-        };
-        let action = "open a sender";
-        let question = Question::OpenSender {
-            port: (None, port.to_owned()),
-            mode,
-            cpus: cpus.to_vec(),
-            senders,
-        };
-        match far.query(action, &question, &[], Limit::OURS)? {
-            Answer::OpenedSender(words, senders) => Ok(RemoteSender {
-                part: far,
-                capabilities: Capabilities {
-                    // the description says how frames are copied there
-                    copies: Copies::InKernel,
-                    senders,
-                    queues: senders,
-                    ..Capabilities::new(mode, static_name(&words))
-                },
-            }),
-            other => far.unexpected_answer(action, other),
-        }
-    }
-
-    fn sent(&self, action: &str, question: &Question) -> Result<(SendCounts, u64), EngineError> {
-        match self.part.query(action, question, &[], Limit::OURS)? {
-            Answer::Sent(counts, at_ns) => Ok((counts, at_ns)),
-            other => self.part.unexpected_answer(action, other),
-        }
-    }
-}
-
-impl Sender for RemoteSender {
-    fn capabilities(&self) -> Capabilities {
-        self.capabilities
-    }
-
-    fn arm(&mut self, frames: &Frames) -> Result<(), EngineError> {
-        let bytes = packed(frames).map_err(EngineError::Frames)?;
-        self.part
-            .done("prepare the frames of a trial", &Question::Arm, &bytes)
-    }
-
-    fn start(&mut self, schedule: Schedule) -> Result<(), EngineError> {
-        let question = Question::Start(schedule);
-        self.part.done("start to send", &question, &[])
-    }
-
-    fn select(&mut self, path: usize) -> Result<(), EngineError> {
-        match path {
-            0 => Ok(()),
-            _ => Err(EngineError::Frames(format!("there is no path {path}"))),
-        }
-    }
-
-    fn renew(&mut self) -> Result<Duration, EngineError> {
-        let action = "continue from other memory";
-        match self
-            .part
-            .query(action, &Question::Renew, &[], Limit::OURS)?
-        {
-            Answer::Paused(time) => Ok(time),
-            other => self.part.unexpected_answer(action, other),
-        }
-    }
-
-    fn set_load(&mut self, _: f64) -> Result<(), EngineError> {
-        Err(EngineError::Unsupported {
-            engine: self.capabilities.mode.name(),
-            action: "change its load from another host".into(),
-        })
-    }
-
-    fn lateness(&self) -> Result<Option<Histogram>, EngineError> {
-        let action = "read how late frames left";
-        match self
-            .part
-            .query(action, &Question::Lateness, &[], Limit::OURS)?
-        {
-            Answer::Lateness(lateness) => Ok(lateness),
-            other => self.part.unexpected_answer(action, other),
-        }
-    }
-
-    fn counts(&self) -> Result<SendCounts, EngineError> {
-        Ok(self.counts_at()?.0)
-    }
-
-    fn counts_at(&self) -> Result<(SendCounts, u64), EngineError> {
-        self.sent("read the counts of a sender", &Question::Sent)
-    }
-
-    fn stop(&mut self) -> Result<SendCounts, EngineError> {
-        Ok(self.stop_at()?.0)
-    }
-
-    fn stop_at(&mut self) -> Result<(SendCounts, u64), EngineError> {
-        self.sent("stop to send", &Question::Stop)
-    }
-
-    /// A lost sender sends nothing more; the next reading of its counts returns the error.
-    fn is_done(&self) -> bool {
-        let requested = (self.part).query("see whether all is sent", &Question::IsDone, &[], ALIVE);
-        !matches!(requested, Ok(Answer::IsDone(false)))
-    }
-}
-
-/// A receiver behind an agent, the only one there.
-struct RemoteReceiver {
-    part: RemotePart,
-    counting: Counting,
-}
-
-/// The index of the only receiver.
-const FIRST: usize = 0;
-
-impl Receiver for RemoteReceiver {
-    fn name(&self) -> &'static str {
-        self.counting.name()
-    }
-
-    fn expect(&mut self, expected: &Expected) -> Result<(), EngineError> {
-        let question = Question::Expect {
-            receiver: FIRST,
-            expected: expected.clone(),
-        };
-        self.part
-            .done("expect the frames of a trial", &question, &[])
-    }
-
-    fn counts(&mut self) -> Result<ReceiveCounts, EngineError> {
-        Ok(self.counts_at()?.0)
-    }
-
-    fn counts_at(&mut self) -> Result<(ReceiveCounts, u64), EngineError> {
-        let action = "read the counts of a receiver";
-        let question = Question::Received { receiver: FIRST };
-        match self.part.query(action, &question, &[], ALIVE)? {
-            Answer::Received(counts, at_ns) => Ok((counts, at_ns)),
-            other => self.part.unexpected_answer(action, other),
-        }
-    }
-
-    fn is_lost(&self) -> bool {
-        let requested = (self.part).query("check whether it responds", &Question::Here, &[], ALIVE);
-        !matches!(requested, Ok(Answer::Done))
-    }
-
-    fn analysis(&mut self) -> Result<Option<Analysis>, EngineError> {
-        let action = "read what a receiver found out";
-        let question = Question::Analysis { receiver: FIRST };
-        match self.part.query(action, &question, &[], Limit::OURS)? {
-            Answer::Analysis(found) => Ok(found),
-            other => self.part.unexpected_answer(action, other),
-        }
-    }
+fn remote_error(host: &Remote, action: &str, answer: &wire::Answer) -> EngineError {
+    let reason = unexpected_answer(answer);
+    EngineError::Elsewhere(Box::new(HostError::new(host.name(), action, reason)))
 }

@@ -5,22 +5,18 @@
 //! side is [`crate::agent`]. Start with [`Question`].
 
 pub mod connection;
-pub(crate) mod part;
 pub(crate) mod rig;
 
-use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use fwdlab_engine::{Addresses, Burst};
+pub(crate) use fwdlab_engine::part::message::{BEAT, receive, send};
+use fwdlab_engine::{Addresses, Burst, part};
 use fwdlab_model::campaign::Generator;
 use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
 use super::{Command, Failure, ProcessEnd};
 use crate::networks::Side;
-
-/// Maximum length of a message: anything longer means that the stream is out of step.
-const MOST_BYTES: u32 = 1 << 30;
 
 /// A question to an agent. The content of a file follows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -167,9 +163,6 @@ pub(crate) struct Hello {
 /// Name of the guest's channel, as set when the machine was started.
 pub(crate) const CHANNEL: &str = "fwdlab";
 
-/// Keeps a connection alive when there is no message.
-pub(crate) const BEAT: [u8; 8] = [0; 8];
-
 /// How often the asking side sends a beat while it waits.
 pub(crate) const BEAT_EVERY: Duration = Duration::from_millis(200);
 
@@ -184,44 +177,4 @@ pub(crate) fn clock() -> String {
     let offset = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     let offset: Vec<&str> = offset.split_whitespace().collect();
     format!("{} {}", boot.trim(), offset.join(" "))
-}
-
-/// Writes a message and the bytes after it.
-pub(crate) fn send(
-    stream: &mut dyn Write,
-    message: &impl Serialize,
-    bytes: &[u8],
-) -> io::Result<()> {
-    let text = serde_json::to_vec(message)?;
-    let mut all = Vec::with_capacity(8 + text.len() + bytes.len());
-    all.extend((text.len() as u32).to_le_bytes());
-    all.extend((bytes.len() as u32).to_le_bytes());
-    all.extend(text);
-    all.extend(bytes);
-    stream.write_all(&all)?;
-    stream.flush()
-}
-
-/// Reads a message and the bytes after it.
-pub(crate) fn receive<T: for<'a> Deserialize<'a>>(
-    stream: &mut dyn Read,
-) -> io::Result<(T, Vec<u8>)> {
-    let mut lengths = [0; 8];
-    // a beat has no content
-    while lengths == [0; 8] {
-        stream.read_exact(&mut lengths)?;
-    }
-    let [text, bytes] = [0, 4].map(|at| {
-        let of = &lengths[at..at + 4];
-        u32::from_le_bytes([of[0], of[1], of[2], of[3]])
-    });
-    if text > MOST_BYTES || bytes > MOST_BYTES {
-        let reason = format!("a message of {text} and {bytes} bytes: the stream is out of step");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
-    }
-    let mut message = vec![0; text as usize];
-    stream.read_exact(&mut message)?;
-    let mut behind = vec![0; bytes as usize];
-    stream.read_exact(&mut behind)?;
-    Ok((serde_json::from_slice(&message)?, behind))
 }

@@ -13,7 +13,7 @@ use fwdlab_model::trial::Stream;
 use serde::{Deserialize, Serialize};
 
 use super::Path;
-use super::part::within_limit;
+use fwdlab_engine::part::within_limit;
 
 /// A question to a rig, as in [`crate::tester::Rig`].
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -1,0 +1,230 @@
+//! The answering side: the senders and receivers of this process.
+//!
+//! Start with [`Parts`].
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+
+use super::message::{receive, send};
+use super::{Answer, OfReceiver, OfSender, OpenedSender, PortFacts, Question, unpacked};
+use crate::error::EngineError;
+use crate::generator::{Counting, Mode, Receiver, Sender};
+use crate::mtu;
+use crate::port::PortSpec;
+use crate::sys::monotonic_ns;
+
+/// Opens parts in this process.
+pub trait OpenPart {
+    /// Opens a sender into these ports, one for each path.
+    ///
+    /// # Errors
+    /// If it cannot be opened here.
+    fn sender(
+        &mut self,
+        mode: Mode,
+        ports: &[PortSpec],
+        cpus: &[usize],
+        senders: u32,
+    ) -> Result<Box<dyn Sender>, EngineError>;
+
+    /// Opens a receiver of this kind.
+    ///
+    /// # Errors
+    /// If it cannot be opened here.
+    fn receiver(
+        &mut self,
+        counting: Counting,
+        port: &PortSpec,
+        cpus: &[usize],
+    ) -> Result<Box<dyn Receiver>, EngineError>;
+
+    /// Returns what is known of a port.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    fn facts(&mut self, port: &PortSpec) -> Result<PortFacts, EngineError>;
+}
+
+/// The open parts.
+pub struct Parts<O> {
+    opener: O,
+    senders: BTreeMap<u32, OpenSender>,
+    receivers: BTreeMap<u32, Box<dyn Receiver>>,
+    /// The number of the next part.
+    next: u32,
+}
+
+struct OpenSender {
+    ports: Vec<PortSpec>,
+    sender: Box<dyn Sender>,
+    /// From its start until it was stopped.
+    sends: bool,
+}
+
+impl<O: OpenPart> Parts<O> {
+    /// No part is open yet.
+    pub fn new(opener: O) -> Parts<O> {
+        Parts {
+            opener,
+            senders: BTreeMap::new(),
+            receivers: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Answers questions until the stream ends.
+    ///
+    /// # Errors
+    /// The stream fails, or is out of step.
+    pub fn serve(&mut self, stream: &mut (impl Read + Write)) -> std::io::Result<()> {
+        loop {
+            let (question, bytes): (Question, _) = match receive(stream) {
+                Err(e) if e.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+                received => received?,
+            };
+            let answer = self.answer(question, &bytes);
+            let answer = answer.unwrap_or_else(|error| Answer::Failed(error.to_string()));
+            send(stream, &answer, &[])?;
+        }
+    }
+
+    /// Returns true while frames may flow from here.
+    pub fn sends(&self) -> bool {
+        self.senders.values().any(|open| open.sends)
+    }
+
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// Those of the parts; or there is no such part.
+    pub fn answer(&mut self, question: Question, bytes: &[u8]) -> Result<Answer, EngineError> {
+        Ok(match question {
+            Question::Here => Answer::Done,
+            Question::Facts { port } => Answer::Facts(self.opener.facts(&here(port))?),
+            Question::OpenSender {
+                ports,
+                mode,
+                cpus,
+                senders,
+            } => {
+                let ports: Vec<PortSpec> = ports.into_iter().map(here).collect();
+                let sender = self.opener.sender(mode, &ports, &cpus, senders)?;
+                let capabilities = sender.capabilities();
+                let opened = OpenedSender {
+                    sender: self.next,
+                    words: format!("{} ({})", capabilities.reached(), capabilities.summary),
+                    senders: capabilities.senders,
+                    queues: capabilities.queues,
+                    hot_load: capabilities.hot_load,
+                };
+                let open = OpenSender {
+                    ports,
+                    sender,
+                    sends: false,
+                };
+                self.senders.insert(self.next, open);
+                self.next += 1;
+                Answer::Sender(opened)
+            }
+            Question::OpenReceiver {
+                port,
+                counting,
+                cpus,
+            } => {
+                let known = Counting::named(&counting);
+                let counting = known.ok_or_else(|| no_part(format!("receiver {counting}")))?;
+                let receiver = self.opener.receiver(counting, &here(port), &cpus)?;
+                self.receivers.insert(self.next, receiver);
+                self.next += 1;
+                Answer::Receiver(self.next - 1)
+            }
+            Question::Sender(number, OfSender::Close) => {
+                self.senders.remove(&number);
+                Answer::Done
+            }
+            Question::Sender(number, question) => {
+                let open = self.senders.get_mut(&number);
+                let open = open.ok_or_else(|| no_part(format!("open sender {number}")))?;
+                open.answer(question, bytes)?
+            }
+            Question::Receiver(number, OfReceiver::Close) => {
+                self.receivers.remove(&number);
+                Answer::Done
+            }
+            Question::Receiver(number, question) => {
+                let open = self.receivers.get_mut(&number);
+                let open = open.ok_or_else(|| no_part(format!("open receiver {number}")))?;
+                match question {
+                    OfReceiver::Expect(expected) => {
+                        open.expect(&expected)?;
+                        Answer::Done
+                    }
+                    OfReceiver::Received => {
+                        let (counts, at_ns) = open.counts_at()?;
+                        Answer::Received(counts, at_ns)
+                    }
+                    OfReceiver::Analysis => Answer::Analysis(open.analysis()?),
+                    OfReceiver::Close => Answer::Done,
+                }
+            }
+        })
+    }
+}
+
+impl OpenSender {
+    fn answer(&mut self, question: OfSender, bytes: &[u8]) -> Result<Answer, EngineError> {
+        let sender = &mut self.sender;
+        Ok(match question {
+            OfSender::Arm => {
+                let frames = unpacked(bytes)?;
+                for port in &self.ports {
+                    mtu::check(port, frames.most())?;
+                }
+                sender.arm(&frames)?;
+                Answer::Done
+            }
+            OfSender::Start(schedule) => {
+                sender.start(schedule)?;
+                self.sends = true;
+                Answer::Done
+            }
+            OfSender::Select(path) => {
+                sender.select(path)?;
+                Answer::Done
+            }
+            OfSender::Renew => Answer::Paused(sender.renew()?),
+            OfSender::SetLoad(load_pps) => {
+                sender.set_load(load_pps)?;
+                Answer::Done
+            }
+            OfSender::SetRates(rates) => {
+                sender.set_rates(&rates)?;
+                Answer::Done
+            }
+            OfSender::IsDone => Answer::IsDone(sender.is_done()),
+            OfSender::Sent => {
+                let (counts, at_ns) = sender.counts_at()?;
+                Answer::Sent(counts, at_ns)
+            }
+            OfSender::Stop => {
+                let counts = sender.stop()?;
+                self.sends = false;
+                Answer::Sent(counts, monotonic_ns())
+            }
+            OfSender::Lateness => Answer::Lateness(sender.lateness()?),
+            OfSender::Times => Answer::Times(sender.sending_times()),
+            OfSender::Close => Answer::Done,
+        })
+    }
+}
+
+fn here(interface: String) -> PortSpec {
+    PortSpec {
+        netns: None,
+        interface,
+    }
+}
+
+fn no_part(of: String) -> EngineError {
+    EngineError::Elsewhere(format!("there is no {of}").into())
+}
