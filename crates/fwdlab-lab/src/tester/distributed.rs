@@ -334,7 +334,7 @@ impl RemoteSender {
                     copies: Copies::InKernel,
                     senders,
                     queues: senders,
-                    ..Capabilities::new(mode, static_name(&words))
+                    ..Capabilities::plain(mode, static_name(&words))
                 },
             }),
             other => far.unexpected_answer(action, other),
