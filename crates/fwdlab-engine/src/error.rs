@@ -73,6 +73,14 @@ pub enum EngineError {
         /// What was tried, and what the peer did.
         reason: String,
     },
+    /// A DPDK port cannot be used.
+    #[error("cannot use the DPDK port {port}: {reason}")]
+    Dpdk {
+        /// Its name, without the prefix of such names.
+        port: String,
+        /// What was tried, DPDK's answer, and what to do.
+        reason: String,
+    },
     /// A recording could not be replayed to its end.
     #[error("the recording ended early; the frames before that were sent: {0}")]
     Recording(String),

@@ -32,6 +32,8 @@ pub enum Mode {
     AfPacket,
     /// Memory shared with a program such as VPP or DPDK. Only on request.
     Memif,
+    /// A driver of DPDK, in a process of its own. Only on request.
+    Dpdk,
     /// Writes frames to memory without sending them, to measure how fast that is. Only on request.
     Memory,
 }
@@ -42,9 +44,10 @@ impl Mode {
 
     /// Returns the senders that can use a port, fastest first.
     pub fn of(port: &PortSpec) -> &'static [Mode] {
-        match port.is_memif() {
-            true => &[Mode::Memif],
-            false => &Mode::ALL,
+        match port {
+            _ if port.is_memif() => &[Mode::Memif],
+            _ if port.is_dpdk() => &[Mode::Dpdk],
+            _ => &Mode::ALL,
         }
     }
 
@@ -68,6 +71,7 @@ impl Mode {
             Mode::AfXdp => "af-xdp",
             Mode::AfPacket => "af-packet",
             Mode::Memif => "memif",
+            Mode::Dpdk => "dpdk",
             Mode::Memory => "memory",
         }
     }
@@ -82,6 +86,8 @@ pub enum Counting {
     AfPacket,
     /// A thread that polls the memory of a memif port.
     Memif,
+    /// A thread that polls the receive queues of a DPDK port.
+    Dpdk,
 }
 
 impl Counting {
@@ -90,7 +96,7 @@ impl Counting {
 
     /// Returns the receiver with this name.
     pub fn named(name: &str) -> Option<Counting> {
-        let all = Counting::ALL.into_iter().chain([Counting::Memif]);
+        let all = Counting::ALL.into_iter().chain([Counting::Memif, Counting::Dpdk]);
         all.into_iter().find(|counting| counting.name() == name)
     }
 
@@ -100,14 +106,16 @@ impl Counting {
             Counting::Xdp => "xdp",
             Counting::AfPacket => "af-packet",
             Counting::Memif => "memif",
+            Counting::Dpdk => "dpdk",
         }
     }
 
     /// Returns the receivers that can use a port, the cheapest first.
     pub fn of(port: &PortSpec) -> &'static [Counting] {
-        match port.is_memif() {
-            true => &[Counting::Memif],
-            false => &Counting::ALL,
+        match port {
+            _ if port.is_memif() => &[Counting::Memif],
+            _ if port.is_dpdk() => &[Counting::Dpdk],
+            _ => &Counting::ALL,
         }
     }
 }
@@ -171,14 +179,9 @@ pub enum Timestamps {
 }
 
 impl Capabilities {
-    /// Returns the properties of a remote sender, from its own summary.
-    pub const fn new(mode: Mode, summary: &'static str) -> Capabilities {
-        Capabilities::plain(mode, summary)
-    }
-
     /// Returns the properties of a minimal engine: test frames through one queue, copied by the
     /// kernel. Others override what differs.
-    pub(crate) const fn plain(mode: Mode, summary: &'static str) -> Capabilities {
+    pub const fn plain(mode: Mode, summary: &'static str) -> Capabilities {
         Capabilities {
             mode,
             summary,

@@ -46,7 +46,7 @@ pub mod port;
 pub mod replay;
 pub mod resolve;
 pub mod rx_metadata;
-mod sender;
+pub mod sender;
 pub mod signature;
 pub mod sim;
 pub mod single_port;

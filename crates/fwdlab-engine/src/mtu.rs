@@ -45,12 +45,12 @@ impl Frames {
 }
 
 /// Checks that this port accepts frames that need `most`: an MTU, and the length of the longest
-/// frame without FCS. A memif port has no MTU: its sender knows the length of its buffers.
+/// frame without FCS. The senders of memif and DPDK ports know the length of their buffers.
 ///
 /// # Errors
 /// [`EngineError::TooLong`]; or its MTU cannot be read.
 pub fn check(port: &PortSpec, most: (usize, usize)) -> Result<(), EngineError> {
-    if port.is_memif() {
+    if port.is_memif() || port.is_dpdk() {
         return Ok(());
     }
     judge(&port.interface, port_mtu(port)?, most)

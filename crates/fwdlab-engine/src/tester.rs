@@ -118,6 +118,10 @@ impl Opener for LocalParts<'_> {
             };
             return ports.iter().map(open).collect();
         }
+        if ports.iter().any(|port| port.is_dpdk()) {
+            let open = |port: &&PortSpec| open_receiver(Counting::Dpdk, port);
+            return ports.iter().map(open).collect();
+        }
         cheapest_receivers(rejected, |counting| {
             ports
                 .iter()
@@ -681,6 +685,7 @@ pub fn open_sender(
             });
         }
         (Mode::Memif, _) => Box::new(memif::sender_on(paths, cpus)?),
+        (Mode::Dpdk, _) => return Err(in_own_process(mode.name())),
     })
 }
 
@@ -701,14 +706,24 @@ pub fn open_receiver(
         Counting::Xdp => Box::new(xdp_count::XdpCount::open(port)?),
         Counting::AfPacket => Box::new(af_packet::PacketCount::open(port)?),
         Counting::Memif => Box::new(memif::receiver_on(port, &[])?),
+        Counting::Dpdk => return Err(in_own_process(counting.name())),
     })
+}
+
+/// Returns the error of an engine that this process cannot contain.
+fn in_own_process(engine: &'static str) -> EngineError {
+    EngineError::Unsupported {
+        engine,
+        action: "use a port in this process: only the program fwdlab-dpdk contains DPDK".into(),
+    }
 }
 
 /// Refuses an engine on a port of another kind.
 fn fits(port: &PortSpec, fits: bool, engine: &'static str) -> Result<(), EngineError> {
-    let kind = match port.is_memif() {
-        true => "a memif port: omit the engine, there is only one for it",
-        false => "a network interface: memif ports are named memif:SOCKET",
+    let kind = match port {
+        _ if port.is_memif() => "a memif port: omit the engine, there is only one for it",
+        _ if port.is_dpdk() => "a DPDK port: omit the engine, there is only one for it",
+        _ => "a network interface: memif ports are named memif:SOCKET, DPDK ports dpdk:DEVICE",
     };
     match fits {
         true => Ok(()),

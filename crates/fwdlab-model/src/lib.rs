@@ -13,6 +13,7 @@ extern crate fwdlab_no_schemas as schemars;
 pub mod bisect;
 pub mod campaign;
 pub mod comparison;
+pub mod dpdk;
 pub mod efficiency;
 pub mod energy;
 pub mod event;

@@ -127,7 +127,7 @@ fn engine(
         Mode::XdpLive => Box::new(xdp_live::XdpLive::open(&path, &cpus).map_err(failed)?),
         Mode::AfXdp => Box::new(af_xdp::sender(&path, &cpus).map_err(failed)?),
         Mode::AfPacket => Box::new(af_packet::sender(&path, &cpus).map_err(failed)?),
-        Mode::Memif | Mode::Memory => return Err("it reaches no interface".into()),
+        Mode::Memif | Mode::Dpdk | Mode::Memory => return Err("it reaches no interface".into()),
     };
     prepare_own_sender(name, sender, &test_frames(flows)?, Some(sink))
 }

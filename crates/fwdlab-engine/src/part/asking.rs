@@ -96,7 +96,7 @@ impl<L: Link> RemoteSender<L> {
                 senders,
                 queues,
                 hot_load,
-                ..Capabilities::new(mode, static_name(&words))
+                ..Capabilities::plain(mode, static_name(&words))
             },
         })
     }

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::{fs, thread};
 
-use fwdlab_model::memif;
+use fwdlab_model::{dpdk, memif};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 
 pub(crate) use self::sys::Interfaces;
@@ -29,6 +29,11 @@ impl PortSpec {
     /// Returns true for the name of a memif port: a socket instead of a network interface.
     pub fn is_memif(&self) -> bool {
         self.interface.starts_with(memif::PREFIX)
+    }
+
+    /// Returns true for the name of a DPDK port: a device of DPDK instead of a network interface.
+    pub fn is_dpdk(&self) -> bool {
+        self.interface.starts_with(dpdk::PREFIX)
     }
 }
 

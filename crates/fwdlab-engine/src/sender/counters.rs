@@ -38,7 +38,8 @@ impl Cells {
 }
 
 /// Batches counts: consecutive frames of the same stream are added in one step.
-pub(crate) struct Tally<'a> {
+#[derive(Debug)]
+pub struct Tally<'a> {
     counters: &'a Counters,
     stream: u32,
     frames: u64,
@@ -47,7 +48,7 @@ pub(crate) struct Tally<'a> {
 impl Tally<'_> {
     /// Counts one more frame.
     #[inline]
-    pub(crate) fn add(&mut self, stream: u32) {
+    pub fn add(&mut self, stream: u32) {
         if stream != self.stream {
             self.flush();
             self.stream = stream;
@@ -71,7 +72,7 @@ impl Drop for Tally<'_> {
 
 /// The counts of one trial.
 #[derive(Debug)]
-pub(crate) struct Counters {
+pub struct Counters {
     paths: usize,
     streams: usize,
     sent: Cells,
@@ -102,19 +103,19 @@ impl Counters {
 
     /// Sets the number of frames of this trial given to the driver of a path's port.
     #[inline]
-    pub(crate) fn set_sent(&self, path: usize, frames: u64) {
+    pub fn set_sent(&self, path: usize, frames: u64) {
         self.sent.at(path).store(frames, Ordering::Relaxed);
     }
 
     /// Sets the number of frames of this trial that were taken but did not reach the driver.
     #[inline]
-    pub(crate) fn set_refused(&self, path: usize, frames: u64) {
+    pub fn set_refused(&self, path: usize, frames: u64) {
         self.refused.at(path).store(frames, Ordering::Relaxed);
     }
 
     /// Adds frames of a stream that were given to a driver. Test frames are not counted by stream.
     #[inline]
-    pub(crate) fn add_of_stream(&self, stream: u32, frames: u64) {
+    pub fn add_of_stream(&self, stream: u32, frames: u64) {
         if self.streams > 0 {
             add(self.of_stream.at(stream as usize), frames);
         }
@@ -123,7 +124,7 @@ impl Counters {
     /// Returns a tally to count frames of streams one by one; the counts are visible once it is
     /// dropped.
     #[inline]
-    pub(crate) fn tally(&self) -> Tally<'_> {
+    pub fn tally(&self) -> Tally<'_> {
         Tally {
             counters: self,
             stream: 0,
@@ -141,13 +142,13 @@ impl Counters {
 
     /// Counts that frames were due while the ring was full.
     #[inline]
-    pub(crate) fn ring_was_full(&self) {
+    pub fn ring_was_full(&self) {
         add(&self.ring_full.0, 1);
     }
 
     /// Counts a system call that woke the kernel to send.
     #[inline]
-    pub(crate) fn count_wakeup(&self) {
+    pub fn count_wakeup(&self) {
         add(&self.wakeups.0, 1);
     }
 

@@ -27,7 +27,7 @@ const CACHE_FRAMES: u64 = 16_384;
 const MOST_GIVEN_UP: u64 = 1 << 24;
 
 /// The frames of one trial, in order, each at its time.
-pub(crate) trait Source {
+pub trait Source {
     /// Sets the time to `now_ns` (CLOCK_MONOTONIC) and drops frames that are too late. Returns
     /// `None` if nothing is due, otherwise the lateness of the oldest frame; always 0 at full
     /// speed.
@@ -98,23 +98,27 @@ fn fill_one_by_one(frames: &mut impl Source, room: &mut impl Room) {
 }
 
 /// A frame that is sent repeatedly without changes.
-pub(crate) struct Cached {
+#[derive(Debug, Clone)]
+pub struct Cached {
+    /// Its length and stream.
     pub slot: Slot,
+    /// The frame without FCS.
     pub bytes: Vec<u8>,
 }
 
 /// Properties of the frames that a sender needs before a trial.
-pub(crate) struct Outline {
+#[derive(Debug)]
+pub struct Outline {
     /// Bytes of the longest frame.
     pub buffer_len: usize,
     /// Number of streams that are counted; 0 for test frames.
     pub streams: usize,
     /// Number of paths.
     pub paths: usize,
-    /// All frames, if they repeat and take no more than [`CACHE_BYTES`].
+    /// All frames, if they repeat and take no more than 1 MiB.
     pub cycle: Option<Vec<Cached>>,
     /// How to recognise our frames.
-    pub signed: Signed,
+    pub(crate) signed: Signed,
 }
 
 /// How to read the stream and number of a frame.

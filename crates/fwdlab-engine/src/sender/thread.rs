@@ -29,17 +29,23 @@ use crate::traffic::share::{self, Share};
 
 /// Maximum number of frames per system call. Larger batches gain nothing measurable, and their
 /// bursts do not fit a veth ring of 256 slots twice.
-pub(crate) const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 
 /// How frames get from memory to the ports of one engine.
-pub(crate) trait Transmit: Send + 'static {
+pub trait Transmit: Send + 'static {
     /// Returns the properties in use.
     fn capabilities(&self) -> Capabilities;
 
     /// Prepares buffers for such frames. Sends nothing.
+    ///
+    /// # Errors
+    /// As [`Sender::arm`].
     fn arm(&mut self, outline: &Outline) -> Result<(), EngineError>;
 
-    /// Begins a trial: resets the counts.
+    /// Begins a trial: resets the counts. Called in the sender thread.
+    ///
+    /// # Errors
+    /// If the port cannot send now.
     fn begin(&mut self, schedule: &Schedule) -> Result<(), EngineError>;
 
     /// Takes due frames for a path until none is due, there is no more room, or about [`BATCH`]
@@ -47,6 +53,9 @@ pub(crate) trait Transmit: Send + 'static {
     /// frames.
     ///
     /// Updates `counters`, at the latest in [`Transmit::end`].
+    ///
+    /// # Errors
+    /// If the port fails; the trial ends.
     fn send<S: Source>(
         &mut self,
         path: usize,
@@ -65,9 +74,15 @@ pub(crate) trait Transmit: Send + 'static {
     }
 
     /// Ends a trial: no more frames may leave, and `counters` become final.
+    ///
+    /// # Errors
+    /// If the port has failed.
     fn end(&mut self, counters: &Counters) -> Result<(), EngineError>;
 
     /// As [`Sender::stamp`].
+    ///
+    /// # Errors
+    /// As there.
     fn stamp(&mut self, kind: Kind) -> Result<(), EngineError> {
         match kind {
             Kind::User => Ok(()),
@@ -82,8 +97,8 @@ pub(crate) trait Transmit: Send + 'static {
 }
 
 /// A [`Sender`] around [`Transmit`]s: one thread for each, which together send the frames of one
-/// ([`share`]).
-pub(crate) struct SocketSender<T> {
+/// ([`crate::traffic::share`]).
+pub struct SocketSender<T> {
     capabilities: Capabilities,
     cpus: Vec<usize>,
     paths: usize,
@@ -222,12 +237,16 @@ impl Shared {
 }
 
 impl<T: Transmit> SocketSender<T> {
-    pub(crate) fn new(paths: usize, cpus: &[usize], transmit: T) -> Self {
+    /// One thread on any of these CPUs; empty: all.
+    pub fn new(paths: usize, cpus: &[usize], transmit: T) -> Self {
         SocketSender::with_threads(paths, cpus, vec![transmit])
     }
 
     /// Several threads, each with its own way to the ports; at least one.
-    pub(crate) fn with_threads(paths: usize, cpus: &[usize], transmits: Vec<T>) -> Self {
+    ///
+    /// # Panics
+    /// Without any.
+    pub fn with_threads(paths: usize, cpus: &[usize], transmits: Vec<T>) -> Self {
         let of = transmits.len() as u32;
         let first = transmits.first().expect("a sender has a thread");
         let of_one = first.capabilities();

@@ -36,10 +36,15 @@ impl Offers {
     /// # Errors
     /// If there is no such port, or its namespace may not be entered.
     pub fn query(port: &PortSpec) -> Result<Offers, EngineError> {
-        if port.is_memif() {
+        let of_other_port = match port {
+            _ if port.is_memif() => Some("memif"),
+            _ if port.is_dpdk() => Some("dpdk"),
+            _ => None,
+        };
+        if let Some(driver) = of_other_port {
             return Ok(Offers {
                 interface: port.interface.clone(),
-                driver: "memif".into(),
+                driver: driver.into(),
                 tx_software: false,
                 rx_software: false,
                 tx_hardware: false,

@@ -84,7 +84,7 @@ struct StreamFrames {
 }
 
 /// A source of frame buffers.
-pub(crate) trait Room {
+pub trait Room {
     /// Returns the next buffer and its contents; `None` if there is no more room.
     fn next(&mut self) -> Option<(&mut [u8], Slot)>;
 
@@ -94,7 +94,7 @@ pub(crate) trait Room {
 
 /// The contents of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub struct Slot {
     /// Length of its frame, in bytes without FCS.
     pub bytes: u32,
     /// Its stream; 0 for test frames.
@@ -105,7 +105,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     /// No usable contents.
-    pub(crate) const EMPTY: Slot = Slot {
+    pub const EMPTY: Slot = Slot {
         bytes: 0,
         stream: 0,
         kind: None,
