@@ -81,6 +81,14 @@ pub enum EngineError {
         /// What was tried, DPDK's answer, and what to do.
         reason: String,
     },
+    /// The process that contains DPDK refuses, or has ended.
+    #[error("cannot {action}: {reason}")]
+    DpdkProcess {
+        /// What was tried and on what.
+        action: String,
+        /// What it answered, or its last words.
+        reason: String,
+    },
     /// A recording could not be replayed to its end.
     #[error("the recording ended early; the frames before that were sent: {0}")]
     Recording(String),

@@ -96,7 +96,9 @@ impl Counting {
 
     /// Returns the receiver with this name.
     pub fn named(name: &str) -> Option<Counting> {
-        let all = Counting::ALL.into_iter().chain([Counting::Memif, Counting::Dpdk]);
+        let all = Counting::ALL
+            .into_iter()
+            .chain([Counting::Memif, Counting::Dpdk]);
         all.into_iter().find(|counting| counting.name() == name)
     }
 

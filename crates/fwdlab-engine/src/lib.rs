@@ -27,6 +27,7 @@ pub mod af_xdp;
 pub mod analysis;
 mod btf;
 pub mod capture;
+pub mod dpdk;
 pub mod drops;
 pub mod error;
 pub mod exact;

@@ -23,7 +23,7 @@ use crate::sys::monotonic_ns;
 use crate::traffic::expect::Expectation;
 use crate::traffic::unforwarded::UnforwardedFrames;
 use crate::traffic::{Addresses, Frames, TestFrames, Traffic, TrafficFrames};
-use crate::{af_packet, af_xdp, memif, memory, mtu, xdp_count, xdp_live};
+use crate::{af_packet, af_xdp, dpdk, memif, memory, mtu, xdp_count, xdp_live};
 
 /// The number of frames that prove a path when a tester opens: fewer than the shortest queue on the
 /// path holds (a veth: 256). With more, a busy host that delays the DUT would make every engine
@@ -111,15 +111,9 @@ impl Opener for LocalParts<'_> {
         rejected: &mut Vec<Rejected>,
     ) -> Result<Vec<Box<dyn Receiver>>, EngineError> {
         let ports: Vec<&PortSpec> = self.paths.iter().map(|path| &path.rx).collect();
-        if ports.iter().any(|port| port.is_memif()) {
+        if ports.iter().any(|port| !port.is_interface()) {
             // its thread spins: beside the sender, and not where the DUT runs
-            let open = |port: &&PortSpec| -> Result<Box<dyn Receiver>, EngineError> {
-                Ok(Box::new(memif::receiver_on(port, self.cpus)?))
-            };
-            return ports.iter().map(open).collect();
-        }
-        if ports.iter().any(|port| port.is_dpdk()) {
-            let open = |port: &&PortSpec| open_receiver(Counting::Dpdk, port);
+            let open = |port: &&PortSpec| polling_receiver(port, self.cpus);
             return ports.iter().map(open).collect();
         }
         cheapest_receivers(rejected, |counting| {
@@ -685,7 +679,7 @@ pub fn open_sender(
             });
         }
         (Mode::Memif, _) => Box::new(memif::sender_on(paths, cpus)?),
-        (Mode::Dpdk, _) => return Err(in_own_process(mode.name())),
+        (Mode::Dpdk, _) => Box::new(dpdk::sender_on(paths, cpus, senders)?),
     })
 }
 
@@ -705,17 +699,17 @@ pub fn open_receiver(
     Ok(match counting {
         Counting::Xdp => Box::new(xdp_count::XdpCount::open(port)?),
         Counting::AfPacket => Box::new(af_packet::PacketCount::open(port)?),
-        Counting::Memif => Box::new(memif::receiver_on(port, &[])?),
-        Counting::Dpdk => return Err(in_own_process(counting.name())),
+        Counting::Memif | Counting::Dpdk => polling_receiver(port, &[])?,
     })
 }
 
-/// Returns the error of an engine that this process cannot contain.
-fn in_own_process(engine: &'static str) -> EngineError {
-    EngineError::Unsupported {
-        engine,
-        action: "use a port in this process: only the program fwdlab-dpdk contains DPDK".into(),
-    }
+/// Opens the receiver of a port that is no network interface, with a thread that polls on these
+/// CPUs.
+fn polling_receiver(port: &PortSpec, cpus: &[usize]) -> Result<Box<dyn Receiver>, EngineError> {
+    Ok(match port.is_dpdk() {
+        true => Box::new(dpdk::receiver_on(port, cpus)?),
+        false => Box::new(memif::receiver_on(port, cpus)?),
+    })
 }
 
 /// Refuses an engine on a port of another kind.

@@ -265,9 +265,9 @@ impl Arrangement {
     pub fn existing(bed: &TestBed) -> Arrangement {
         let spec = existing::spec(&bed.generator.host, &bed.generator.ports.a);
         let port = match spec {
-            _ if bed.generator.kind == PortKind::Memif => Err(
-                "the self-test knows its own memif pair, and not the peer of these ports".into(),
-            ),
+            _ if bed.generator.kind != PortKind::Interface => {
+                Err("the self-test has ports of its own, and not the peer of these ports".into())
+            }
             _ if bed.second.is_some() => Err("two hosts send".into()),
             _ if bed.receiver.is_some() => Err("another host counts the frames".into()),
             None => Err(format!(
@@ -321,8 +321,8 @@ impl Arrangement {
 
 /// Returns the driver and the place of a port; `None` if it is not known.
 pub fn port_words(spec: &PortSpec) -> Option<String> {
-    if spec.is_memif() {
-        return Some("memif".into());
+    if !spec.is_interface() {
+        return Some(if spec.is_memif() { "memif" } else { "dpdk" }.into());
     }
     let port = &spec.interface;
     let read = within(&spec.netns, || Ok(driver_of(&Local, port))).ok()?;

@@ -34,8 +34,8 @@ use serde::Deserialize;
 use crate::campaign::Engine;
 use crate::campaign::value::Period;
 use crate::file::{FileError, Origin, Step};
-use crate::memif;
 use crate::typed::{Numbers, typed};
+use crate::{dpdk, memif};
 
 /// The kind of test bed that a file describes.
 #[derive(Debug, Clone, PartialEq)]
@@ -148,6 +148,20 @@ pub enum PortKind {
     /// memif ports, connected to a DUT in user space on this machine: its ports are written as
     /// `SOCKET[,role=client|server][,id=N][,queues=N][,ring=N][,buffer=N][,secret=TEXT]`
     Memif,
+    /// Ports with a driver of DPDK, on this machine: its ports are DPDK's device arguments, such as
+    /// the PCI address of a card: `0000:03:00.0`. They need the program fwdlab-dpdk
+    Dpdk,
+}
+
+impl PortKind {
+    /// Returns what the names of such ports begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            PortKind::Interface => "",
+            PortKind::Memif => memif::PREFIX,
+            PortKind::Dpdk => dpdk::PREFIX,
+        }
+    }
 }
 
 /// Ports of the generator
@@ -658,12 +672,11 @@ impl BedFile {
             networks,
             origin,
         };
-        if bed.generator.kind == PortKind::Memif {
-            // as they are named everywhere else
-            let GeneratorPorts { a, b } = &mut bed.generator.ports;
-            for port in [Some(a), b.as_mut()].into_iter().flatten() {
-                port.insert_str(0, memif::PREFIX);
-            }
+        // as they are named everywhere else
+        let prefix = bed.generator.kind.prefix();
+        let GeneratorPorts { a, b } = &mut bed.generator.ports;
+        for port in [Some(a), b.as_mut()].into_iter().flatten() {
+            port.insert_str(0, prefix);
         }
         bed.check()?;
         Ok(BedFile::Hosts(Box::new(bed)))
@@ -1034,8 +1047,8 @@ impl TestBed {
                 "that is the generator's host: omit [receiver], and set ports = { a = \"...\", b = \"...\" } in [generator]".into(),
             );
         }
-        if self.generator.kind == PortKind::Memif {
-            return self.check_memif();
+        if self.generator.kind != PortKind::Interface {
+            return self.check_user_ports();
         }
         let ports = self.tester_ports();
         for (number, port) in ports.iter().enumerate() {
@@ -1051,6 +1064,8 @@ impl TestBed {
                 );
                 if port.port.contains('/') {
                     reason += "; memif ports have kind = \"memif\" in [generator]";
+                } else if port.port.contains(':') {
+                    reason += "; DPDK ports have kind = \"dpdk\" in [generator]";
                 }
                 return wrong(&key_path, reason);
             }
@@ -1067,47 +1082,62 @@ impl TestBed {
         Ok(())
     }
 
-    /// Checks a bed whose tester has memif ports.
-    fn check_memif(&self) -> Result<(), FileError> {
+    /// Checks a bed whose tester has ports that the kernel does not know.
+    fn check_user_ports(&self) -> Result<(), FileError> {
         let wrong = |key_path: &[&str], reason: String| Err(self.error(key_path, reason));
+        let kind = self.generator.kind;
+        let is_memif = kind == PortKind::Memif;
+        let name = if is_memif { "memif" } else { "DPDK" };
         if self.generator.host != Place::Local {
             let reason =
-                "a memif port is a socket of this machine; say host = \"local\", or omit it";
-            return wrong(&["generator", "host"], reason.into());
+                format!("a {name} port belongs to this machine; say host = \"local\", or omit it");
+            return wrong(&["generator", "host"], reason);
         }
         if self.generator.engine != Engine::Auto {
-            let reason = "memif ports have an engine of their own; omit this";
-            return wrong(&["generator", "engine"], reason.into());
+            let reason = format!("{name} ports have an engine of their own; omit this");
+            return wrong(&["generator", "engine"], reason);
         }
-        if self.generator.senders.is_some_and(|senders| senders > 1) {
+        if is_memif && self.generator.senders.is_some_and(|senders| senders > 1) {
             let reason = "one thread sends into all queues of a memif port; omit this";
             return wrong(&["generator", "senders"], reason.into());
         }
         let others = [
             ("receiver", self.receiver.is_some()),
             ("generator-2", self.second.is_some()),
-            ("switch", self.switch.is_some()),
-            ("reference", self.reference.is_some()),
+            ("switch", is_memif && self.switch.is_some()),
+            ("reference", is_memif && self.reference.is_some()),
         ];
         if let Some((key, _)) = others.iter().find(|(_, is_there)| *is_there) {
-            let reason = "both memif ports are connected to the DUT, and nothing else; omit this";
-            return wrong(&[key], reason.into());
+            let reason =
+                format!("both {name} ports are connected to the DUT, and nothing else; omit this");
+            return wrong(&[key], reason);
         }
-        if self.dut.kind != System::None || self.dut.macs.is_none() {
+        if is_memif && (self.dut.kind != System::None || self.dut.macs.is_none()) {
             let reason = "a DUT behind memif ports is a black box: say kind = \"none\" and macs";
             return wrong(&["dut"], reason.into());
+        }
+        if self.dut.kind == System::None && self.dut.macs.is_none() && !self.dut.is_loop {
+            let reason = format!("{name} ports answer no ARP yet: say the DUT's macs");
+            return wrong(&["dut"], reason);
         }
         let Ends { a, b } = self.tester();
         let mut known = None;
         for (key, port) in [("a", a), ("b", b)] {
-            let named = memif::Options::named(port.port);
-            let options = match named {
-                Ok(options) => options,
+            let end = match is_memif {
+                true => memif::Options::named(port.port)
+                    .map(|options| format!("{:?}", (options.socket, options.role, options.id))),
+                false => dpdk::device(port.port)
+                    .map(|device| device.split(',').next().unwrap_or_default().to_owned()),
+            };
+            let end = match end {
+                Ok(end) => end,
                 Err(reason) => return wrong(&["generator", "ports", key], reason),
             };
-            let end = (options.socket, options.role, options.id);
             if known.as_ref() == Some(&end) {
-                let reason = "that is port a already; say another socket or id";
+                let reason = match is_memif {
+                    true => "that is port a already; say another socket or id",
+                    false => "that is port a already; say another device",
+                };
                 return wrong(&["generator", "ports", key], reason.into());
             }
             known = Some(end);

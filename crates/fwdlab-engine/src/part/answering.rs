@@ -38,11 +38,14 @@ pub trait OpenPart {
         cpus: &[usize],
     ) -> Result<Box<dyn Receiver>, EngineError>;
 
-    /// Returns what is known of a port.
+    /// Opens a port, and returns what is known of it.
     ///
     /// # Errors
-    /// If it cannot be asked.
+    /// If it cannot be opened or asked.
     fn facts(&mut self, port: &PortSpec) -> Result<PortFacts, EngineError>;
+
+    /// Gives a port back, once nothing uses it.
+    fn close(&mut self, port: &PortSpec);
 }
 
 /// The open parts.
@@ -101,6 +104,10 @@ impl<O: OpenPart> Parts<O> {
         Ok(match question {
             Question::Here => Answer::Done,
             Question::Facts { port } => Answer::Facts(self.opener.facts(&here(port))?),
+            Question::ClosePort { port } => {
+                self.opener.close(&here(port));
+                Answer::Done
+            }
             Question::OpenSender {
                 ports,
                 mode,

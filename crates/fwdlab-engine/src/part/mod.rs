@@ -56,6 +56,11 @@ pub enum Question {
         /// Its name.
         port: String,
     },
+    /// Give a port back, once nothing uses it. Asking for its facts opens it again.
+    ClosePort {
+        /// Its name.
+        port: String,
+    },
     /// Check that the process answers.
     Here,
 }

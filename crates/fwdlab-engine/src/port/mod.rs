@@ -31,6 +31,11 @@ impl PortSpec {
         self.interface.starts_with(memif::PREFIX)
     }
 
+    /// Returns true for the name of a network interface of the kernel.
+    pub fn is_interface(&self) -> bool {
+        !self.is_memif() && !self.is_dpdk()
+    }
+
     /// Returns true for the name of a DPDK port: a device of DPDK instead of a network interface.
     pub fn is_dpdk(&self) -> bool {
         self.interface.starts_with(dpdk::PREFIX)

@@ -42,4 +42,6 @@ impl OpenPart for Here {
             action: format!("describe {} in this way: ask its host", port.interface),
         })
     }
+
+    fn close(&mut self, _: &PortSpec) {}
 }

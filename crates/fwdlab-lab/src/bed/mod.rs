@@ -25,7 +25,7 @@ use crate::host::registry::Registration;
 use crate::host::undo::Undo;
 use crate::interfaces::{Counted, counters_of, link_changes, port_problems, read_counters};
 use crate::networks::Networks;
-use crate::ports::MemifPort;
+use crate::ports::UserPort;
 use crate::vm::machine::Machine;
 
 /// A test bed. Dropping it removes it.
@@ -92,8 +92,8 @@ pub(crate) enum TesterPorts {
         /// Those that do not count frames taken by a receiver in XDP.
         blind: Vec<String>,
     },
-    /// memif ports, which count what they send, and nothing that they receive.
-    Memif(Arc<Ends<MemifPort>>),
+    /// Ports of user space.
+    User(Arc<Ends<UserPort>>),
 }
 
 impl Default for TesterPorts {
@@ -103,11 +103,11 @@ impl Default for TesterPorts {
 }
 
 impl TesterPorts {
-    /// Returns the memif ports; none if they are interfaces.
-    fn memif(&self) -> impl Iterator<Item = &MemifPort> {
+    /// Returns the ports of user space; none if they are interfaces.
+    fn of_user(&self) -> impl Iterator<Item = &UserPort> {
         let ports = match self {
             TesterPorts::Interfaces { .. } => None,
-            TesterPorts::Memif(ports) => Some([&ports.a, &ports.b]),
+            TesterPorts::User(ports) => Some([&ports.a, &ports.b]),
         };
         ports.into_iter().flatten()
     }
@@ -292,7 +292,7 @@ impl Bed {
         };
         let tester = match &self.ports {
             TesterPorts::Interfaces { blind } => self.interface_counters(path, undo, blind)?,
-            TesterPorts::Memif(ports) => memif_counters(ports, undo),
+            TesterPorts::User(ports) => user_counters(ports, undo)?,
         };
         Ok(PortCounters {
             dut: dut.counters()?.map(on_path),
@@ -346,7 +346,7 @@ impl Bed {
     /// # Errors
     /// A namespace is gone.
     pub fn port_problems(&self) -> Result<Vec<String>, LabError> {
-        let mut problem: Vec<String> = self.ports.memif().filter_map(MemifPort::problem).collect();
+        let mut problem: Vec<String> = self.ports.of_user().filter_map(UserPort::problem).collect();
         for (host, ports) in self.ports_of_tester() {
             problem.extend(port_problems(host.as_ref(), &ports)?);
         }
@@ -377,14 +377,14 @@ impl Bed {
     }
 
     /// Returns how often the links of its ports went up or down so far, if their host counts that:
-    /// `rx0 in fwdlab-x-gen`, 2. A memif port counts its connections.
+    /// `rx0 in fwdlab-x-gen`, 2. A memif port counts its connections; a DPDK port counts nothing of this kind.
     ///
     /// # Errors
     /// A host does not answer.
     pub fn link_changes(&self) -> Result<BTreeMap<String, u64>, LabError> {
         let connections =
-            |port: &MemifPort| (port.spec().interface.clone(), port.status().connections);
-        let mut changes: BTreeMap<_, _> = self.ports.memif().map(connections).collect();
+            |port: &UserPort| Some((port.spec().interface.clone(), port.connections()?));
+        let mut changes: BTreeMap<_, _> = self.ports.of_user().filter_map(connections).collect();
         for (host, ports) in self.ports_of_tester() {
             changes.extend(link_changes(host.as_ref(), &ports)?);
         }
@@ -396,12 +396,12 @@ impl Bed {
 
     /// Returns the processes of this machine that are the DUT: the peers of memif ports.
     pub(crate) fn processes_of_dut(&self) -> impl Iterator<Item = u32> {
-        self.ports.memif().filter_map(|port| port.status().process)
+        self.ports.of_user().filter_map(UserPort::process)
     }
 
     /// Returns the interfaces of the tester, by their hosts.
     fn ports_of_tester(&self) -> Vec<(&Arc<dyn Host>, Vec<String>)> {
-        if let TesterPorts::Memif(_) = self.ports {
+        if let TesterPorts::User(_) = self.ports {
             return Vec::new();
         }
         let paths = &self.paths[..self.duts.len()];
@@ -432,7 +432,7 @@ impl Bed {
         self.duts = vec![Arc::new(crate::dut::BlackBox::new(name))];
     }
 
-    /// Returns true if its links can be listened to: memif ports have only one peer.
+    /// Returns true if its links can be listened to: the kernel sees no frame of other ports.
     pub(crate) fn has_links(&self) -> bool {
         matches!(self.ports, TesterPorts::Interfaces { .. })
     }
@@ -445,18 +445,19 @@ impl Bed {
     }
 }
 
-/// Returns what memif ports have counted: the frames that the DUT read, and those that found its
-/// ring full.
-fn memif_counters(ports: &Ends<MemifPort>, undo: bool) -> PortCounters {
+/// Returns what ports of user space have counted.
+fn user_counters(ports: &Ends<UserPort>, undo: bool) -> Result<PortCounters, LabError> {
     let (sends, receives) = match undo {
         false => (&ports.a, &ports.b),
         true => (&ports.b, &ports.a),
     };
-    let sent = sends.status();
-    PortCounters {
-        tx: (sent.tx_packets, sent.tx_dropped),
-        rx_not_read: Some("a memif port has no counter but the receiver's own"),
-        rx_full: receives.status().rx_full,
+    let counted = receives.counts()?;
+    Ok(PortCounters {
+        tx: sends.counts()?.tx,
+        rx: counted.rx.unwrap_or_default(),
+        rx_not_read: (counted.rx.is_none())
+            .then_some("a memif port has no counter but the receiver's own"),
+        rx_full: counted.rx_full,
         ..PortCounters::default()
-    }
+    })
 }

@@ -25,7 +25,7 @@ impl Settings for Cards {
         Ok(card::set(port, setting)?)
     }
 
-    fn does(is: Setting, requested: Setting) -> bool {
+    fn does(is: &Setting, requested: &Setting) -> bool {
         is.tx_type == requested.tx_type && is.rx_filter == requested.rx_filter
     }
 }
@@ -44,7 +44,7 @@ impl Stamping {
     /// written.
     pub fn take(port: &PortSpec) -> Result<Stamping, LabError> {
         let held = HeldSetting::take(Cards, port, Setting::ALL)?;
-        if Cards::does(held.got, Setting::ALL) {
+        if Cards::does(&held.got, &Setting::ALL) {
             return Ok(Stamping { _held: held });
         }
         Err(LabError::Preflight(format!(

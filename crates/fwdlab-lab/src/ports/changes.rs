@@ -49,7 +49,7 @@ impl Settings for Ipv6 {
         Ok(setting)
     }
 
-    fn does(is: Disabled, requested: Disabled) -> bool {
+    fn does(is: &Disabled, requested: &Disabled) -> bool {
         is.disable_ipv6 == requested.disable_ipv6
     }
 }
@@ -86,7 +86,7 @@ impl Settings for Mtu {
         Ok(setting)
     }
 
-    fn does(is: Bytes, requested: Bytes) -> bool {
+    fn does(is: &Bytes, requested: &Bytes) -> bool {
         is.mtu >= requested.mtu
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The record is in `/run/fwdlab` with those of labs, under a lock that lives as long as this
 //! process. A record whose lock is free belongs to a dead process; the next one that takes a port
-//! restores that setting ([`sweep`]). The settings themselves are in `card` and `changes`. Start
+//! restores that setting ([`sweep`]). The settings themselves are in `card`, `changes` and `binding`. Start
 //! with [`HeldSetting::take`].
 
 use std::fmt::Debug;
@@ -17,6 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::binding::Drivers;
 use super::card::Cards;
 use super::changes::{Ipv6, Mtu};
 use crate::error::LabError;
@@ -27,7 +28,7 @@ const DIRECTORY: &str = "/run/fwdlab";
 /// A kind of setting: of all ports of this host, or of a test's.
 pub(super) trait Settings: Debug {
     /// Its value.
-    type Setting: Copy + Debug + Serialize + DeserializeOwned;
+    type Setting: Clone + Debug + Serialize + DeserializeOwned;
     /// File extension of its records.
     const EXTENSION: &'static str;
 
@@ -37,7 +38,7 @@ pub(super) trait Settings: Debug {
     fn set(&self, port: &PortSpec, setting: Self::Setting) -> Result<Self::Setting, LabError>;
 
     /// Returns true if `is` satisfies `wanted`.
-    fn does(is: Self::Setting, wanted: Self::Setting) -> bool;
+    fn does(is: &Self::Setting, wanted: &Self::Setting) -> bool;
 }
 
 /// The previous setting of a port.
@@ -49,7 +50,7 @@ pub(super) struct Record<T> {
     before: T,
 }
 
-impl<T: Copy> Record<T> {
+impl<T: Clone> Record<T> {
     pub(super) fn new(port: &PortSpec, before: T) -> Record<T> {
         Record {
             netns: port.netns.clone(),
@@ -63,7 +64,7 @@ impl<T: Copy> Record<T> {
             netns: self.netns.clone(),
             interface: self.interface.clone(),
         };
-        settings.set(&port, self.before)
+        settings.set(&port, self.before.clone())
     }
 }
 
@@ -101,13 +102,13 @@ impl<S: Settings> HeldSetting<S> {
     ) -> Result<HeldSetting<S>, LabError> {
         let before = settings.read(port)?;
         let mut held = HeldSetting {
-            got: before,
+            got: before.clone(),
             settings,
-            record: Record::new(port, before),
+            record: Record::new(port, before.clone()),
             path: None,
             lock: None,
         };
-        if S::does(before, requested) {
+        if S::does(&before, &requested) {
             return Ok(held);
         }
         let extension = S::EXTENSION;
@@ -147,6 +148,7 @@ pub(super) fn sweep() {
     sweep_in(directory, &Cards);
     sweep_in(directory, &Ipv6);
     sweep_in(directory, &Mtu);
+    sweep_in(directory, &Drivers::default());
 }
 
 pub(super) fn sweep_in<S: Settings>(directory: &Path, settings: &S) {
@@ -242,7 +244,7 @@ mod tests {
             }
         }
 
-        fn does(is: Setting, requested: Setting) -> bool {
+        fn does(is: &Setting, requested: &Setting) -> bool {
             Cards::does(is, requested)
         }
 

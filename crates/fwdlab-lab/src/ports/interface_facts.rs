@@ -76,9 +76,10 @@ pub(super) fn own_name(spec: &PortSpec) -> Result<Option<String>, LabError> {
 /// # Errors
 /// [`LabError::Preflight`]: there is no such interface or namespace; [`LabError::Host`]: no `ip`.
 pub fn read_facts(spec: &PortSpec) -> Result<Facts, LabError> {
-    if spec.is_memif() {
+    if !spec.is_interface() {
+        let kind = if spec.is_memif() { "memif" } else { "DPDK" };
         return Err(LabError::Preflight(format!(
-            "{} is a memif port, and a network interface is needed here. memif ports work with \
+            "{} is a {kind} port, and a network interface is needed here. {kind} ports work with \
              traffic send, receive, ping and selftest, and in test beds",
             spec.interface
         )));

@@ -3,13 +3,14 @@
 //!
 //! A port that is needed for something else is refused unless each of its dangers is accepted by
 //! name; a port that another fwdlab uses is always refused. Engines do everything else on the port.
-//! Start with [`Port::take`], or with [`TrafficPort::take`] for ports that may also be memif ports;
+//! Start with [`Port::take`], or with [`TrafficPort::take`] for ports that the kernel may not know;
 //! [`destinations`] judges addresses, [`interface_facts`] reads the kernel's facts about an
 //! interface, `next_interfaces` follows frames that are sent on it, [`lock`] excludes other
 //! fwdlabs. Ports in a test-bed file are judged in the same way, with messages for the owner of the
 //! file: `claim`.
 
 pub mod answering;
+mod binding;
 mod card;
 mod changes;
 pub mod counters;
@@ -25,6 +26,7 @@ pub(crate) mod routes;
 pub mod state;
 mod sys;
 mod traffic_port;
+mod user_port;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -39,7 +41,8 @@ pub use card::Stamping;
 pub use danger::{Danger, dangers};
 pub use interface_facts::Facts;
 pub use lock::{Lock, Role};
-pub use traffic_port::{MemifPort, TrafficPort};
+pub use traffic_port::TrafficPort;
+pub use user_port::{UserCounts, UserPort};
 
 use crate::error::LabError;
 use crate::host::wire::Network;

@@ -1,19 +1,18 @@
-//! Ports that carry test frames: network interfaces of the kernel, and memif ports.
+//! Ports that carry test frames: network interfaces of the kernel, and ports of user space, which
+//! the kernel does not know.
 //!
-//! The only place that knows what an interface has and a memif port lacks: link settings, an MTU,
+//! The only place that knows what an interface has and the others lack: link settings, an MTU,
 //! addresses, neighbours, counters of a driver, timestamps of the kernel, and users other than us.
 //! Code that needs one of these asks for the [`interface`](TrafficPort::interface). Start with
 //! [`TrafficPort::take`].
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
-
 use fwdlab_engine::PortSpec;
-use fwdlab_engine::memif::{self, Status};
+use fwdlab_engine::memif::Status;
 
 use super::counters::{self, Counters};
-use super::lock::{Lock, Role};
-use super::{Danger, OF_TESTERS, Port, state};
+use super::lock::Role;
+use super::user_port::UserPort;
+use super::{Danger, Port, state};
 use crate::error::LabError;
 
 /// A port that is ours to send into, or to count at, until this value is dropped.
@@ -21,8 +20,8 @@ use crate::error::LabError;
 pub enum TrafficPort {
     /// A network interface.
     Interface(Box<Port>),
-    /// A memif port.
-    Memif(MemifPort),
+    /// A port of user space.
+    User(UserPort),
 }
 
 impl From<Port> for TrafficPort {
@@ -33,29 +32,29 @@ impl From<Port> for TrafficPort {
 
 impl TrafficPort {
     /// Reserves a port against other fwdlabs. An interface is inspected and refused if it is in
-    /// use; a memif port is opened, and its peer may come later.
+    /// use; a port of user space is opened, and a peer of it may come later.
     ///
     /// # Errors
-    /// As [`Port::take`] and [`MemifPort::take`].
+    /// As [`Port::take`] and [`UserPort::take`].
     pub fn take(
         spec: &PortSpec,
         roles: &[Role],
         accepted: &[Danger],
     ) -> Result<TrafficPort, LabError> {
-        Ok(match spec.is_memif() {
-            true => TrafficPort::Memif(MemifPort::take(spec)?),
-            false => Port::take(spec, roles, accepted)?.into(),
+        Ok(match spec.is_interface() {
+            true => Port::take(spec, roles, accepted)?.into(),
+            false => TrafficPort::User(UserPort::take(spec, accepted)?),
         })
     }
 
     /// Returns a port that we made ourselves, or that another value of ours reserves.
     ///
     /// # Errors
-    /// As [`Port::own_port`], or if a memif port cannot be opened.
+    /// As [`Port::own_port`] and [`UserPort::own_port`].
     pub fn own_port(spec: &PortSpec) -> Result<TrafficPort, LabError> {
-        Ok(match spec.is_memif() {
-            true => TrafficPort::Memif(MemifPort::own_port(spec)?),
-            false => Port::own_port(spec)?.into(),
+        Ok(match spec.is_interface() {
+            true => Port::own_port(spec)?.into(),
+            false => TrafficPort::User(UserPort::own_port(spec)?),
         })
     }
 
@@ -63,42 +62,47 @@ impl TrafficPort {
     pub fn spec(&self) -> &PortSpec {
         match self {
             TrafficPort::Interface(port) => &port.spec,
-            TrafficPort::Memif(port) => &port.spec,
+            TrafficPort::User(port) => port.spec(),
         }
     }
 
-    /// Returns the network interface; `None` for a memif port.
+    /// Returns the network interface; `None` for a port of user space.
     pub fn interface(&self) -> Option<&Port> {
         match self {
             TrafficPort::Interface(port) => Some(port),
-            TrafficPort::Memif(_) => None,
+            TrafficPort::User(_) => None,
         }
     }
 
     /// Returns the network interface, which `user` needs.
     ///
     /// # Errors
-    /// [`LabError::Preflight`]: it is a memif port.
+    /// [`LabError::Preflight`]: it is a port of user space.
     pub fn needs_interface(&self, user: &str) -> Result<&Port, LabError> {
-        self.interface().ok_or_else(|| {
-            LabError::Preflight(format!(
-                "{user} needs a network interface, and {} is a memif port",
-                self.spec().interface
-            ))
-        })
+        let kind = match self {
+            TrafficPort::Interface(port) => return Ok(port),
+            TrafficPort::User(port) => port.kind(),
+        };
+        Err(LabError::Preflight(format!(
+            "{user} needs a network interface, and {} is a {kind} port",
+            self.spec().interface
+        )))
     }
 
     /// Returns the state of a memif port.
     pub fn memif(&self) -> Option<Status> {
         match self {
             TrafficPort::Interface(_) => None,
-            TrafficPort::Memif(port) => Some(port.port.status()),
+            TrafficPort::User(port) => port.memif(),
         }
     }
 
     /// Returns its MAC address, if it has one.
     pub fn mac(&self) -> Option<[u8; 6]> {
-        self.interface()?.facts.mac
+        match self {
+            TrafficPort::Interface(port) => port.facts.mac,
+            TrafficPort::User(port) => port.mac(),
+        }
     }
 
     /// Returns the kind of a virtual interface, such as `veth`.
@@ -116,90 +120,14 @@ impl TrafficPort {
             .transpose()
     }
 
-    /// Checks that it can carry frames now. A memif port waits for its peer: what is due meanwhile
-    /// counts as not sent.
+    /// Checks that it can carry frames now. A port of user space waits for its peer or its link:
+    /// what is due meanwhile counts as not sent.
     ///
     /// # Errors
     /// As [`state::check`].
     pub fn check(&self) -> Result<(), LabError> {
         self.interface()
             .map_or(Ok(()), |port| state::check(&port.spec))
-    }
-}
-
-/// A memif port that is open as long as this lives, with one connection for its sender and its
-/// receiver.
-#[derive(Debug)]
-pub struct MemifPort {
-    spec: PortSpec,
-    port: memif::Port,
-    _locks: Vec<Lock>,
-}
-
-impl MemifPort {
-    /// Opens a memif port and reserves it against other fwdlabs. One process has both directions,
-    /// because they are one connection.
-    ///
-    /// # Errors
-    /// [`LabError::Preflight`]: another fwdlab has it. Fails if its name is wrong, or its socket is
-    /// in use.
-    pub fn take(spec: &PortSpec) -> Result<MemifPort, LabError> {
-        if spec.netns.is_some() {
-            return Err(LabError::Preflight(format!(
-                "{} is a socket, which is in no network namespace. Omit the namespace, and give the \
-                 path of the socket",
-                spec.interface
-            )));
-        }
-        let options = memif::Options::named(&spec.interface).map_err(LabError::Preflight)?;
-        let mut hasher = DefaultHasher::new();
-        (&options.socket, options.role, options.id).hash(&mut hasher);
-        let key = format!("memif-{:016x}", hasher.finish());
-        let locks = OF_TESTERS.map(|role| Lock::take(spec, &key, role));
-        let locks = locks.into_iter().collect::<Result<_, _>>()?;
-        MemifPort::open(spec, locks)
-    }
-
-    /// As [`MemifPort::take`], for a port that we made ourselves, or that another value of ours
-    /// reserves.
-    ///
-    /// # Errors
-    /// Fails if its name is wrong, or its socket is in use.
-    pub fn own_port(spec: &PortSpec) -> Result<MemifPort, LabError> {
-        MemifPort::open(spec, Vec::new())
-    }
-
-    fn open(spec: &PortSpec, locks: Vec<Lock>) -> Result<MemifPort, LabError> {
-        Ok(MemifPort {
-            port: memif::open(spec)?,
-            spec: spec.clone(),
-            _locks: locks,
-        })
-    }
-
-    /// Returns its location.
-    pub fn spec(&self) -> &PortSpec {
-        &self.spec
-    }
-
-    /// Waits until its peer is connected.
-    ///
-    /// # Errors
-    /// Fails after this time, with what the peer did.
-    pub fn wait_for_peer(&self, patience: Duration) -> Result<(), LabError> {
-        Ok(self.port.wait_for_peer(patience)?)
-    }
-
-    /// Returns why it has no peer, if so.
-    pub fn problem(&self) -> Option<String> {
-        let status = self.status();
-        let reason = status.problem.as_deref().unwrap_or("none has connected");
-        (status.peer.is_none()).then(|| format!("{} has no peer: {reason}", self.spec.interface))
-    }
-
-    /// Returns its state.
-    pub fn status(&self) -> Status {
-        self.port.status()
     }
 }
 

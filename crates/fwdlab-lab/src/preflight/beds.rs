@@ -25,7 +25,7 @@ use crate::error::LabError;
 use crate::host::Host;
 use crate::host::wire::{Network, Noise};
 use crate::networks::{Networks, mac};
-use crate::ports::{MemifPort, noise};
+use crate::ports::{UserPort, noise};
 use crate::site::existing::ports::{self, PortCommands};
 use crate::site::{Site, Wanted, existing};
 use crate::tester::{Frames, Rig};
@@ -117,7 +117,7 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
     };
     site.set_control(control);
     // held until the end: some peers do not survive a second connection
-    let mut memif = Vec::new();
+    let mut opened_ports = Vec::new();
     let mut places: Vec<Role<'_>> = Vec::new();
     for (number, port) in bed.tester_ports().into_iter().enumerate() {
         let key = ["port a", "port b", "port a"][number];
@@ -144,12 +144,12 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
             continue;
         };
         let checks = match existing::reach(place) {
-            Ok(_) if host == "generator" && bed.generator.kind == PortKind::Memif => {
-                let opened = ports.iter().map(|(key, port)| (*key, open_memif(port)));
-                memif.extend(opened);
-                memif
-                    .iter()
-                    .map(|(key, port)| check_memif(key, port))
+            Ok(_) if host == "generator" && bed.generator.kind != PortKind::Interface => {
+                let opened = ports.iter().map(|(key, port)| (*key, open_port(port)));
+                opened_ports.extend(opened);
+                let kind = bed.generator.kind;
+                (opened_ports.iter())
+                    .map(|(key, port)| check_peer(kind, key, port))
                     .collect()
             }
             Ok(there) => {
@@ -344,34 +344,30 @@ fn check_host(
     checks
 }
 
-/// Opens a memif port. All are open before any waits for its peer, which may connect them in turn.
-fn open_memif(port: &str) -> Result<MemifPort, LabError> {
-    MemifPort::own_port(&PortSpec {
+/// Opens a port of user space. All are open before any waits for its peer, which may connect them in
+/// turn.
+fn open_port(port: &str) -> Result<UserPort, LabError> {
+    let spec = PortSpec {
         netns: None,
         interface: port.to_owned(),
-    })
+    };
+    UserPort::take(&spec, &[])
 }
 
-/// Checks that a memif port has a peer.
-fn check_memif(key: &'static str, port: &Result<MemifPort, LabError>) -> Check {
-    let fix = "start the DUT with this socket, the other role and the same id";
+/// Checks that a port of user space has a peer or a link.
+fn check_peer(kind: PortKind, key: &'static str, port: &Result<UserPort, LabError>) -> Check {
+    let fix = match kind {
+        PortKind::Dpdk => "is the cable in, and is the other end up?",
+        _ => "start the DUT with this socket, the other role and the same id",
+    };
     let port = match port {
         Ok(port) => port,
         Err(error) => return Check::fail(key, error.to_string(), fix),
     };
-    if let Err(error) = port.wait_for_peer(SETTLE) {
-        return Check::fail(key, error.to_string(), fix);
+    match port.wait_for_peer(SETTLE) {
+        Err(error) => Check::fail(key, error.to_string(), fix),
+        Ok(words) => Check::ok(key, format!("{}: {words}", port.spec().interface)),
     }
-    let status = port.status();
-    let peer = status
-        .peer
-        .as_deref()
-        .unwrap_or("a peer that has left again");
-    let name = &port.spec().interface;
-    Check::ok(
-        key,
-        format!("{name}: connected to {peer}, queues: {}", status.queues.0),
-    )
 }
 
 /// Checks one port. `needed`: who needs the port, and what to do about it.

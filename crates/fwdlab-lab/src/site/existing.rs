@@ -41,7 +41,7 @@ use crate::networks::{Networks, Side, Subnet};
 use crate::placement::Placement;
 use crate::ports::answering::{Answering, mac_of_dut};
 use crate::ports::noise::capture_noise;
-use crate::ports::{MemifPort, claim};
+use crate::ports::{UserPort, claim};
 use crate::snmp::agent::Agent;
 use crate::switch_config::Addresses;
 use crate::tester::distributed::{self, Port};
@@ -290,9 +290,9 @@ struct Hosts {
     /// Hosts of the tester, in the order of [`ExistingHosts::testers`].
     testers: Vec<Station>,
     dut: Option<Arc<dyn Host>>,
-    /// The tester's ports if they are memif ports: connected once, because some peers do not
+    /// The tester's ports if the kernel does not know them: opened once, because some peers do not
     /// survive a second connection.
-    memif: Option<Arc<Ends<MemifPort>>>,
+    user_ports: Option<Arc<Ends<UserPort>>>,
 }
 
 /// A host of the tester.
@@ -374,26 +374,26 @@ impl ExistingHosts {
             dut.run(&Command::new("true", &[]), within(READY, &is_stopped))?;
             self.wait_until_ready(dut.as_ref(), &is_stopped)?;
         }
-        let memif = match known {
-            Some(known) => known.memif.clone(),
-            None => self.memif()?.map(Arc::new),
+        let user_ports = match known {
+            Some(known) => known.user_ports.clone(),
+            None => self.user_ports()?.map(Arc::new),
         };
         Ok(Arc::new(Hosts {
             testers,
             dut,
-            memif,
+            user_ports,
         }))
     }
 
-    /// Opens the tester's ports, if they are memif ports.
-    fn memif(&self) -> Result<Option<Ends<MemifPort>>, LabError> {
+    /// Opens the tester's ports, if the kernel does not know them.
+    fn user_ports(&self) -> Result<Option<Ends<UserPort>>, LabError> {
         if self.bed.generator.kind == PortKind::Interface {
             return Ok(None);
         }
         let Ends { a, b } = self.bed.tester();
         Ok(Some(Ends {
-            a: MemifPort::take(&self.port(A, a.port))?,
-            b: MemifPort::take(&self.port(B, b.port))?,
+            a: UserPort::take(&self.port(A, a.port), &[])?,
+            b: UserPort::take(&self.port(B, b.port), &[])?,
         }))
     }
 
@@ -601,7 +601,7 @@ impl ExistingHosts {
             b: [0; 6],
         };
         let mut networks = self.networks(own, given.unwrap_or(unknown));
-        if hosts.memif.is_some() {
+        if hosts.user_ports.is_some() {
             return Ok(networks);
         }
         for (seat, link, side) in [
@@ -694,7 +694,7 @@ impl Builder for ExistingHosts {
             Ok::<Link, LabError>(link)
         };
         let theirs = self.bed.tester();
-        let of_tester = match &hosts.memif {
+        let of_tester = match &hosts.user_ports {
             Some(ports) => connected(ports)?,
             None => Ends {
                 a: tester(A, theirs.a.port)?,
@@ -757,7 +757,7 @@ impl Builder for ExistingHosts {
             }
         };
         let host = |seat: usize| hosts.testers[self.seats[seat]].host.clone();
-        let interfaces = match hosts.memif {
+        let interfaces = match hosts.user_ports {
             Some(_) => Vec::new(),
             None => self.bed.tester_ports(),
         };
@@ -793,8 +793,8 @@ impl Builder for ExistingHosts {
             registration,
             switch: self.switch()?,
             claims,
-            ports: match &hosts.memif {
-                Some(ports) => TesterPorts::Memif(ports.clone()),
+            ports: match &hosts.user_ports {
+                Some(ports) => TesterPorts::User(ports.clone()),
                 None => TesterPorts::Interfaces {
                     blind: blind(&of_tester),
                 },
@@ -946,9 +946,9 @@ impl Builder for ExistingHosts {
                 .map(|(_, port)| port)
                 .collect();
             let names: Vec<&str> = ours.iter().map(|port| port.port).collect();
-            if self.bed.generator.kind == PortKind::Memif {
+            if self.bed.generator.kind != PortKind::Interface {
                 all.push(format!(
-                    "{address}: connects {}; nothing is changed",
+                    "{address}: opens {}; a card is bound to a driver for user space, and given back",
                     names.join(" and ")
                 ));
                 continue;
@@ -1045,7 +1045,7 @@ impl ExistingHosts {
             let found = cards(dut.as_ref(), "DUT", &[&ports.a, &ports.b]);
             facts.cards.extend(found);
         }
-        if hosts.memif.is_some() {
+        if hosts.user_ports.is_some() {
             return;
         }
         for (seat, port) in self.bed.tester_ports().iter().enumerate() {
@@ -1080,14 +1080,14 @@ fn agent_at(
     Agent::open((at.0, at.1).into(), community.unwrap_or("public"), ports)
 }
 
-/// Waits for the peers of memif ports. These have no addresses of their own: they get those of the
-/// embedded bed.
-fn connected(ports: &Ends<MemifPort>) -> Result<Ends<Link>, LabError> {
-    let link = |port: &MemifPort, mac| {
+/// Waits for the peers or links of ports of user space. Those without addresses of their own get
+/// those of the embedded bed.
+fn connected(ports: &Ends<UserPort>) -> Result<Ends<Link>, LabError> {
+    let link = |port: &UserPort, mac| {
         port.wait_for_peer(LINK_PATIENCE)?;
         Ok::<_, LabError>(Link {
             name: port.spec().interface.clone(),
-            mac,
+            mac: port.mac().unwrap_or(mac),
             mtu: None,
             is_up: true,
             has_link: Some(true),
