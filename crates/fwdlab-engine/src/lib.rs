@@ -41,6 +41,7 @@ pub mod memory;
 pub mod mtu;
 pub mod netdev;
 pub mod pacer;
+pub mod polling;
 pub mod port;
 pub mod replay;
 pub mod resolve;
