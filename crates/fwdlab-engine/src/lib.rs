@@ -43,6 +43,7 @@ pub mod mtu;
 pub mod netdev;
 pub mod pacer;
 pub mod part;
+pub mod polling;
 pub mod port;
 pub mod replay;
 pub mod resolve;

@@ -1403,7 +1403,7 @@ net = '10.1.0.0/24'
             (
                 kind,
                 "kind = 'memif'\nhost = 'netns:x'\n",
-                "x:4:8: a memif port is a socket of this machine",
+                "x:4:8: a memif port belongs to this machine",
             ),
             (
                 kind,
@@ -1424,6 +1424,52 @@ net = '10.1.0.0/24'
                 "kind = 'none'\nmacs = { a = '02:00:00:00:00:0a', b = '02:00:00:00:00:0b' }",
                 "host = 'local'\nports = { a = 'c', b = 'd' }",
                 "x:5:2: a DUT behind memif ports is a black box",
+            ),
+        ] {
+            assert!(text.contains(from), "{from}");
+            let error = TestBed::parse("x", &text.replacen(from, to, 1))
+                .unwrap_err()
+                .to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn dpdk_ports_are_devices_of_this_machine() {
+        let text = "bed = 'm'\n[generator]\nkind = 'dpdk'\nports = { a = '0000:03:00.0', b = 'net_tap0,iface=t0' }\n\
+            [dut]\nhost = 'ssh://r1'\nports = { a = 'c', b = 'd' }\n";
+        let bed = TestBed::parse("x", text).unwrap();
+        let names = bed.tester_ports();
+        assert_eq!(
+            (names[A].port, names[B].port),
+            ("dpdk:0000:03:00.0", "dpdk:net_tap0,iface=t0")
+        );
+        TestBed::parse("x", &text.replace("'dpdk'\n", "'dpdk'\nsenders = 4\n")).unwrap();
+        for (from, to, expected) in [
+            (
+                "kind = 'dpdk'\n",
+                "",
+                "x:3:15: `0000:03:00.0` is not the name of an interface, such as eth1; DPDK ports have kind",
+            ),
+            (
+                "'net_tap0,iface=t0'",
+                "'0000:03:00.0,x=1'",
+                "x:4:36: that is port a already; say another device",
+            ),
+            (
+                "'0000:03:00.0'",
+                "'a b'",
+                "x:4:15: `dpdk:a b` names no device",
+            ),
+            (
+                "kind = 'dpdk'\n",
+                "kind = 'dpdk'\nhost = 'ssh://t1'\n",
+                "x:4:8: a DPDK port belongs to this machine",
+            ),
+            (
+                "host = 'ssh://r1'\nports = { a = 'c', b = 'd' }",
+                "kind = 'none'",
+                "x:5:2: DPDK ports answer no ARP yet: say the DUT's macs",
             ),
         ] {
             assert!(text.contains(from), "{from}");

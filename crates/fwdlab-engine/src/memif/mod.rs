@@ -51,7 +51,7 @@ pub fn sender(ports: &[Port], cpus: &[usize]) -> impl Sender + use<> {
 /// # Errors
 /// If its thread cannot be started.
 pub fn receiver(port: &Port, cpus: &[usize]) -> Result<impl Receiver + use<>, EngineError> {
-    rx::MemifReceiver::open(port, cpus)
+    rx::receiver(port, cpus)
 }
 
 /// Returns a sender into the sending ports of these paths, which have the names of memif ports.

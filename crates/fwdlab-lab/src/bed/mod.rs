@@ -135,6 +135,9 @@ pub struct PortCounters {
     pub rx_not_read: Option<&'static str>,
     /// How often the DUT may have found no room in the ring to the receiver, if that is known.
     pub rx_full: u64,
+    /// Frames that arrived at the receiving port and were lost there, because the receiver was too
+    /// slow; 0 if the port does not count them.
+    pub rx_missed: u64,
     /// A switch's ports, if there is one that can be queried.
     pub switch: Option<SwitchPackets>,
 }
@@ -455,6 +458,7 @@ fn user_counters(ports: &Ends<UserPort>, undo: bool) -> Result<PortCounters, Lab
     Ok(PortCounters {
         tx: sends.counts()?.tx,
         rx: counted.rx.unwrap_or_default(),
+        rx_missed: counted.rx.map_or(0, |(_, missed)| missed),
         rx_not_read: (counted.rx.is_none())
             .then_some("a memif port has no counter but the receiver's own"),
         rx_full: counted.rx_full,

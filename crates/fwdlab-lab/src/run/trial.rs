@@ -580,11 +580,13 @@ impl Bench<'_> {
             of_path.collect()
         };
         let stopped = self.tester.now();
-        let mut counters = count(&self.standstill()?);
-        while !counters.iter().all(is_settled) && self.tester.since(stopped) < LATE_BATCH {
+        let mut after = self.standstill()?;
+        while !count(&after).iter().all(is_settled) && self.tester.since(stopped) < LATE_BATCH {
             self.tester.wait(WINDOW);
-            counters = count(&self.standstill()?);
+            after = self.standstill()?;
         }
+        let mut counters = count(&after);
+        objections.extend(missed(&before, &after));
         let mut work = account.map(|close| close()).transpose()?;
         if let Some(work) = &mut work {
             work.frames = counters.iter().map(|c| c.receiver_received).sum();
@@ -675,6 +677,20 @@ pub(super) fn loses_inside(counters: &Counters) -> bool {
 struct PathCounters {
     ports: PortCounters,
     received: ReceiveCounts,
+}
+
+/// Returns an objection if frames that came back were lost at the tester's own port: the DUT did
+/// forward them.
+fn missed(before: &[PathCounters], after: &[PathCounters]) -> Option<String> {
+    let of = |path: &[PathCounters]| path.iter().map(|path| path.ports.rx_missed).sum::<u64>();
+    let missed = of(after).saturating_sub(of(before));
+    (missed > 0).then(|| {
+        format!(
+            "{missed} frame{} came back and {} lost at the tester's own port, because its receiver was too slow: give it more CPUs",
+            if missed == 1 { "" } else { "s" },
+            if missed == 1 { "was" } else { "were" },
+        )
+    })
 }
 
 /// Waits until the counters of the DUT's ports are current, while nothing moves.
@@ -1036,6 +1052,22 @@ mod tests {
             .map(|loss| (loss.place.words(), loss.frames))
             .collect();
         assert_eq!(lost, [("in the switch".into(), 7)]);
+    }
+
+    #[test]
+    fn frames_that_the_tester_lost_are_an_objection() {
+        let at = |rx_missed| {
+            [PathCounters {
+                ports: PortCounters {
+                    rx_missed,
+                    ..PortCounters::default()
+                },
+                received: ReceiveCounts::default(),
+            }]
+        };
+        assert_eq!(missed(&at(7), &at(7)), None);
+        let objection = missed(&at(7), &at(8)).unwrap();
+        assert!(objection.starts_with("1 frame came back and was lost at the tester's own port"));
     }
 
     /// A memif port knows what its peer has read, and nothing is claimed of the rest.

@@ -1,15 +1,15 @@
 //! The tester alone: two ports joined by a cable of our own, in a network namespace that no one
-//! else sees; or the two ends of a memif connection.
+//! else sees; or two ports of user space.
 //!
 //! The namespace belongs to a thread and has no name; it disappears with this value, and with the
-//! process however that ends. Start with [`BackToBack::new`] or [`memif_pair`].
+//! process however that ends. Start with [`BackToBack::new`] or [`user_space_pair`].
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use fwdlab_engine::PortSpec;
+use fwdlab_engine::{Mode, PortSpec};
 
 use crate::error::LabError;
 use crate::ports::{Port, TrafficPort, private};
@@ -62,22 +62,34 @@ impl BackToBack {
     }
 }
 
-/// Returns the two ends of a memif connection of our own: frames sent on the first, the client,
-/// arrive at the second. Nothing of it is on disk.
+/// Returns two ports of user space that are joined by a memif connection of our own, for an engine
+/// that has no network interfaces: frames sent on the first, the client, arrive at the second.
+/// Nothing of it is on disk.
 ///
 /// # Errors
-/// Fails if the socket or a thread cannot be made.
-pub fn memif_pair() -> Result<(TrafficPort, TrafficPort), LabError> {
+/// Fails if the socket, a thread or the process of the engine cannot be made.
+pub fn user_space_pair(mode: Mode) -> Result<(TrafficPort, TrafficPort), LabError> {
     static PAIRS: AtomicU32 = AtomicU32::new(0);
     let number = PAIRS.fetch_add(1, Ordering::Relaxed);
-    let socket = format!("memif:@fwdlab/pair/{}/{number}", std::process::id());
-    let port = |role: &str| {
+    let socket = format!("fwdlab/pair/{}/{number}", std::process::id());
+    let port = |interface: String| {
         TrafficPort::own_port(&PortSpec {
             netns: None,
-            interface: format!("{socket},role={role}"),
+            interface,
         })
     };
-    Ok((port("client")?, port("server")?))
+    let of = |role: &str| match mode {
+        Mode::Dpdk => {
+            let device = format!("net_memif{}", 2 * number + u32::from(role == "client"));
+            port(format!(
+                "dpdk:{device},role={role},socket={socket},socket-abstract=yes"
+            ))
+        }
+        _ => port(format!("memif:@{socket},role={role}")),
+    };
+    // DPDK's server listens first
+    let server = of("server")?;
+    Ok((of("client")?, server))
 }
 
 impl Drop for BackToBack {

@@ -34,7 +34,7 @@ use fwdlab_engine::{
 };
 use fwdlab_model::link::MeanSize;
 
-pub use self::back_to_back::{BackToBack, memif_pair};
+pub use self::back_to_back::{BackToBack, user_space_pair};
 pub use self::busy::BusyCpus;
 pub use self::figures::{Period, Received, SendDuration, Sent};
 use self::figures::{SenderReadings, Snapshot};

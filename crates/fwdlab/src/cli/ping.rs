@@ -12,7 +12,7 @@ use fwdlab_engine::{
 };
 use fwdlab_lab::ports::{Port, Role, TrafficPort};
 use fwdlab_lab::session::stamping::{Stamping, StampingResult, analysis};
-use fwdlab_lab::session::{BackToBack, Receiving, Sending, Session, memif_pair, next_hop};
+use fwdlab_lab::session::{BackToBack, Receiving, Sending, Session, next_hop, user_space_pair};
 use fwdlab_model::latency::{LatencySummary, StalledFrames};
 use fwdlab_model::profile::Mac;
 use fwdlab_model::trial::{IpVersion, Stream};
@@ -45,7 +45,7 @@ const COLUMNS: u64 = 40;
 /// printed with the result.
 #[derive(Debug, Args)]
 pub struct Ping {
-    /// Interface or memif port to send on
+    /// Interface to send on, or a port of memif or DPDK
     #[arg(long, value_name = "PORT")]
     port: String,
     /// Interface on which frames come back [default: the same; the remote end must reflect them]
@@ -269,7 +269,7 @@ impl Ping {
                 number::rate(load_pps)
             ));
         }
-        let is_memif = tx.interface().is_none();
+        let own = Mode::of(tx.spec())[0];
         let probed = probe.run(tx, rx, destination, &signals)?;
         let floor = if self.no_floor || signals.is_stopped() {
             None
@@ -278,7 +278,7 @@ impl Ping {
                 "the tester's own veth pair has no card to timestamp frames; connect two ports of the card and probe them instead"
             )))
         } else {
-            Some(floor(&probe, is_memif, &signals))
+            Some(floor(&probe, own, &signals))
         };
         self.print_results(global, &stamping, &probed, floor.as_ref())?;
         Ok(match signals.code(false) {
@@ -395,7 +395,7 @@ impl Ping {
 }
 
 /// Runs the probe over a cable of our own, without a DUT.
-fn floor(probe: &Probe, is_memif: bool, signals: &Signals) -> anyhow::Result<Probed> {
+fn floor(probe: &Probe, mode: Mode, signals: &Signals) -> anyhow::Result<Probed> {
     let probe = Probe {
         frames: (probe.load_pps * FLOOR.as_secs_f64()).max(100.0) as u64,
         at_most: FLOOR * 3,
@@ -403,8 +403,8 @@ fn floor(probe: &Probe, is_memif: bool, signals: &Signals) -> anyhow::Result<Pro
         stream: probe.stream.clone(),
         ..*probe
     };
-    if is_memif {
-        let (tx, rx) = memif_pair()?;
+    if matches!(mode, Mode::Memif | Mode::Dpdk) {
+        let (tx, rx) = user_space_pair(mode)?;
         return probe.run(tx, rx, [2, 0, 0, 0, 0, 2], signals);
     }
     let cable = BackToBack::new(1)?;

@@ -32,7 +32,8 @@ use crate::{output, profiles};
 /// reordering, corruption and latency. All others count as foreign and pass unchanged.
 #[derive(Debug, Args)]
 pub struct Receive {
-    /// Interface to count on, or a memif port such as memif:SOCKET,role=server
+    /// Interface to count on, a memif port such as memif:SOCKET,role=server, or a DPDK port such as
+    /// dpdk:0000:03:00.0
     #[arg(long, value_name = "PORT")]
     port: String,
     /// Duration, or number of our frames: 10s, 2m, 1e6frames [default: until Ctrl-C]

@@ -15,7 +15,9 @@ use fwdlab_lab::LabError;
 use fwdlab_lab::placement::available_cpus;
 use fwdlab_lab::ports::{Role, TrafficPort};
 use fwdlab_lab::promise::{self, Limit, Machine, Promises, SHORTEST, Setup};
-use fwdlab_lab::session::{BackToBack, BusyCpus, Period, Receiving, Sending, Session, memif_pair};
+use fwdlab_lab::session::{
+    BackToBack, BusyCpus, Period, Receiving, Sending, Session, user_space_pair,
+};
 use fwdlab_lab::user_namespace;
 use fwdlab_measure::sustained::{self, Search};
 use fwdlab_model::campaign::FLOWS;
@@ -49,8 +51,8 @@ const STALL_POLICY: StallPolicy = StallPolicy::Skip;
 /// their number of senders by it.
 ///
 /// The two ports are the ends of one cable, of one veth pair or of one memif socket, with nothing
-/// in between; without ports, the tester creates its own veth pair, or with --engine memif its own
-/// memif socket. A DUT that comes close to these figures may be faster than it appears.
+/// in between; without ports, the tester creates its own veth pair, or with --engine memif or dpdk
+/// its own memif socket. A DUT that comes close to these figures may be faster than it appears.
 #[derive(Debug, Args)]
 pub struct SelfTest {
     /// The two ends of a cable; frames go from the first to the second
@@ -63,7 +65,7 @@ pub struct SelfTest {
     #[arg(long, value_delimiter = ',', value_name = "LOAD", default_values = ["1kpps", "10kpps", "100kpps", "1Mpps"])]
     loads: Vec<Load>,
     /// Engines [default: all that the ports can have]
-    #[arg(long, value_delimiter = ',', value_name = "ENGINE", value_parser = [Mode::XdpLive, Mode::AfXdp, Mode::AfPacket, Mode::Memif].map(Mode::name))]
+    #[arg(long, value_delimiter = ',', value_name = "ENGINE", value_parser = [Mode::XdpLive, Mode::AfXdp, Mode::AfPacket, Mode::Memif, Mode::Dpdk].map(Mode::name))]
     engine: Vec<String>,
     /// Duration of each trial
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
@@ -151,10 +153,11 @@ impl SelfTest {
             machine: Some(Machine::here(user_namespace::is_root())),
             ..Document::default()
         };
-        let all: &[Mode] = match &given {
-            Some(ends) => Mode::of(&ends.tx),
-            None if self.is_memif() => &[Mode::Memif],
-            None => &Mode::ALL,
+        let own = self.in_user_space();
+        let all: &[Mode] = match (&given, &own) {
+            (Some(ends), _) => Mode::of(&ends.tx),
+            (None, Some(mode)) => std::slice::from_ref(mode),
+            (None, None) => &Mode::ALL,
         };
         let is_asked =
             |mode: &&Mode| self.engine.is_empty() || self.engine.iter().any(|e| e == mode.name());
@@ -190,9 +193,9 @@ impl SelfTest {
         } else if global.json_stream {
             output::result(&serde_json::to_string(&document)?);
         } else {
-            let own = self.ports.is_empty().then(|| match self.is_memif() {
-                true => "memif pair",
-                false => "veth pair",
+            let own = self.ports.is_empty().then(|| match own {
+                Some(_) => "memif pair",
+                None => "veth pair",
             });
             let level = match document.limits.is_empty() {
                 true => Level::Fail,
@@ -206,17 +209,20 @@ impl SelfTest {
         })
     }
 
-    fn is_memif(&self) -> bool {
-        self.engine == [Mode::Memif.name()]
+    /// Returns the only engine that is asked for, if it has no network interfaces.
+    fn in_user_space(&self) -> Option<Mode> {
+        let mut modes = [Mode::Memif, Mode::Dpdk].into_iter();
+        modes.find(|mode| self.engine == [mode.name()])
     }
 
     /// Returns the given ports; `None` if it makes its own pair.
     fn given_ports(&self) -> anyhow::Result<Option<PortPair>> {
         match &self.ports[..] {
-            [] if !self.is_memif() && self.engine.iter().any(|e| e == Mode::Memif.name()) => Err(Usage(
-                "--engine memif: its own pair has no other engine; measure the others separately"
-                    .into(),
-            )
+            [] if self.in_user_space().is_none()
+                && let Some(other) = [Mode::Memif, Mode::Dpdk].map(Mode::name).into_iter()
+                    .find(|name| self.engine.iter().any(|e| e == name)) => Err(Usage(format!(
+                "--engine {other}: its own pair has no other engine; measure the others separately"
+            ))
             .into()),
             [] => Ok(None),
             [tx, rx] if tx != rx => {
@@ -234,8 +240,8 @@ impl SelfTest {
 
     /// Makes the two ends of its own pair, with a queue for each sender.
     fn own_pair(&self, senders: u32) -> anyhow::Result<PortPair> {
-        if self.is_memif() {
-            let (tx, rx) = memif_pair()?;
+        if let Some(mode) = self.in_user_space() {
+            let (tx, rx) = user_space_pair(mode)?;
             return Ok(PortPair::new(tx, rx, None));
         }
         let cable = BackToBack::new(senders)?;

@@ -46,11 +46,12 @@ use crate::output;
 /// link-local use (RFC 6815), and not on ports that are in use.
 #[derive(Debug, Args)]
 pub struct Send {
-    /// Interface to send on, or a memif port such as memif:SOCKET,role=server; a second one sends
+    /// Interface to send on, a memif port such as memif:SOCKET,role=server, or a DPDK port such as
+    /// dpdk:0000:03:00.0; a second one sends
     /// in the reverse direction
     #[arg(long = "port", required = true, value_name = "PORT")]
     ports: Vec<String>,
-    /// Interface or memif port to count on at the same time
+    /// Interface, memif or DPDK port to count on at the same time
     #[arg(long, value_name = "PORT")]
     rx_port: Option<String>,
     /// Check every frame that comes back: loss, order, flows and latency of each stream; counting
