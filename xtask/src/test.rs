@@ -36,9 +36,14 @@ pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
         true => "clippy, build of the tests",
         false => "build of the tests",
     });
-    let built = build(root, lints)?;
-    if lints && tier != Tier::Rest {
-        tally.count("clippy", built.warnings == 0);
+    let features = features(tier, &mut tally);
+    let built = build(root, lints, features)?;
+    if lints {
+        let name = match tier {
+            Tier::First => "clippy",
+            Tier::Rest => "clippy of all crates",
+        };
+        tally.count(name, built.warnings == 0);
     }
     match built.succeeded {
         false => tally.failed.push("cargo could not build all tests".into()),
@@ -64,7 +69,7 @@ pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
                     let also = (also, check(&built.messages, &metadata)?);
                     Ok(layout.into_iter().chain([also]))
                 });
-                let tested = tests(root, lints, tier, &mut tally);
+                let tested = tests(root, lints, tier, features, &mut tally);
                 (checked.join(), tested)
             });
             tested?;
@@ -126,8 +131,27 @@ struct Built {
     messages: Vec<Value>,
 }
 
+/// Returns cargo's options for what needs a library of the system that `make test` does without:
+/// DPDK. `scripts/bootstrap --tests` installs it.
+fn features(tier: Tier, tally: &mut Tally) -> &'static [&'static str] {
+    if tier == Tier::First {
+        return &[];
+    }
+    let probe = Command::new("pkg-config")
+        .args(["--exists", "libdpdk"])
+        .status();
+    match probe.is_ok_and(|status| status.success()) {
+        true => &["--features", "fwdlab-dpdk/driver"],
+        false => {
+            let reason = "no libdpdk here; Debian: apt-get install libdpdk-dev";
+            tally.skipped.push(format!("fwdlab-dpdk: {reason}"));
+            &[]
+        }
+    }
+}
+
 /// Builds all tests, and the benchmarks to check that they build; shows the compiler's messages.
-fn build(root: &Path, lints: bool) -> anyhow::Result<Built> {
+fn build(root: &Path, lints: bool, features: &[&str]) -> anyhow::Result<Built> {
     let mut command = cargo(root);
     command.args(compiler(lints)).args([
         "test",
@@ -137,6 +161,7 @@ fn build(root: &Path, lints: bool) -> anyhow::Result<Built> {
         "--quiet",
         "--message-format=json",
     ]);
+    command.args(features);
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -166,7 +191,13 @@ fn build(root: &Path, lints: bool) -> anyhow::Result<Built> {
 }
 
 /// Runs the tests of a tier, as root if we are root; the calling user built them.
-fn tests(root: &Path, lints: bool, tier: Tier, tally: &mut Tally) -> anyhow::Result<()> {
+fn tests(
+    root: &Path,
+    lints: bool,
+    tier: Tier,
+    features: &[&str],
+    tally: &mut Tally,
+) -> anyhow::Result<()> {
     // make started the download; wait for it here
     let installed = Command::new(root.join("scripts/bootstrap"))
         .arg("--tests")
@@ -201,12 +232,12 @@ fn tests(root: &Path, lints: bool, tier: Tier, tally: &mut Tally) -> anyhow::Res
     ];
     for (file, arguments) in [(&binaries, &list[..]), (&packages, &metadata)] {
         // cargo takes its configuration before the command, nextest after it
-        let (before, after) = match arguments[0] {
-            "nextest" => (&[][..], compiler(lints)),
-            _ => (compiler(lints), &[][..]),
-        };
         let mut command = cargo(root);
-        let output = (command.args(before).args(arguments).args(after))
+        match arguments[0] {
+            "nextest" => (command.args(arguments).args(features)).args(compiler(lints)),
+            _ => command.args(compiler(lints)).args(arguments),
+        };
+        let output = command
             .stderr(Stdio::inherit())
             .output()
             .context("run cargo")?;

@@ -114,10 +114,10 @@ pub struct Engine {
 
 /// A port that sends.
 pub struct Sending {
+    /// The source of its frames; dropped before the port that it uses.
+    pub source: Source,
     /// The port.
     pub port: TrafficPort,
-    /// The source of its frames.
-    pub source: Source,
     /// Load and duration.
     pub schedule: Schedule,
     /// Mean size of its frames, for bits per second.
@@ -267,10 +267,10 @@ impl Sending {
 
 /// A port that receives.
 pub struct Receiving {
+    /// The receiver; dropped before the port that it uses.
+    pub receiver: PortReceiver,
     /// The port.
     pub port: TrafficPort,
-    /// The receiver.
-    pub receiver: PortReceiver,
     /// Expected frames.
     pub expected: Expected,
 }
