@@ -76,7 +76,7 @@ pub enum EngineError {
     /// A DPDK port cannot be used.
     #[error("cannot use the DPDK port {port}: {reason}")]
     Dpdk {
-        /// Its name, without the prefix of such names.
+        /// Its name.
         port: String,
         /// What was tried, DPDK's answer, and what to do.
         reason: String,

@@ -14,7 +14,7 @@ use super::Finding;
 use crate::tree::short_package_name;
 
 /// Our crates, and which of our crates each may use.
-const TABLE: [(&str, &[&str]); 14] = [
+const TABLE: [(&str, &[&str]); 15] = [
     ("no-schemas", &[]),
     ("packet", &[]),
     ("stats", &[]),
@@ -24,6 +24,7 @@ const TABLE: [(&str, &[&str]); 14] = [
     ("store", &["model"]),
     ("report", &["model", "stats"]),
     ("netbenches", &["model", "stats", "measure", "store"]),
+    ("dpdk", &["model", "engine"]),
     ("lab", &["model", "engine", "measure", "store"]),
     (
         "serve",
