@@ -13,6 +13,9 @@ mod rx;
 mod sys;
 mod tx;
 
+use std::sync::Arc;
+
+use fwdlab_engine::part::PortFacts;
 use fwdlab_engine::{EngineError, PortSpec, Receiver, Sender};
 
 /// Returns the version of the DPDK that this process runs with.
@@ -42,59 +45,40 @@ pub fn receiver(port: &PortSpec, cpus: &[usize]) -> Result<Box<dyn Receiver>, En
     Ok(Box::new(rx::receiver(port, cpus)?))
 }
 
-/// The properties of a port, and its counters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
-    /// Its driver.
-    pub driver: String,
-    /// Its MAC address.
-    pub mac: [u8; 6],
-    /// The longest frame that it takes, without headers.
-    pub mtu: u16,
-    /// True if it has a link.
-    pub link_up: bool,
-    /// Speed of the link in Mbit/s, if there is one and the driver knows it.
-    pub link_mbps: Option<u32>,
-    /// The NUMA node of its device, if it has one.
-    pub numa_node: Option<u32>,
-    /// Its receive queues in use.
-    pub rx_queues: u16,
-    /// The queues that senders can use: the most threads that send into it.
-    pub tx_queues: u16,
-    /// The driver's own counters with their names.
-    pub counters: Vec<(String, u64)>,
-    /// Frames that it sent, by the driver.
-    pub sent: u64,
-    /// Frames that it received, by the driver.
-    pub received: u64,
-    /// Frames that it lost since its receiver expects frames: none of its descriptors or buffers was
-    /// free, or they were damaged. The tester lost them, and not a device under test.
-    pub missed: u64,
-}
+/// A port that is open as long as this or a sender or receiver of it lives.
+pub struct OpenPort(Arc<port::Port>);
 
-/// Opens a port and returns what it is and what it counts. If nobody else has it open, it is given
-/// back then.
-///
-/// # Errors
-/// If it cannot be opened or read.
-pub fn facts(spec: &PortSpec) -> Result<Facts, EngineError> {
-    let port = port::open(spec)?;
-    let stats = port.stats()?;
-    let link = port.device.link();
-    let counters = port.device.counters();
-    Ok(Facts {
-        driver: port.info.driver(),
-        mac: port.info.mac,
-        mtu: port.info.mtu,
-        link_up: link.is_some(),
-        link_mbps: link.filter(|mbps| *mbps != u32::MAX),
-        numa_node: port.info.numa_node(),
-        rx_queues: port.receive_queues,
-        tx_queues: port.send_queues(),
-        counters: counters
-            .map_err(|e| port.error(format!("cannot read the counters of its driver: {e}")))?,
-        sent: stats.sent,
-        received: stats.received,
-        missed: port.missed()?,
-    })
+impl OpenPort {
+    /// Opens a port.
+    ///
+    /// # Errors
+    /// If it is not the name of a DPDK port, there is no such device, or it cannot be set up.
+    pub fn open(spec: &PortSpec) -> Result<OpenPort, EngineError> {
+        Ok(OpenPort(port::open(spec)?))
+    }
+
+    /// Returns what it is and what it has counted.
+    ///
+    /// # Errors
+    /// If its driver cannot tell.
+    pub fn facts(&self) -> Result<PortFacts, EngineError> {
+        let port = &self.0;
+        let stats = port.stats()?;
+        let link = port.device.link();
+        let counters = port.device.counters();
+        Ok(PortFacts {
+            driver: port.info.driver(),
+            mac: port.info.mac,
+            mtu: port.info.mtu.into(),
+            has_link: link.is_some(),
+            link_mbps: link.filter(|mbps| *mbps != u32::MAX),
+            numa_node: port.info.numa_node(),
+            queues: (port.receive_queues, port.send_queues()),
+            sent: stats.sent,
+            received: stats.received,
+            missed: port.missed()?,
+            counters: counters
+                .map_err(|e| port.error(format!("cannot read the counters of its driver: {e}")))?,
+        })
+    }
 }

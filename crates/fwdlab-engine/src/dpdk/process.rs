@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,6 +58,8 @@ impl Process {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
+            // an interrupt by the user ends this process in good order, and that one by it
+            .process_group(0)
             .spawn()
             .map_err(|e| EngineError::system(action(), e))?;
         let said = Arc::<Mutex<VecDeque<String>>>::default();

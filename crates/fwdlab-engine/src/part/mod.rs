@@ -175,10 +175,9 @@ pub struct PortFacts {
     pub sent: u64,
     /// Frames that arrived and were given to the receiver.
     pub received: u64,
-    /// Frames that arrived and were lost because the receiver was too slow.
+    /// Frames that arrived since its receiver expects frames and were lost, because the receiver was
+    /// too slow or they were damaged: lost by the tester, not by the DUT.
     pub missed: u64,
-    /// Frames that arrived damaged.
-    pub damaged: u64,
     /// All counters of the driver, by its names.
     pub counters: Vec<(String, u64)>,
 }

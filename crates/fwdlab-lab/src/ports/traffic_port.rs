@@ -21,7 +21,7 @@ pub enum TrafficPort {
     /// A network interface.
     Interface(Box<Port>),
     /// A port of user space.
-    User(UserPort),
+    User(Box<UserPort>),
 }
 
 impl From<Port> for TrafficPort {
@@ -43,7 +43,7 @@ impl TrafficPort {
     ) -> Result<TrafficPort, LabError> {
         Ok(match spec.is_interface() {
             true => Port::take(spec, roles, accepted)?.into(),
-            false => TrafficPort::User(UserPort::take(spec, accepted)?),
+            false => TrafficPort::User(Box::new(UserPort::take(spec, accepted)?)),
         })
     }
 
@@ -54,7 +54,7 @@ impl TrafficPort {
     pub fn own_port(spec: &PortSpec) -> Result<TrafficPort, LabError> {
         Ok(match spec.is_interface() {
             true => Port::own_port(spec)?.into(),
-            false => TrafficPort::User(UserPort::own_port(spec)?),
+            false => TrafficPort::User(Box::new(UserPort::own_port(spec)?)),
         })
     }
 

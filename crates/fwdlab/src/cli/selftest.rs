@@ -193,7 +193,7 @@ impl SelfTest {
         } else if global.json_stream {
             output::result(&serde_json::to_string(&document)?);
         } else {
-            let own = self.ports.is_empty().then(|| match own {
+            let own = self.ports.is_empty().then_some(match own {
                 Some(_) => "memif pair",
                 None => "veth pair",
             });

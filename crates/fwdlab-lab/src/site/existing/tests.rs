@@ -962,7 +962,7 @@ mod slow {
             let hosts = Hosts {
                 testers: testers.collect(),
                 dut: Some(Arc::new(spread.rack.dut())),
-                memif: None,
+                user_ports: None,
             };
             standing.reserve(&mut |queue| Err(queue.refusal())).unwrap();
             *standing.reached.lock().unwrap() = Some(Arc::new(hosts));
