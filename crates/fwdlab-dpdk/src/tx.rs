@@ -118,6 +118,7 @@ impl Transmit for DpdkTransmit {
             },
             profiles: true,
             hot_load: true,
+            counts_at_driver: false,
             timestamps: Timestamps::Software,
             ..Capabilities::plain(
                 Mode::Dpdk,

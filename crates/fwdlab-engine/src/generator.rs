@@ -150,7 +150,7 @@ pub struct Capabilities {
     /// Metadata support of the first port's device; [`Capabilities::metadata`] shows what is used
     /// of it.
     pub metadata: Offers,
-    /// True if a frame counted as sent has reached the device driver.
+    /// True if a frame counted as sent has reached a driver of the kernel, which counts it, too.
     pub counts_at_driver: bool,
 }
 

@@ -122,7 +122,7 @@ impl<O: OpenPart> Parts<O> {
                     words: format!("{} ({})", capabilities.reached(), capabilities.summary),
                     senders: capabilities.senders,
                     queues: capabilities.queues,
-                    hot_load: capabilities.hot_load,
+                    counts_at_driver: capabilities.counts_at_driver,
                 };
                 let open = OpenSender {
                     ports,

@@ -85,7 +85,7 @@ impl<L: Link> RemoteSender<L> {
             words,
             senders,
             queues,
-            hot_load,
+            counts_at_driver,
         } = opened;
         Ok(RemoteSender {
             link,
@@ -95,7 +95,7 @@ impl<L: Link> RemoteSender<L> {
                 copies: Copies::InKernel,
                 senders,
                 queues,
-                hot_load,
+                counts_at_driver,
                 ..Capabilities::plain(mode, static_name(&words))
             },
         })

@@ -150,8 +150,8 @@ pub struct OpenedSender {
     pub senders: u16,
     /// Number of queues of each port.
     pub queues: u16,
-    /// The load can be changed during a trial.
-    pub hot_load: bool,
+    /// A frame counted as sent has reached a driver of the kernel, which counts it, too.
+    pub counts_at_driver: bool,
 }
 
 /// What another process knows of a port that it has a driver for, and what the port has counted.
