@@ -113,7 +113,7 @@ fn set_up(spec: &PortSpec, name: &str) -> Result<Port, String> {
     let answer = |action: &str, error: io::Error| format!("cannot {action}: {error}{}", logged());
     let device = Device::probe(name).map_err(|error| {
         let remedy = match is_virtual(name) {
-            true => "check its name, and that the package of its driver (librte-net-...) is installed",
+            true => "check its name and options, and that the package of its driver (librte-net-...) is installed",
             false => "check its address, and bind it to vfio-pci: dpdk-devbind.py --bind=vfio-pci ADDRESS",
         };
         format!("{}; {remedy}", answer("open the device", error))
@@ -204,9 +204,7 @@ impl Port {
         let state = &self.send_queues[usize::from(number)];
         let mut pool = state.pool.lock().unwrap_or_else(PoisonError::into_inner);
         if pool.is_none() {
-            let new = self
-                .device
-                .pool(number, SEND_BUFFERS, self.info.numa_node());
+            let new = Pool::new(SEND_BUFFERS, self.info.numa_node());
             let new = new.map_err(|error| {
                 self.error(format!(
                     "no memory for {SEND_BUFFERS} buffers of send queue {number}: {error}{}; free or add huge \

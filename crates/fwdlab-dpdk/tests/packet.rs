@@ -13,7 +13,7 @@ use fwdlab_packet::signature::OFFSET_IPV4_UDP;
 
 use super::*;
 
-/// A namespace with a veth pair, `a` and `b`; removed when dropped.
+/// A namespace with a veth pair: `d0` for DPDK and `k0` for the kernel; removed when dropped.
 struct Pair(String);
 
 impl Pair {
@@ -26,9 +26,9 @@ impl Pair {
             format!(
                 "ip netns exec {name} sh -c 'echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6'"
             ),
-            format!("ip -n {name} link add a type veth peer name b"),
-            format!("ip -n {name} link set a up"),
-            format!("ip -n {name} link set b up"),
+            format!("ip -n {name} link add d0 type veth peer name k0"),
+            format!("ip -n {name} link set d0 up"),
+            format!("ip -n {name} link set k0 up"),
         ] {
             let output = Command::new("sh").args(["-c", &line]).output();
             let output = output.map_err(|error| format!("{line}: {error}"))?;
@@ -49,10 +49,10 @@ impl Pair {
         }
     }
 
-    /// Frames that `b` has received, by the kernel.
+    /// Frames that `k0` has received, by the kernel.
     fn received(&self) -> u64 {
         let output = Command::new("ip")
-            .args(["-n", &self.0, "-s", "-j", "link", "show", "b"])
+            .args(["-n", &self.0, "-s", "-j", "link", "show", "k0"])
             .output()
             .unwrap();
         let links: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -77,10 +77,10 @@ fn the_kernel_counts_what_was_sent() {
     };
     let name = port(
         "net_af_packet",
-        ",iface=a,blocksz=65536,framesz=2048,framecnt=512",
+        ",iface=d0,blocksz=65536,framesz=2048,framecnt=512",
     );
     let dpdk = pair.port(name.interface);
-    let there = SinglePort::open(&pair.port("b".into())).unwrap();
+    let there = SinglePort::open(&pair.port("k0".into())).unwrap();
     let mut its_sender = sender(std::slice::from_ref(&dpdk), &[], 1).unwrap();
     let (before, frames) = (pair.received(), test_frames(594));
     let counts = send(&mut *its_sender, &frames, flat_out(2000));
@@ -110,7 +110,7 @@ fn the_kernel_counts_what_was_sent() {
     }
     // and the way back, at a rate that its ring of packet sockets can take
     let mut its_receiver = receiver(&dpdk, &[]).unwrap();
-    let b = pair.port("b".into());
+    let b = pair.port("k0".into());
     let path = PathSpec {
         tx: b.clone(),
         rx: b,

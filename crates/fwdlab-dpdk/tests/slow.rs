@@ -7,10 +7,12 @@ use super::*;
 /// A connection without a peer is a link that is down.
 #[test]
 fn a_trial_without_a_link_names_the_port() {
-    let port = port(
-        "net_memif",
-        ",role=client,socket=/nonexistent/socket,socket-abstract=no",
+    let socket = std::env::temp_dir().join(format!("fwdlab-dpdk-none-{}", std::process::id()));
+    let options = format!(
+        ",role=server,socket={},socket-abstract=no",
+        socket.display()
     );
+    let port = port("net_memif", &options);
     let mut sender = sender(std::slice::from_ref(&port), &[], 1).unwrap();
     assert!(!facts(&port).unwrap().link_up);
     sender.arm(&test_frames(64)).unwrap();
