@@ -64,20 +64,34 @@ fn arguments(cpus: &[usize], huge_pages: bool, has_pci: bool) -> Vec<String> {
         "fwdlab-dpdk".to_owned(),
         // one thread of DPDK's own, which may use any CPU
         format!("--lcores=0@({})", cpus.join(",")),
-        "--in-memory".into(),
         "--no-telemetry".into(),
         "--log-level=warning".into(),
-        format!("--file-prefix=fwdlab-{}", std::process::id()),
+        format!("--file-prefix={}", prefix()),
     ];
     match has_pci {
         // only this device, which has no driver: cards belong to others until they are asked for
         true => arguments.push("--allow=0000:00:00.0".into()),
         false => arguments.push("--no-pci".into()),
     }
-    if !huge_pages {
-        arguments.extend(["--no-huge".into(), "-m".into(), MEMORY_MB.into()]);
+    match huge_pages {
+        true => arguments.push("--in-memory".into()),
+        // DPDK refuses both together
+        false => arguments.extend(["--no-huge", "--no-shconf", "-m", MEMORY_MB].map(Into::into)),
     }
     arguments
+}
+
+/// Returns the name of the folder that DPDK creates for this process.
+fn prefix() -> String {
+    format!("fwdlab-{}", std::process::id())
+}
+
+/// Removes that folder, in which it stores nothing.
+fn remove_litter() {
+    let of_user = std::env::var("XDG_RUNTIME_DIR").unwrap_or_else(|_| "/tmp".into());
+    for parent in ["/var/run", &of_user] {
+        let _ = fs::remove_dir(format!("{parent}/dpdk/{}", prefix()));
+    }
 }
 
 fn start_once() -> Result<bool, String> {
@@ -87,10 +101,12 @@ fn start_once() -> Result<bool, String> {
         .collect();
     let huge_pages = has_huge_pages();
     let has_pci = fs::read_dir("/sys/bus/pci/devices").is_ok_and(|mut all| all.next().is_some());
-    match sys::start(&arguments(&cpus, huge_pages, has_pci)) {
+    let started = sys::start(&arguments(&cpus, huge_pages, has_pci));
+    remove_litter();
+    match started {
         Ok(()) => Ok(huge_pages),
         Err(error) => Err(format!(
-            "DPDK {} does not start: {error}{}",
+            "{} does not start: {error}{}",
             sys::version(),
             logged()
         )),

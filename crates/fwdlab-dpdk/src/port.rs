@@ -16,7 +16,7 @@ use fwdlab_engine::{EngineError, PortSpec};
 use fwdlab_model::dpdk::{device, is_virtual};
 
 use crate::environment::{logged, start};
-use crate::sys::{self, Batch, Device, Info, Pool, Stats};
+use crate::sys::{self, BURST, Batch, Burst, Device, Info, Pool, Stats};
 
 /// More threads than this do not send into one port.
 const MOST_QUEUES: u16 = 16;
@@ -113,7 +113,7 @@ fn set_up(spec: &PortSpec, name: &str) -> Result<Port, String> {
     let answer = |action: &str, error: io::Error| format!("cannot {action}: {error}{}", logged());
     let device = Device::probe(name).map_err(|error| {
         let remedy = match is_virtual(name) {
-            true => "check its name, and that the package of its driver (librte-net-...) is installed",
+            true => "check its name and options, and that the package of its driver (librte-net-...) is installed",
             false => "check its address, and bind it to vfio-pci: dpdk-devbind.py --bind=vfio-pci ADDRESS",
         };
         format!("{}; {remedy}", answer("open the device", error))
@@ -160,6 +160,7 @@ impl Drop for Port {
     fn drop(&mut self) {
         // nobody may open the device while it is given back
         let mut all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        self.empty();
         self.device.close();
         if let Some(all) = all.as_mut() {
             all.retain(|_, port| port.strong_count() > 0);
@@ -168,6 +169,17 @@ impl Drop for Port {
 }
 
 impl Port {
+    /// Releases what was received and not read. Rings of DPDK outlive their device, and would
+    /// return buffers of pools that are gone.
+    fn empty(&self) {
+        let mut burst = Burst::new();
+        for queue in 0..self.receive_queues {
+            let bursts = usize::from(RECEIVE_DESCRIPTORS) / BURST;
+            let more = |_: &usize| burst.receive(self.device, queue).is_some();
+            let _ = (0..=bursts).take_while(more).count();
+        }
+    }
+
     pub(crate) fn error(&self, reason: impl Into<String>) -> EngineError {
         failed(&self.name, reason.into())
     }
@@ -192,9 +204,7 @@ impl Port {
         let state = &self.send_queues[usize::from(number)];
         let mut pool = state.pool.lock().unwrap_or_else(PoisonError::into_inner);
         if pool.is_none() {
-            let new = self
-                .device
-                .pool(number, SEND_BUFFERS, self.info.numa_node());
+            let new = Pool::new(SEND_BUFFERS, self.info.numa_node());
             let new = new.map_err(|error| {
                 self.error(format!(
                     "no memory for {SEND_BUFFERS} buffers of send queue {number}: {error}{}; free or add huge \

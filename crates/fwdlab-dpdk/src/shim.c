@@ -161,13 +161,12 @@ int fwd_info(uint16_t port, struct fwd_info *to)
 }
 
 /* Sets a port up and starts it. The numbers of descriptors become those that it has. */
-int fwd_configure(uint16_t port, uint16_t rx_queues, uint16_t tx_queues, uint16_t *rx_descriptors,
-		  uint16_t *tx_descriptors, struct rte_mempool **pool)
+int fwd_configure(uint16_t port, const char *pool_name, uint16_t rx_queues, uint16_t tx_queues,
+		  uint16_t *rx_descriptors, uint16_t *tx_descriptors, struct rte_mempool **pool)
 {
 	struct rte_eth_conf conf = {0};
 	struct rte_eth_dev_info info;
 	struct rte_eth_txconf txconf;
-	char name[32];
 	int result, node = rte_eth_dev_socket_id(port);
 
 	if ((result = rte_eth_dev_info_get(port, &info)) < 0)
@@ -177,8 +176,7 @@ int fwd_configure(uint16_t port, uint16_t rx_queues, uint16_t tx_queues, uint16_
 	if ((result = rte_eth_dev_configure(port, rx_queues, tx_queues, &conf)) < 0 ||
 	    (result = rte_eth_dev_adjust_nb_rx_tx_desc(port, rx_descriptors, tx_descriptors)) < 0)
 		return result;
-	snprintf(name, sizeof(name), "fwd_rx_%u", port);
-	*pool = rte_pktmbuf_pool_create(name, rx_queues * *rx_descriptors + 8 * CACHE - 1, CACHE, 0,
+	*pool = rte_pktmbuf_pool_create(pool_name, rx_queues * *rx_descriptors + 8 * CACHE - 1, CACHE, 0,
 					RTE_PKTMBUF_HEADROOM + ROOM, node);
 	if (*pool == NULL)
 		return -rte_errno;

@@ -9,6 +9,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Buffers that a thread holds at a time: a burst.
 pub(crate) const BURST: usize = fwdlab_engine::sender::BATCH;
@@ -68,6 +69,7 @@ unsafe extern "C" {
     fn fwd_info(port: u16, to: *mut Info) -> c_int;
     fn fwd_configure(
         port: u16,
+        pool_name: *const c_char,
         receive_queues: u16,
         send_queues: u16,
         receive_descriptors: *mut u16,
@@ -162,6 +164,13 @@ pub(crate) fn leave() {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Device(u16);
 
+/// Returns a name that no pool has: one of a port that was closed may still be there.
+fn pool_name() -> CString {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    CString::new(format!("fwdlab_{number}")).expect("no byte is 0")
+}
+
 /// What a device was set up with.
 pub(crate) struct Setup {
     pub pool: Pool,
@@ -199,11 +208,13 @@ impl Device {
         (receive_queues, send_queues): (u16, u16),
         (mut receive_descriptors, mut send_descriptors): (u16, u16),
     ) -> io::Result<Setup> {
+        let name = pool_name();
         let mut pool = std::ptr::null_mut();
         // SAFETY: all pointers are to values that outlive the call.
         let result = check(unsafe {
             fwd_configure(
                 self.0,
+                name.as_ptr(),
                 receive_queues,
                 send_queues,
                 &mut receive_descriptors,
@@ -257,18 +268,6 @@ impl Device {
         counters.truncate(check(found)? as usize);
         Ok(counters.iter().map(|c| (text(&c.name), c.value)).collect())
     }
-
-    /// Creates a pool for one queue to send from, with this many buffers.
-    pub(crate) fn pool(self, queue: u16, buffers: u16, node: Option<u32>) -> io::Result<Pool> {
-        let name = CString::new(format!("fwd_tx_{}_{queue}", self.0))?;
-        let node = node.map_or(-1, u32::cast_signed);
-        let mut pool = std::ptr::null_mut();
-        // SAFETY: name and pointer outlive the call.
-        check(unsafe { fwd_pool(name.as_ptr(), buffers, node, &mut pool) })?;
-        NonNull::new(pool)
-            .map(Pool)
-            .ok_or(io::ErrorKind::OutOfMemory.into())
-    }
 }
 
 /// A pool of buffers. Drop it after its device is closed.
@@ -279,6 +278,20 @@ pub(crate) struct Pool(NonNull<RawPool>);
 unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// Creates a pool for one queue to send from, with this many buffers.
+    pub(crate) fn new(buffers: u16, node: Option<u32>) -> io::Result<Pool> {
+        let name = pool_name();
+        let node = node.map_or(-1, u32::cast_signed);
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: name and pointer outlive the call.
+        check(unsafe { fwd_pool(name.as_ptr(), buffers, node, &mut pool) })?;
+        NonNull::new(pool)
+            .map(Pool)
+            .ok_or(io::ErrorKind::OutOfMemory.into())
+    }
+}
 
 impl Drop for Pool {
     fn drop(&mut self) {
