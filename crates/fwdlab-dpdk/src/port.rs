@@ -13,13 +13,10 @@ use std::{io, thread};
 use fwdlab_engine::port::within;
 use fwdlab_engine::sender::Slot;
 use fwdlab_engine::{EngineError, PortSpec};
-use fwdlab_model::dpdk::{device, is_virtual};
+use fwdlab_model::dpdk::{MOST_QUEUES, device, is_virtual, queues};
 
 use crate::environment::{logged, start};
 use crate::sys::{self, BURST, Batch, Burst, Device, Info, Pool, Stats};
-
-/// More threads than this do not send into one port.
-const MOST_QUEUES: u16 = 16;
 
 /// Descriptors of a queue, if the driver allows that many: a receiver that has to wait for its CPU
 /// loses no frame for that long, and a sender's frames stay in the caches of its CPU.
@@ -111,6 +108,8 @@ fn failed(port: &str, reason: String) -> EngineError {
 
 fn set_up(spec: &PortSpec, name: &str) -> Result<Port, String> {
     let answer = |action: &str, error: io::Error| format!("cannot {action}: {error}{}", logged());
+    let (name, queues) = queues(name)?;
+    let name = &*name;
     let device = Device::probe(name).map_err(|error| {
         let remedy = match is_virtual(name) {
             true => "check its name and options, and that the package of its driver (librte-net-...) is installed",
@@ -123,7 +122,12 @@ fn set_up(spec: &PortSpec, name: &str) -> Result<Port, String> {
         .info()
         .map_err(|e| answer("read what the device is", e))?;
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let most = MOST_QUEUES.min(cpus as u16);
+    let most = match (queues, is_virtual(name)) {
+        (Some(queues), _) => queues,
+        // the other end of a virtual device may have no more
+        (None, true) => 1,
+        (None, false) => MOST_QUEUES.min(cpus as u16),
+    };
     let (most_receive, send) = (info.max_receive_queues, most.min(info.max_send_queues));
     let receive = match is_virtual(name) {
         // the queues of some virtual devices are pairs

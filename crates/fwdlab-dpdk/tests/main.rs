@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fwdlab_dpdk::OpenPort;
 use fwdlab_engine::analysis::StreamAnalysis;
+use fwdlab_engine::part::PortFacts;
 use fwdlab_engine::traffic::expect::Expectation;
 use fwdlab_engine::traffic::{Emission, Kind, Stream, Timing};
 use fwdlab_engine::{
@@ -39,6 +41,11 @@ fn port(driver: &str, options: &str) -> PortSpec {
         netns: None,
         interface: format!("dpdk:{driver}{number}{options}"),
     }
+}
+
+/// Returns what is known of a port, which is open meanwhile.
+fn facts(port: &PortSpec) -> PortFacts {
+    OpenPort::open(port).unwrap().facts().unwrap()
 }
 
 fn until(action: &str, mut holds: impl FnMut() -> bool) {

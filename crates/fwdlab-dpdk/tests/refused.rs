@@ -2,7 +2,7 @@
 //!
 //! Start with [`errors_have_a_remedy`].
 
-use fwdlab_dpdk::{facts, receiver, sender};
+use fwdlab_dpdk::{receiver, sender};
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn frames_and_users_that_do_not_fit_are_refused() {
     let ports = [port.clone()];
     let error = sender(&ports, &[], 1).map(drop).unwrap_err().to_string();
     assert!(error.contains("has a sender already"), "{error}");
-    let queues = facts(&port).unwrap().tx_queues;
+    let queues = facts(&port).queues.1;
     let error = sender(&ports, &[], u32::from(queues) + 1).map(drop);
     let error = error.unwrap_err().to_string();
     assert!(

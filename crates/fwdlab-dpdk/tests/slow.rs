@@ -1,6 +1,6 @@
 //! Tests that wait for a long time and need no CPU meanwhile.
 
-use fwdlab_dpdk::{facts, sender};
+use fwdlab_dpdk::sender;
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn a_trial_without_a_link_names_the_port() {
     );
     let port = port("net_memif", &options);
     let mut sender = sender(std::slice::from_ref(&port), &[], 1).unwrap();
-    assert!(!facts(&port).unwrap().link_up);
+    assert!(!facts(&port).has_link);
     sender.arm(&test_frames(64)).unwrap();
     sender.start(flat_out(10)).unwrap();
     until("the sender did not end", || sender.is_done());

@@ -64,11 +64,11 @@ impl BackToBack {
 
 /// Returns two ports of user space that are joined by a memif connection of our own, for an engine
 /// that has no network interfaces: frames sent on the first, the client, arrive at the second.
-/// Nothing of it is on disk.
+/// Nothing of it is on disk. Ports of DPDK have this number of queues.
 ///
 /// # Errors
 /// Fails if the socket, a thread or the process of the engine cannot be made.
-pub fn user_space_pair(mode: Mode) -> Result<(TrafficPort, TrafficPort), LabError> {
+pub fn user_space_pair(mode: Mode, queues: u32) -> Result<(TrafficPort, TrafficPort), LabError> {
     static PAIRS: AtomicU32 = AtomicU32::new(0);
     let number = PAIRS.fetch_add(1, Ordering::Relaxed);
     let socket = format!("fwdlab/pair/{}/{number}", std::process::id());
@@ -82,7 +82,7 @@ pub fn user_space_pair(mode: Mode) -> Result<(TrafficPort, TrafficPort), LabErro
         Mode::Dpdk => {
             let device = format!("net_memif{}", 2 * number + u32::from(role == "client"));
             port(format!(
-                "dpdk:{device},role={role},socket={socket},socket-abstract=yes"
+                "dpdk:{device},role={role},socket={socket},socket-abstract=yes,queues={queues}"
             ))
         }
         _ => port(format!("memif:@{socket},role={role}")),

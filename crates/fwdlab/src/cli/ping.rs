@@ -404,7 +404,7 @@ fn floor(probe: &Probe, mode: Mode, signals: &Signals) -> anyhow::Result<Probed>
         ..*probe
     };
     if matches!(mode, Mode::Memif | Mode::Dpdk) {
-        let (tx, rx) = user_space_pair(mode)?;
+        let (tx, rx) = user_space_pair(mode, 1)?;
         return probe.run(tx, rx, [2, 0, 0, 0, 0, 2], signals);
     }
     let cable = BackToBack::new(1)?;

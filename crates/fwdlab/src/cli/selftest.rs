@@ -241,7 +241,7 @@ impl SelfTest {
     /// Makes the two ends of its own pair, with a queue for each sender.
     fn own_pair(&self, senders: u32) -> anyhow::Result<PortPair> {
         if let Some(mode) = self.in_user_space() {
-            let (tx, rx) = user_space_pair(mode)?;
+            let (tx, rx) = user_space_pair(mode, senders)?;
             return Ok(PortPair::new(tx, rx, None));
         }
         let cable = BackToBack::new(senders)?;

@@ -26,6 +26,7 @@ mod dashboard;
 #[path = "../../../fwdlab-lab/tests/test_disk/mod.rs"]
 mod disk;
 mod doctor;
+mod dpdk;
 mod exact;
 mod faults;
 mod formats;

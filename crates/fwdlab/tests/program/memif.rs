@@ -101,19 +101,19 @@ fn selftest_measures_memif_with_itself() {
         .says(&["its own pair has no other engine"]);
 }
 
-mod alone {
+pub mod alone {
     use super::*;
 
     /// A running testpmd between two memif ports, which listens for their clients; killed when
     /// dropped. One for each command: 22.11 crashes after several clients.
-    struct Testpmd {
+    pub struct Testpmd {
         child: Child,
         litter: String,
     }
 
     impl Testpmd {
         /// Starts it; `None`, and counted, if there is none.
-        fn start(lab: &Lab, mode: &str) -> Option<Testpmd> {
+        pub fn start(lab: &Lab, mode: &str) -> Option<Testpmd> {
             static NUMBER: AtomicU32 = AtomicU32::new(0);
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let prefix = format!("fwdlab-program-{}-{number}", std::process::id());
