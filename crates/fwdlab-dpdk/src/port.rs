@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use fwdlab_engine::port::within;
-use fwdlab_engine::sender::Slot;
+use fwdlab_engine::sender::{Counters, Room, Slot};
 use fwdlab_engine::{EngineError, PortSpec};
 use fwdlab_model::dpdk::{device, is_virtual};
 
@@ -28,7 +28,8 @@ const SEND_DESCRIPTORS: u16 = 1024;
 
 /// Buffers of a queue to send from: those in the ring of the driver, in the caches of the threads
 /// that return them, and in bursts.
-const SEND_BUFFERS: u16 = 4095;
+const SEND_BUFFERS: u16 = MOST_BUFFERS as u16 - 1;
+const MOST_BUFFERS: usize = 4096;
 
 /// How long the start of a trial waits for a link: a card negotiates for some seconds.
 const LINK_PATIENCE: Duration = Duration::from_secs(10);
@@ -77,7 +78,7 @@ pub(crate) struct SendQueue {
     pub number: u16,
     pub batch: Batch,
     /// The contents of each buffer of the pool.
-    pub slots: Box<[Slot]>,
+    slots: Box<[Slot; MOST_BUFFERS]>,
     accepted: u64,
 }
 
@@ -222,7 +223,7 @@ impl Port {
             batch: Batch::new(pool),
             port: self.clone(),
             number,
-            slots: vec![Slot::EMPTY; SEND_BUFFERS.into()].into(),
+            slots: Box::new([Slot::EMPTY; MOST_BUFFERS]),
             accepted: state.accepted.load(Ordering::Relaxed),
         })
     }
@@ -343,22 +344,47 @@ impl SendQueue {
         self.accepted
     }
 
-    /// Passes waiting frames to the driver, and the slots of those that it took to `sent`.
+    /// Passes waiting frames to the driver, and counts the streams of those that it took.
     #[inline]
-    pub(crate) fn send(&mut self, mut sent: impl FnMut(&Slot)) {
-        let taken = (self.batch).send(self.port.device, self.number, |index| {
-            sent(&self.slots[index]);
-        });
-        self.accepted += taken as u64;
+    pub(crate) fn send(&mut self, streams: Option<&Counters>) {
+        let sent = self.batch.send(self.port.device, self.number);
+        if let Some(counters) = streams {
+            let mut streams = counters.tally();
+            for index in sent {
+                streams.add(self.slots[*index as usize].stream);
+            }
+        }
+        self.accepted += sent.len() as u64;
         let state = &self.port.send_queues[usize::from(self.number)];
         state.accepted.store(self.accepted, Ordering::Release);
+    }
+
+    /// Forgets the contents of all buffers.
+    pub(crate) fn forget(&mut self) {
+        self.slots.fill(Slot::EMPTY);
     }
 
     /// Takes buffers, if it has none.
     #[inline]
     pub(crate) fn refill(&mut self) {
         let slots = &mut self.slots;
-        self.batch.refill(|index| slots[index] = Slot::EMPTY);
+        (self.batch).refill(|index| slots[index] = Slot::EMPTY);
+    }
+}
+
+/// Room for frames in the buffers that it has.
+impl Room for SendQueue {
+    #[inline]
+    fn next(&mut self) -> Option<(&mut [u8], Slot)> {
+        let (index, data) = self.batch.blank()?;
+        Some((data, self.slots[index % MOST_BUFFERS]))
+    }
+
+    #[inline]
+    fn filled(&mut self, slot: Slot) {
+        // always below; the compiler does not know
+        let index = self.batch.write(slot.bytes) % MOST_BUFFERS;
+        self.slots[index] = slot;
     }
 }
 
