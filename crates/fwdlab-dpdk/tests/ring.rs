@@ -113,6 +113,18 @@ fn a_load_has_its_rate_and_a_trial_may_be_stopped() {
     arrived(&mut *receiver, counts.total());
 }
 
+/// A queue has 4095 buffers, and a sender holds up to 64 of them between two trials.
+#[test]
+fn senders_give_their_buffers_back() {
+    let port = port("net_ring", "");
+    let mut receiver = receiver(&port, &[]).unwrap();
+    for _ in 0..80 {
+        let mut sender = sender(std::slice::from_ref(&port), &[], 1).unwrap();
+        let counts = trial(&mut *sender, &mut *receiver, &test_frames(64), flat_out(10));
+        assert_eq!(counts.total(), 10);
+    }
+}
+
 /// Its device is given back with its last user, and is as new then.
 #[test]
 fn a_port_can_be_opened_again() {
