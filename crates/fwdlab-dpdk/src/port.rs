@@ -21,9 +21,13 @@ use crate::sys::{self, BURST, Batch, Burst, Device, Info, Pool, Stats};
 /// More threads than this do not send into one port.
 const MOST_QUEUES: u16 = 16;
 
-/// Descriptors of a queue, if the driver allows that many: a receiver that has to wait for its CPU
-/// loses no frame for that long, and a sender's frames stay in the caches of its CPU.
+/// Descriptors to receive, of all queues together, and of each at least: a receiver that has to
+/// wait for its CPU loses no frame for that long. The driver may allow fewer.
 const RECEIVE_DESCRIPTORS: u16 = 4096;
+const LEAST_DESCRIPTORS: u16 = 512;
+
+/// Descriptors of each queue to send into, if the driver allows that many: few enough for their
+/// frames to stay in the caches of the CPU.
 const SEND_DESCRIPTORS: u16 = 1024;
 
 /// Buffers of a queue to send from: those in the ring of the driver, in the caches of the threads
@@ -38,6 +42,9 @@ const LINK_PATIENCE: Duration = Duration::from_secs(10);
 /// firmware counts update it once a second.
 const DRAIN_QUIET: Duration = Duration::from_millis(1200);
 const DRAIN_PAUSE: Duration = Duration::from_micros(100);
+
+/// The remedy if DPDK has no memory for buffers.
+const MORE_MEMORY: &str = "free or add huge pages: echo 512 > /proc/sys/vm/nr_hugepages";
 
 /// The ports that are open in this process, by their device arguments.
 static OPEN: Mutex<Option<HashMap<String, Weak<Port>>>> = Mutex::new(None);
@@ -132,13 +139,16 @@ fn set_up(spec: &PortSpec, name: &str) -> Result<Port, String> {
         // without RSS all frames are in the first queue, in their order
         false => most_receive.min(1),
     };
+    let descriptors = (RECEIVE_DESCRIPTORS / receive.max(1)).max(LEAST_DESCRIPTORS);
     let setup = device
-        .configure((receive, send), (RECEIVE_DESCRIPTORS, SEND_DESCRIPTORS))
-        .map_err(|e| {
-            answer(
-                &format!("set up {receive} receive and {send} send queues"),
-                e,
-            )
+        .configure((receive, send), (descriptors, SEND_DESCRIPTORS))
+        .map_err(|error| {
+            let remedy = match error.kind() {
+                io::ErrorKind::OutOfMemory => format!("; {MORE_MEMORY}"),
+                _ => String::new(),
+            };
+            let action = format!("set up {receive} receive and {send} send queues");
+            answer(&action, error) + &remedy
         })?;
     let before = device.stats().unwrap_or_default();
     Ok(Port {
@@ -208,8 +218,7 @@ impl Port {
             let new = Pool::new(SEND_BUFFERS, self.info.numa_node());
             let new = new.map_err(|error| {
                 self.error(format!(
-                    "no memory for {SEND_BUFFERS} buffers of send queue {number}: {error}{}; free or add huge \
-                     pages: echo 512 > /proc/sys/vm/nr_hugepages",
+                    "no memory for {SEND_BUFFERS} buffers of send queue {number}: {error}{}; {MORE_MEMORY}",
                     logged()
                 ))
             })?;
@@ -302,9 +311,6 @@ impl Port {
 
     /// Waits until the frames that its driver accepted have left. Returns the number of those that
     /// have not, of the caller's `own`.
-    ///
-    /// A driver that took more frames than it has descriptors and has sent none, does not count
-    /// them: what it accepted is sent then.
     pub(crate) fn drain(&self, own: u64) -> u64 {
         if own == 0 {
             return 0;
@@ -312,23 +318,10 @@ impl Port {
         let mut written_off = self.lock_written_off();
         let accepted = self.accepted();
         let ring = u64::from(self.send_descriptors) * self.send_queues.len() as u64;
-        let mut progress = (u64::MAX, Instant::now());
-        loop {
-            let sent = self.sent();
-            let left = accepted.saturating_sub(*written_off).saturating_sub(sent);
-            if left == 0 || (sent == 0 && accepted > ring) {
-                return 0;
-            }
-            if left < progress.0 {
-                progress = (left, Instant::now());
-            }
-            if progress.1.elapsed() > DRAIN_QUIET {
-                let left = left.min(own);
-                *written_off += left;
-                return left;
-            }
-            thread::sleep(DRAIN_PAUSE);
-        }
+        let left = || left_in_rings(accepted, *written_off, self.sent(), ring);
+        let left = wait_until_none(left, DRAIN_QUIET).min(own);
+        *written_off += left;
+        left
     }
 
     fn lock_written_off(&self) -> std::sync::MutexGuard<'_, u64> {
@@ -336,6 +329,28 @@ impl Port {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns how many accepted frames are not sent, without those written off. A driver that accepted
+/// more than its rings hold and has sent none, does not count: then all are sent.
+fn left_in_rings(accepted: u64, written_off: u64, sent: u64, rings: u64) -> u64 {
+    match sent == 0 && accepted > rings {
+        true => 0,
+        false => accepted.saturating_sub(written_off).saturating_sub(sent),
+    }
+}
+
+/// Waits until no frame is left, or their number has not changed for this time; returns it.
+fn wait_until_none(mut left: impl FnMut() -> u64, quiet: Duration) -> u64 {
+    let mut progress = (left(), Instant::now());
+    while progress.0 > 0 && progress.1.elapsed() < quiet {
+        thread::sleep(DRAIN_PAUSE);
+        let now = left();
+        if now != progress.0 {
+            progress = (now, Instant::now());
+        }
+    }
+    progress.0
 }
 
 impl SendQueue {
@@ -393,5 +408,31 @@ impl Drop for SendQueue {
         self.batch.give_back();
         let state = &self.port.send_queues[usize::from(self.number)];
         state.is_used.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_left_in_rings_are_not_sent() {
+        assert_eq!(left_in_rings(1000, 0, 990, 512), 10);
+        assert_eq!(left_in_rings(1000, 10, 990, 512), 0);
+        // they left after all
+        assert_eq!(left_in_rings(1000, 10, 1000, 512), 0);
+        // nothing was counted: a ring may hold them all, but no more than that
+        assert_eq!(left_in_rings(512, 0, 0, 512), 512);
+        assert_eq!(left_in_rings(513, 0, 0, 512), 0);
+    }
+
+    #[test]
+    fn the_end_waits_as_long_as_frames_leave() {
+        let mut numbers = (0..100_u64).rev().chain([0]);
+        let left = || numbers.next().expect("it asks no more when none is left");
+        assert_eq!(wait_until_none(left, Duration::from_secs(60)), 0);
+        let mut numbers = [9, 8, 7].into_iter();
+        let left = || numbers.next().unwrap_or(5);
+        assert_eq!(wait_until_none(left, Duration::from_millis(5)), 5);
     }
 }

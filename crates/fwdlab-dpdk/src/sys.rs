@@ -1,5 +1,5 @@
-//! The functions of `shim.c`, and safe types around them: a port, a pool of buffers, and the buffers
-//! that a thread holds.
+//! The functions of `shim.c`, and safe types around them: a port, a pool of buffers, and the
+//! buffers that a thread holds.
 //!
 //! A [`Device`] and its [`Pool`]s live as long as the [`Port`](crate::port::Port) that owns both,
 //! and every [`Batch`] and [`Burst`] belongs to somebody who keeps that port. Start with [`start`],

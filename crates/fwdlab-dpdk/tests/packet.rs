@@ -1,5 +1,5 @@
-//! A veth pair through DPDK's driver for packet sockets: its other end is the kernel's, which counts
-//! the frames and hands over their bytes.
+//! A veth pair through DPDK's driver for packet sockets: its other end is the kernel's, which
+//! counts the frames and hands over their bytes.
 //!
 //! Needs root, for a network namespace. Start with [`the_kernel_counts_what_was_sent`].
 

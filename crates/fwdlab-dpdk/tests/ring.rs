@@ -10,8 +10,8 @@ use fwdlab_engine::{LoadPlan, Schedule, StallPolicy};
 
 use super::*;
 
-/// One and two senders, at full speed: more frames than there are buffers, and numbers that no burst
-/// divides. The second trial has the buffers of the first.
+/// One and two senders, at full speed: more frames than there are buffers, and numbers that no
+/// burst divides. The second trial has the buffers of the first.
 #[test]
 fn every_frame_comes_back_in_order() {
     for senders in [1, 2] {
@@ -49,7 +49,8 @@ fn every_frame_comes_back_in_order() {
     }
 }
 
-/// Frames of several sizes and kinds in the same buffers, counted by stream; those that repeat, too.
+/// Frames of several sizes and kinds in the same buffers, counted by stream; those that repeat,
+/// too.
 #[test]
 fn streams_of_several_sizes_are_counted() {
     let port = port("net_ring", "");
