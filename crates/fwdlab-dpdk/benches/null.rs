@@ -1,12 +1,12 @@
-//! Our sender compared with DPDK's own generators, on a device that takes every frame and sends none
-//! (net_null), in alternating turns within one run, as ratios.
+//! Our sender compared with DPDK's own generators, on a device that takes every frame and sends
+//! none (net_null), in alternating turns within one run, as ratios.
 //!
 //! `cargo bench -p fwdlab-dpdk --features driver`, as root, best with free huge pages. All
 //! contenders run all the time on one CPU and are stopped except in their turn, which lasts a tenth
-//! of a second. A frame's cost is the CPU time of the busiest thread, by the kernel, over the frames
-//! that the port has counted. A ratio is the median over the rounds of the ratio within a round,
-//! with half of the distance between the quartiles. Ours has 2,000 flows, signatures and both
-//! checksums; testpmd has neither signatures nor UDP checksums.
+//! of a second. A frame's cost is the CPU time of the busiest thread, by the kernel, over the
+//! frames that the port has counted. A ratio is the median over the rounds of the ratio within a
+//! round, with half of the distance between the quartiles. Ours has 2,000 flows, signatures and
+//! both checksums; testpmd has neither signatures nor UDP checksums.
 //!
 //! Not a test: it never fails, even if a target is missed. Start with `main`.
 

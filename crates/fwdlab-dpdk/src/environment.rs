@@ -1,4 +1,5 @@
-//! Starts DPDK in this process, once, with the first port: without devices, which are added by name.
+//! Starts DPDK in this process, once, with the first port: without devices, which are added by
+//! name.
 //!
 //! With free huge pages it uses them, and otherwise ordinary memory, which only virtual devices can
 //! use. Nothing is shared with other processes of DPDK. Start with [`start`].

@@ -11,21 +11,26 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use fwdlab_engine::port::within;
-use fwdlab_engine::sender::Slot;
+use fwdlab_engine::sender::{Counters, Room, Slot};
 use fwdlab_engine::{EngineError, PortSpec};
 use fwdlab_model::dpdk::{MOST_QUEUES, device, is_virtual, queues};
 
 use crate::environment::{logged, start};
 use crate::sys::{self, BURST, Batch, Burst, Device, Info, Pool, Stats};
 
-/// Descriptors of a queue, if the driver allows that many: a receiver that has to wait for its CPU
-/// loses no frame for that long, and a sender's frames stay in the caches of its CPU.
+/// Descriptors to receive, of all queues together, and of each at least: a receiver that has to
+/// wait for its CPU loses no frame for that long. The driver may allow fewer.
 const RECEIVE_DESCRIPTORS: u16 = 4096;
+const LEAST_DESCRIPTORS: u16 = 512;
+
+/// Descriptors of each queue to send into, if the driver allows that many: few enough for their
+/// frames to stay in the caches of the CPU.
 const SEND_DESCRIPTORS: u16 = 1024;
 
 /// Buffers of a queue to send from: those in the ring of the driver, in the caches of the threads
 /// that return them, and in bursts.
-const SEND_BUFFERS: u16 = 4095;
+const SEND_BUFFERS: u16 = MOST_BUFFERS as u16 - 1;
+const MOST_BUFFERS: usize = 4096;
 
 /// How long the start of a trial waits for a link: a card negotiates for some seconds.
 const LINK_PATIENCE: Duration = Duration::from_secs(10);
@@ -34,6 +39,9 @@ const LINK_PATIENCE: Duration = Duration::from_secs(10);
 /// firmware counts update it once a second.
 const DRAIN_QUIET: Duration = Duration::from_millis(1200);
 const DRAIN_PAUSE: Duration = Duration::from_micros(100);
+
+/// The remedy if DPDK has no memory for buffers.
+const MORE_MEMORY: &str = "free or add huge pages: echo 512 > /proc/sys/vm/nr_hugepages";
 
 /// The ports that are open in this process, by their device arguments.
 static OPEN: Mutex<Option<HashMap<String, Weak<Port>>>> = Mutex::new(None);
@@ -74,7 +82,7 @@ pub(crate) struct SendQueue {
     pub number: u16,
     pub batch: Batch,
     /// The contents of each buffer of the pool.
-    pub slots: Box<[Slot]>,
+    slots: Box<[Slot; MOST_BUFFERS]>,
     accepted: u64,
 }
 
@@ -135,13 +143,16 @@ fn set_up(spec: &PortSpec, name: &str) -> Result<Port, String> {
         // without RSS all frames are in the first queue, in their order
         false => most_receive.min(1),
     };
+    let descriptors = (RECEIVE_DESCRIPTORS / receive.max(1)).max(LEAST_DESCRIPTORS);
     let setup = device
-        .configure((receive, send), (RECEIVE_DESCRIPTORS, SEND_DESCRIPTORS))
-        .map_err(|e| {
-            answer(
-                &format!("set up {receive} receive and {send} send queues"),
-                e,
-            )
+        .configure((receive, send), (descriptors, SEND_DESCRIPTORS))
+        .map_err(|error| {
+            let remedy = match error.kind() {
+                io::ErrorKind::OutOfMemory => format!("; {MORE_MEMORY}"),
+                _ => String::new(),
+            };
+            let action = format!("set up {receive} receive and {send} send queues");
+            answer(&action, error) + &remedy
         })?;
     let before = device.stats().unwrap_or_default();
     Ok(Port {
@@ -211,8 +222,7 @@ impl Port {
             let new = Pool::new(SEND_BUFFERS, self.info.numa_node());
             let new = new.map_err(|error| {
                 self.error(format!(
-                    "no memory for {SEND_BUFFERS} buffers of send queue {number}: {error}{}; free or add huge \
-                     pages: echo 512 > /proc/sys/vm/nr_hugepages",
+                    "no memory for {SEND_BUFFERS} buffers of send queue {number}: {error}{}; {MORE_MEMORY}",
                     logged()
                 ))
             })?;
@@ -226,7 +236,7 @@ impl Port {
             batch: Batch::new(pool),
             port: self.clone(),
             number,
-            slots: vec![Slot::EMPTY; SEND_BUFFERS.into()].into(),
+            slots: Box::new([Slot::EMPTY; MOST_BUFFERS]),
             accepted: state.accepted.load(Ordering::Relaxed),
         })
     }
@@ -305,9 +315,6 @@ impl Port {
 
     /// Waits until the frames that its driver accepted have left. Returns the number of those that
     /// have not, of the caller's `own`.
-    ///
-    /// A driver that took more frames than it has descriptors and has sent none, does not count
-    /// them: what it accepted is sent then.
     pub(crate) fn drain(&self, own: u64) -> u64 {
         if own == 0 {
             return 0;
@@ -315,23 +322,10 @@ impl Port {
         let mut written_off = self.lock_written_off();
         let accepted = self.accepted();
         let ring = u64::from(self.send_descriptors) * self.send_queues.len() as u64;
-        let mut progress = (u64::MAX, Instant::now());
-        loop {
-            let sent = self.sent();
-            let left = accepted.saturating_sub(*written_off).saturating_sub(sent);
-            if left == 0 || (sent == 0 && accepted > ring) {
-                return 0;
-            }
-            if left < progress.0 {
-                progress = (left, Instant::now());
-            }
-            if progress.1.elapsed() > DRAIN_QUIET {
-                let left = left.min(own);
-                *written_off += left;
-                return left;
-            }
-            thread::sleep(DRAIN_PAUSE);
-        }
+        let left = || left_in_rings(accepted, *written_off, self.sent(), ring);
+        let left = wait_until_none(left, DRAIN_QUIET).min(own);
+        *written_off += left;
+        left
     }
 
     fn lock_written_off(&self) -> std::sync::MutexGuard<'_, u64> {
@@ -341,28 +335,75 @@ impl Port {
     }
 }
 
+/// Returns how many accepted frames are not sent, without those written off. A driver that accepted
+/// more than its rings hold and has sent none, does not count: then all are sent.
+fn left_in_rings(accepted: u64, written_off: u64, sent: u64, rings: u64) -> u64 {
+    match sent == 0 && accepted > rings {
+        true => 0,
+        false => accepted.saturating_sub(written_off).saturating_sub(sent),
+    }
+}
+
+/// Waits until no frame is left, or their number has not changed for this time; returns it.
+fn wait_until_none(mut left: impl FnMut() -> u64, quiet: Duration) -> u64 {
+    let mut progress = (left(), Instant::now());
+    while progress.0 > 0 && progress.1.elapsed() < quiet {
+        thread::sleep(DRAIN_PAUSE);
+        let now = left();
+        if now != progress.0 {
+            progress = (now, Instant::now());
+        }
+    }
+    progress.0
+}
+
 impl SendQueue {
     /// Returns the frames that its driver accepted since the port was set up.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// Passes waiting frames to the driver, and the slots of those that it took to `sent`.
+    /// Passes waiting frames to the driver, and counts the streams of those that it took.
     #[inline]
-    pub(crate) fn send(&mut self, mut sent: impl FnMut(&Slot)) {
-        let taken = (self.batch).send(self.port.device, self.number, |index| {
-            sent(&self.slots[index]);
-        });
-        self.accepted += taken as u64;
+    pub(crate) fn send(&mut self, streams: Option<&Counters>) {
+        let sent = self.batch.send(self.port.device, self.number);
+        if let Some(counters) = streams {
+            let mut streams = counters.tally();
+            for index in sent {
+                streams.add(self.slots[*index as usize].stream);
+            }
+        }
+        self.accepted += sent.len() as u64;
         let state = &self.port.send_queues[usize::from(self.number)];
         state.accepted.store(self.accepted, Ordering::Release);
+    }
+
+    /// Forgets the contents of all buffers.
+    pub(crate) fn forget(&mut self) {
+        self.slots.fill(Slot::EMPTY);
     }
 
     /// Takes buffers, if it has none.
     #[inline]
     pub(crate) fn refill(&mut self) {
         let slots = &mut self.slots;
-        self.batch.refill(|index| slots[index] = Slot::EMPTY);
+        (self.batch).refill(|index| slots[index] = Slot::EMPTY);
+    }
+}
+
+/// Room for frames in the buffers that it has.
+impl Room for SendQueue {
+    #[inline]
+    fn next(&mut self) -> Option<(&mut [u8], Slot)> {
+        let (index, data) = self.batch.blank()?;
+        Some((data, self.slots[index % MOST_BUFFERS]))
+    }
+
+    #[inline]
+    fn filled(&mut self, slot: Slot) {
+        // always below; the compiler does not know
+        let index = self.batch.write(slot.bytes) % MOST_BUFFERS;
+        self.slots[index] = slot;
     }
 }
 
@@ -371,5 +412,31 @@ impl Drop for SendQueue {
         self.batch.give_back();
         let state = &self.port.send_queues[usize::from(self.number)];
         state.is_used.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_left_in_rings_are_not_sent() {
+        assert_eq!(left_in_rings(1000, 0, 990, 512), 10);
+        assert_eq!(left_in_rings(1000, 10, 990, 512), 0);
+        // they left after all
+        assert_eq!(left_in_rings(1000, 10, 1000, 512), 0);
+        // nothing was counted: a ring may hold them all, but no more than that
+        assert_eq!(left_in_rings(512, 0, 0, 512), 512);
+        assert_eq!(left_in_rings(513, 0, 0, 512), 0);
+    }
+
+    #[test]
+    fn the_end_waits_as_long_as_frames_leave() {
+        let mut numbers = (0..100_u64).rev().chain([0]);
+        let left = || numbers.next().expect("it asks no more when none is left");
+        assert_eq!(wait_until_none(left, Duration::from_secs(60)), 0);
+        let mut numbers = [9, 8, 7].into_iter();
+        let left = || numbers.next().unwrap_or(5);
+        assert_eq!(wait_until_none(left, Duration::from_millis(5)), 5);
     }
 }

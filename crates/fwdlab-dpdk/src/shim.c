@@ -253,12 +253,24 @@ int fwd_counters(uint16_t port, struct fwd_counter *to, unsigned int room)
 	return found;
 }
 
+/* The fields of a prepared buffer that a driver may change: data_off, refcnt, nb_segs and port. */
+static uint64_t prepared;
+
+static inline uint64_t fields(const struct rte_mbuf *buffer)
+{
+	uint64_t fields;
+
+	memcpy(&fields, &buffer->rearm_data, sizeof(fields));
+	return fields;
+}
+
 static void prepare(struct rte_mbuf *buffer, uint32_t index)
 {
 	rte_pktmbuf_reset(buffer);
 	rte_mbuf_refcnt_set(buffer, 1);
 	/* no driver writes it when it sends */
 	buffer->hash.usr = MARK | index;
+	prepared = fields(buffer);
 }
 
 static void prepare_each(struct rte_mempool *pool, void *unused, void *buffer, unsigned int index)
@@ -325,8 +337,7 @@ uint16_t fwd_take(struct rte_mempool *pool, struct rte_mbuf **buffers, uint8_t *
 
 		data[i] = (uint8_t *)buffer->buf_addr + RTE_PKTMBUF_HEADROOM;
 		indices[i] = buffer->hash.usr & INDEX_MASK;
-		if (unlikely(buffer->data_off != RTE_PKTMBUF_HEADROOM || buffer->nb_segs != 1 ||
-			     rte_mbuf_refcnt_read(buffer) != 1 || buffer->ol_flags != 0 ||
+		if (unlikely(fields(buffer) != prepared || buffer->ol_flags != 0 ||
 			     (buffer->hash.usr & ~INDEX_MASK) != MARK)) {
 			indices[i] = repair(pool, buffer);
 			*changed |= 1ull << i;

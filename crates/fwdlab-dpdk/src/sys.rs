@@ -1,5 +1,5 @@
-//! The functions of `shim.c`, and safe types around them: a port, a pool of buffers, and the buffers
-//! that a thread holds.
+//! The functions of `shim.c`, and safe types around them: a port, a pool of buffers, and the
+//! buffers that a thread holds.
 //!
 //! A [`Device`] and its [`Pool`]s live as long as the [`Port`](crate::port::Port) that owns both,
 //! and every [`Batch`] and [`Burst`] belongs to somebody who keeps that port. Start with [`start`],
@@ -377,16 +377,18 @@ impl Batch {
         if self.written == self.end {
             return None;
         }
-        let index = self.indices[self.written] as usize;
+        // always below; the compiler does not know
+        let at = self.written % BURST;
+        let index = self.indices[at] as usize;
         // SAFETY: the buffer is ours until it is sent, and has this room.
-        let data = unsafe { std::slice::from_raw_parts_mut(self.data[self.written], self.room) };
+        let data = unsafe { std::slice::from_raw_parts_mut(self.data[at], self.room) };
         Some((index, data))
     }
 
     /// Gives that buffer a frame of this length; returns its index.
     #[inline]
     pub(crate) fn write(&mut self, bytes: u32) -> usize {
-        let at = self.written;
+        let at = self.written % BURST;
         self.lengths[at] = bytes as u16;
         self.written += 1;
         self.indices[at] as usize
@@ -398,32 +400,23 @@ impl Batch {
         self.written - self.first
     }
 
-    /// Passes waiting frames to the driver, and the indices of those that it took to `sent`.
-    /// Returns their number.
+    /// Passes waiting frames to the driver. Returns the indices of those that it took.
     #[inline]
-    pub(crate) fn send(
-        &mut self,
-        device: Device,
-        queue: u16,
-        mut sent: impl FnMut(usize),
-    ) -> usize {
+    pub(crate) fn send(&mut self, device: Device, queue: u16) -> &[u32] {
+        let first = self.first;
         // SAFETY: these buffers are ours until the driver takes them; the queue belongs to the
         // owner of this batch alone.
         let taken = unsafe {
             fwd_send(
                 device.0,
                 queue,
-                self.buffers[self.first..].as_mut_ptr(),
-                self.lengths[self.first..].as_ptr(),
+                self.buffers[first..].as_mut_ptr(),
+                self.lengths[first..].as_ptr(),
                 self.waiting() as u16,
             )
         };
-        let taken = usize::from(taken);
-        for index in &self.indices[self.first..self.first + taken] {
-            sent(*index as usize);
-        }
-        self.first += taken;
-        taken
+        self.first += usize::from(taken);
+        &self.indices[first..self.first]
     }
 
     /// Returns its buffers to the pool.

@@ -76,13 +76,7 @@ impl PathQueue {
     #[inline]
     fn push(&mut self, path: usize, counts_streams: bool, counters: &Counters) -> bool {
         if self.holds() {
-            match counts_streams {
-                true => {
-                    let mut streams = counters.tally();
-                    self.queue.send(|slot| streams.add(slot.stream));
-                }
-                false => self.queue.send(|_| {}),
-            }
+            self.queue.send(counts_streams.then_some(counters));
             counters.set_sent(path, self.queue.accepted() - self.before);
         }
         let is_full = self.holds();
@@ -90,21 +84,6 @@ impl PathQueue {
             counters.ring_was_full();
         }
         !is_full
-    }
-}
-
-/// Room for frames in the buffers that a queue has.
-impl Room for SendQueue {
-    #[inline]
-    fn next(&mut self) -> Option<(&mut [u8], Slot)> {
-        let (index, data) = self.batch.blank()?;
-        Some((data, self.slots[index]))
-    }
-
-    #[inline]
-    fn filled(&mut self, slot: Slot) {
-        let index = self.batch.write(slot.bytes);
-        self.slots[index] = slot;
     }
 }
 
@@ -137,7 +116,7 @@ impl Transmit for DpdkTransmit {
                     outline.buffer_len
                 )));
             }
-            queue.slots.fill(Slot::EMPTY);
+            queue.forget();
         }
         self.counts_streams = outline.streams > 0;
         self.cycle = outline.cycle.as_ref().map(|cycle| {

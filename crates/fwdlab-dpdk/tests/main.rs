@@ -79,8 +79,8 @@ fn test_frames(frame_size: u16) -> Frames {
     })
 }
 
-/// Two streams with frames of several sizes; signed, so that each frame is another, or all the same,
-/// so that a sender keeps them.
+/// Two streams with frames of several sizes; signed, so that each frame is another, or all the
+/// same, so that a sender keeps them.
 fn mix(is_signed: bool) -> Frames {
     let kind = |(id, size): (u16, u16)| {
         let template = template(size);

@@ -1,5 +1,5 @@
-//! A veth pair through DPDK's driver for packet sockets: its other end is the kernel's, which counts
-//! the frames and hands over their bytes.
+//! A veth pair through DPDK's driver for packet sockets: its other end is the kernel's, which
+//! counts the frames and hands over their bytes.
 //!
 //! Needs root, for a network namespace. Start with [`the_kernel_counts_what_was_sent`].
 
@@ -108,6 +108,24 @@ fn the_kernel_counts_what_was_sent() {
             "{number}"
         );
     }
+    // frames that repeat, which the sender keeps: whole, in the order of their streams
+    let frames = mix(false);
+    let counts = send(&mut *its_sender, &frames, flat_out(900));
+    assert_eq!((counts.total(), counts.streams), (900, vec![600, 300]));
+    let Frames::Traffic(expected) = &frames else {
+        unreachable!()
+    };
+    let mut numbers = [0; 2];
+    for number in 0..900 {
+        let length = there.receive(&mut found, DEADLINE).unwrap().unwrap();
+        let stream = usize::from(found[length - 1]) - 1;
+        let own = &expected.traffic.streams[stream];
+        let kind = own.pattern[numbers[stream] % own.pattern.len()];
+        let wanted = &own.kinds[usize::from(kind)].template;
+        assert_eq!(&found[..length], &wanted[..], "frame {number}");
+        numbers[stream] += 1;
+    }
+    assert_eq!(numbers, [600, 300]);
     // and the way back, at a rate that its ring of packet sockets can take
     let mut its_receiver = receiver(&dpdk, &[]).unwrap();
     let b = pair.port("k0".into());

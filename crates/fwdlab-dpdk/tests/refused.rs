@@ -64,8 +64,10 @@ fn frames_and_users_that_do_not_fit_are_refused() {
     let one = receiver(&port, &[]).unwrap();
     let error = receiver(&port, &[]).map(drop).unwrap_err().to_string();
     assert!(error.contains("has a receiver already"), "{error}");
-    // both may come again
-    drop((first, one));
-    sender(&ports, &[], 1).unwrap();
+    // each may come again while the other has the port
+    drop(first);
+    let second = sender(&ports, &[], 1).unwrap();
+    drop(one);
     receiver(&port, &[]).unwrap();
+    drop(second);
 }

@@ -10,8 +10,8 @@ use fwdlab_engine::{LoadPlan, Schedule, StallPolicy};
 
 use super::*;
 
-/// One and two senders, at full speed: more frames than there are buffers, and numbers that no burst
-/// divides. The second trial has the buffers of the first.
+/// One and two senders, at full speed: more frames than there are buffers, and numbers that no
+/// burst divides. The second trial has the buffers of the first.
 #[test]
 fn every_frame_comes_back_in_order() {
     for senders in [1, 2] {
@@ -49,7 +49,8 @@ fn every_frame_comes_back_in_order() {
     }
 }
 
-/// Frames of several sizes and kinds in the same buffers, counted by stream; those that repeat, too.
+/// Frames of several sizes and kinds in the same buffers, counted by stream; those that repeat,
+/// too.
 #[test]
 fn streams_of_several_sizes_are_counted() {
     let port = port("net_ring", "");
@@ -111,6 +112,18 @@ fn a_load_has_its_rate_and_a_trial_may_be_stopped() {
     arrived(&mut *receiver, counts.total());
     thread::sleep(Duration::from_millis(20));
     arrived(&mut *receiver, counts.total());
+}
+
+/// A queue has 4095 buffers, and a sender holds up to 64 of them between two trials.
+#[test]
+fn senders_give_their_buffers_back() {
+    let port = port("net_ring", "");
+    let mut receiver = receiver(&port, &[]).unwrap();
+    for _ in 0..80 {
+        let mut sender = sender(std::slice::from_ref(&port), &[], 1).unwrap();
+        let counts = trial(&mut *sender, &mut *receiver, &test_frames(64), flat_out(10));
+        assert_eq!(counts.total(), 10);
+    }
 }
 
 /// Its device is given back with its last user, and is as new then.

@@ -17,7 +17,7 @@ use crate::load::LoadPlan;
 use crate::netdev::Offers;
 use crate::pacer::{CATCH_UP_US, StallPolicy};
 use crate::port::PortSpec;
-use crate::stamps::{Kind, Log, no_stamps};
+use crate::stamps::{Kind, Log, StaticName, no_stamps, read_static_name};
 use crate::sys::monotonic_ns;
 use crate::traffic::Frames;
 
@@ -123,12 +123,13 @@ impl Counting {
 }
 
 /// The properties of an engine on this host, for results and for the choice between engines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// The engine.
     pub mode: Mode,
     /// One line for people.
-    pub summary: &'static str,
+    #[serde(deserialize_with = "read_static_name")]
+    pub summary: StaticName,
     /// Needs CAP_BPF and CAP_NET_ADMIN outside of any user namespace.
     pub needs_privileges: bool,
     /// How a frame is copied on its way to the device.
@@ -155,7 +156,7 @@ pub struct Capabilities {
 }
 
 /// How a frame is copied on its way to the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Copies {
     /// The kernel copies every frame.
     ByKernel,
@@ -170,7 +171,7 @@ pub enum Copies {
 }
 
 /// The source of the departure times that frames carry or senders report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Timestamps {
     /// Frames carry no time.
     None,
@@ -183,7 +184,7 @@ pub enum Timestamps {
 impl Capabilities {
     /// Returns the properties of a minimal engine: test frames through one queue, copied by the
     /// kernel. Others override what differs.
-    pub const fn plain(mode: Mode, summary: &'static str) -> Capabilities {
+    pub const fn plain(mode: Mode, summary: StaticName) -> Capabilities {
         Capabilities {
             mode,
             summary,

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use fwdlab_model::dpdk;
 use fwdlab_model::facts::{Card, Facts};
 
-use crate::host::{Host, quoted};
+use crate::host::{Host, Local, quoted};
 use crate::placement::Placement;
+use crate::ports::UserPort;
 
 /// Reads the facts of a host. Those about the test bed are added when it exists.
 pub fn collect_facts(host: &dyn Host, placement: &Placement, privileged: bool) -> Facts {
@@ -159,6 +161,29 @@ pub(crate) fn cards(host: &dyn Host, role: &str, ports: &[&str]) -> Vec<Card> {
 pub(crate) fn pci_device(port: &str) -> String {
     let device = quoted(&format!("/sys/class/net/{port}/device")).into_owned();
     format!("\"$(d={device}; [ -e \"$d/config\" ] || d=\"$d/..\"; echo \"$d\")\"")
+}
+
+/// Returns the card of a port whose driver is in a process of ours; `None` if that cannot tell, or
+/// if it is no card.
+pub(crate) fn card_in_user_space(role: &str, port: &UserPort) -> Option<Card> {
+    let facts = port.facts().ok().flatten()?;
+    let name = &port.spec().interface;
+    let device = dpdk::device(name).ok()?.split(',').next()?;
+    let described = Local.query("lspci", &["-nn", "-s", device]).ok();
+    let (card, pci_id) = described.as_deref().and_then(lspci).unzip();
+    Some(Card {
+        host: role.to_owned(),
+        port: name.clone(),
+        name: card,
+        pci_id,
+        driver: Some(facts.driver),
+        driver_version: Some(facts.version),
+        firmware: None,
+        speed_mbps: facts.link_mbps,
+        rx_queues: Some(facts.queues.0.into()),
+        tx_queues: Some(facts.queues.1.into()),
+        numa_node: facts.numa_node,
+    })
 }
 
 fn card(host: &dyn Host, role: &str, port: &str) -> Card {
@@ -337,7 +362,7 @@ mod tests {
         let path = format!("export PATH={}:$PATH", folder.path().display());
         let host = Scripted::new(move |command, _| {
             let line = format!("{path}; {command}");
-            crate::host::Local.query("sh", &["-c", &line]).unwrap()
+            Local.query("sh", &["-c", &line]).unwrap()
         });
         let facts = freebsd_facts(&host, &Placement::default(), true);
         assert_eq!(facts.release(), "FreeBSD 14.1-RELEASE-p5");

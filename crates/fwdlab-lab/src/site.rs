@@ -20,7 +20,7 @@ use fwdlab_engine::Choice;
 use fwdlab_model::campaign::{self, Kind};
 use fwdlab_model::facts::Facts;
 use fwdlab_model::system::System;
-use fwdlab_model::test_bed;
+use fwdlab_model::test_bed::{self, Ends};
 
 pub use self::lock::{Holder, Queue};
 use crate::bed::Bed;
@@ -29,6 +29,7 @@ use crate::error::LabError;
 use crate::host::wire::Noise;
 use crate::host::{Limit, Local};
 use crate::placement::Placement;
+use crate::ports::UserPort;
 use crate::ports::noise::capture_noise;
 use crate::tester::local::Chosen;
 use crate::tester::{self, Rig};
@@ -114,6 +115,15 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
     /// Records the run of this process with its locks.
     fn used_by(&self, _run: &str) {}
 
+    /// Returns the tester's ports if the kernel does not know them. They are opened by the first
+    /// call, and stay open as long as this site exists.
+    ///
+    /// # Errors
+    /// As [`UserPort::take`].
+    fn user_ports(&self) -> Result<Option<Arc<Ends<UserPort>>>, LabError> {
+        Ok(None)
+    }
+
     /// Returns true if this machine sends and forwards, in which case its other users are watched.
     fn is_local(&self) -> bool;
 
@@ -165,6 +175,11 @@ pub(crate) trait Builder: fmt::Debug + Send + Sync {
 }
 
 impl Site {
+    /// See [`Builder::user_ports`].
+    pub(crate) fn user_ports(&self) -> Result<Option<Arc<Ends<UserPort>>>, LabError> {
+        self.0.user_ports()
+    }
+
     /// See [`Builder::capture_noise`].
     pub(crate) fn capture_noise(&self, bed: &Bed, time: Duration) -> Result<Vec<Noise>, LabError> {
         self.0.capture_noise(bed, time)

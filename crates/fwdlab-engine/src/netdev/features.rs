@@ -3,6 +3,7 @@
 //!
 //! Start with [`Offers::query`].
 
+use serde::{Deserialize, Serialize};
 use std::io;
 
 use super::{Netdev, attribute};
@@ -14,7 +15,7 @@ const NETDEV_A_DEV_XSK_FEATURES: u16 = 6;
 const NETDEV_A_DEV_XDP_RX_METADATA_FEATURES: u16 = 5;
 
 /// AF_XDP features of a device. All false or `None` if the kernel is too old to report them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Offers {
     /// Reads frames of an AF_XDP socket in place, and receives into its memory.
     pub zero_copy: Option<bool>,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 
 use super::message::{receive, send};
-use super::{Answer, OfReceiver, OfSender, OpenedSender, PortFacts, Question, unpacked};
+use super::{Answer, OfReceiver, OfSender, PortFacts, Question, unpacked};
 use crate::error::EngineError;
 use crate::generator::{Counting, Mode, Receiver, Sender};
 use crate::mtu;
@@ -117,13 +117,6 @@ impl<O: OpenPart> Parts<O> {
                 let ports: Vec<PortSpec> = ports.into_iter().map(here).collect();
                 let sender = self.opener.sender(mode, &ports, &cpus, senders)?;
                 let capabilities = sender.capabilities();
-                let opened = OpenedSender {
-                    sender: self.next,
-                    words: format!("{} ({})", capabilities.reached(), capabilities.summary),
-                    senders: capabilities.senders,
-                    queues: capabilities.queues,
-                    counts_at_driver: capabilities.counts_at_driver,
-                };
                 let open = OpenSender {
                     ports,
                     sender,
@@ -131,7 +124,7 @@ impl<O: OpenPart> Parts<O> {
                 };
                 self.senders.insert(self.next, open);
                 self.next += 1;
-                Answer::Sender(opened)
+                Answer::Sender(self.next - 1, capabilities)
             }
             Question::OpenReceiver {
                 port,

@@ -4,14 +4,13 @@
 
 use std::time::Duration;
 
-use super::{Answer, OfReceiver, OfSender, OpenedSender, Question, packed};
+use super::{Answer, OfReceiver, OfSender, Question, packed};
 use crate::analysis::{Analysis, Expected, ReceiveCounts};
 use crate::error::EngineError;
 use crate::generator::{
-    Capabilities, Copies, Counting, Mode, Receiver, Schedule, SendCounts, Sender, SendingTimes,
+    Capabilities, Counting, Mode, Receiver, Schedule, SendCounts, Sender, SendingTimes,
 };
 use crate::histogram::Histogram;
-use crate::stamps::static_name;
 use crate::traffic::Frames;
 
 /// A process that is silent for this long while frames flow is considered lost, which ends the
@@ -76,29 +75,14 @@ impl<L: Link> RemoteSender<L> {
             cpus: cpus.to_vec(),
             senders,
         };
-        let opened = match link.query(action, question, &[], PATIENCE)? {
-            Answer::Sender(opened) => opened,
-            other => return Err(link.unexpected(action, other)),
-        };
-        let OpenedSender {
-            sender,
-            words,
-            senders,
-            queues,
-            counts_at_driver,
-        } = opened;
-        Ok(RemoteSender {
-            link,
-            number: sender,
-            capabilities: Capabilities {
-                // the description says how frames are copied there
-                copies: Copies::InKernel,
-                senders,
-                queues,
-                counts_at_driver,
-                ..Capabilities::plain(mode, static_name(&words))
-            },
-        })
+        match link.query(action, question, &[], PATIENCE)? {
+            Answer::Sender(number, capabilities) => Ok(RemoteSender {
+                link,
+                number,
+                capabilities,
+            }),
+            other => Err(link.unexpected(action, other)),
+        }
     }
 
     fn ask(&self, action: &str, question: OfSender, time: Duration) -> Result<Answer, EngineError> {

@@ -16,7 +16,7 @@ pub use self::answering::{OpenPart, Parts};
 pub use self::asking::{Link, RemoteReceiver, RemoteSender};
 use crate::analysis::{Analysis, Expected, ReceiveCounts};
 use crate::error::EngineError;
-use crate::generator::{Mode, Schedule, SendCounts, SendingTimes};
+use crate::generator::{Capabilities, Mode, Schedule, SendCounts, SendingTimes};
 use crate::histogram::Histogram;
 use crate::traffic::Frames;
 
@@ -115,8 +115,8 @@ pub enum OfReceiver {
 pub enum Answer {
     /// Done.
     Done,
-    /// A sender is open.
-    Sender(OpenedSender),
+    /// A sender with this number and these properties is open.
+    Sender(u32, Capabilities),
     /// A receiver with this number is open.
     Receiver(u32),
     /// Whether a sender is done.
@@ -139,26 +139,13 @@ pub enum Answer {
     Failed(String),
 }
 
-/// An open sender.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenedSender {
-    /// Its number, for questions to it.
-    pub sender: u32,
-    /// Its description.
-    pub words: String,
-    /// Number of threads.
-    pub senders: u16,
-    /// Number of queues of each port.
-    pub queues: u16,
-    /// A frame counted as sent has reached a driver of the kernel, which counts it, too.
-    pub counts_at_driver: bool,
-}
-
 /// What another process knows of a port that it has a driver for, and what the port has counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortFacts {
     /// Its driver.
     pub driver: String,
+    /// The software that contains the driver, with its version.
+    pub version: String,
     /// Its MAC address.
     pub mac: [u8; 6],
     /// The longest packet, in bytes.

@@ -324,6 +324,38 @@ impl<P: Plan> Source for TestSource<P> {
         self.signature.sequence += 1;
     }
 
+    /// At full speed, what is the same for all frames is done once.
+    #[inline]
+    fn fill(&mut self, room: &mut impl Room) {
+        if self.pacer.is_some() {
+            return fill_one_by_one(self, room);
+        }
+        let filled = Slot {
+            bytes: self.template.buffer_len() as u32,
+            stream: 0,
+            kind: Some(0),
+        };
+        let mut due = self.due;
+        while due > 0
+            && let Some((buffer, slot)) = room.next()
+        {
+            let flow = self.walk.next().expect("a walk is endless");
+            match slot.kind {
+                Some(_) => self.template.patch(buffer, &flow, &self.signature),
+                None => self.template.write(buffer, &flow, &self.signature),
+            }
+            room.filled(filled);
+            self.signature.sequence += 1;
+            due -= 1;
+        }
+        let taken = self.due - due;
+        self.due = due;
+        self.left -= taken;
+        let flows = u64::from(self.flows);
+        let steps = taken % flows * u64::from(self.lane_step);
+        self.lane = ((u64::from(self.lane) + steps) % flows) as u32;
+    }
+
     fn skip(&mut self) {
         unreachable!("test frames are never the same");
     }
@@ -710,6 +742,82 @@ mod tests {
     const START: u64 = 5_000_000_000;
     const MS: u64 = 1_000_000;
     const MAKE_UP: StallPolicy = StallPolicy::CatchUp { most_pps: None };
+
+    /// Buffers of which a part has room; every third holds no frame.
+    struct Rooms {
+        all: Vec<(Vec<u8>, Slot)>,
+        at: usize,
+        end: usize,
+    }
+
+    impl Room for Rooms {
+        fn next(&mut self) -> Option<(&mut [u8], Slot)> {
+            let has_room = self.at < self.end;
+            let (buffer, slot) = &mut self.all[self.at];
+            has_room.then_some((buffer, *slot))
+        }
+
+        fn filled(&mut self, slot: Slot) {
+            self.all[self.at].1 = slot;
+            self.at += 1;
+        }
+    }
+
+    /// Filled in parts, with several senders and fewer flows than those: the frames, lanes and ends
+    /// are those of frames that are written one by one.
+    #[test]
+    fn test_frames_are_the_same_filled_or_written() {
+        for (flows, of, most) in [
+            (7, 1, None),
+            (7, 5, Some(50)),
+            (3, 5, None),
+            (1, 2, Some(10)),
+        ] {
+            let share = Share { sender: of - 1, of };
+            let schedule = Schedule {
+                load: LoadPlan::FlatOut,
+                frames: most,
+                at_most: Duration::from_secs(1),
+                stall_policy: MAKE_UP,
+                path: 0,
+            };
+            let frames = crate::testing::test_frames(flows);
+            let source = || TestSource::new(&frames, &schedule, share).starting(START);
+            let (mut filling, mut writing) = (source(), source());
+            let template = vec![0; frames.template.buffer_len()];
+            let mut rooms = Rooms {
+                all: vec![(template.clone(), Slot::EMPTY); 65],
+                at: 0,
+                end: 0,
+            };
+            let mut written = rooms.all.clone();
+            // what a buffer holds after the first frame stays when it is forgotten
+            for turn in 0..3 {
+                rooms.at = 0;
+                for end in [1, 8, 64] {
+                    let now_ns = START + turn * MS + end as u64;
+                    assert_eq!(filling.set_time(now_ns), writing.set_time(now_ns));
+                    let first = rooms.at;
+                    rooms.end = end;
+                    filling.fill(&mut rooms);
+                    for (buffer, slot) in &mut written[first..end] {
+                        if writing.has_next() {
+                            writing.write(buffer, slot);
+                        }
+                    }
+                    assert_eq!(rooms.all, written);
+                    assert_eq!(filling.lane(), writing.lane(), "{flows} {of}");
+                    assert_eq!(filling.has_next(), writing.has_next());
+                    assert_eq!(filling.has_ended(), writing.has_ended());
+                }
+                for number in (0..64).step_by(3) {
+                    rooms.all[number].1 = Slot::EMPTY;
+                    written[number].1 = Slot::EMPTY;
+                }
+            }
+            assert_eq!(filling.has_ended(), most.is_some());
+        }
+    }
 
     /// 20 frames at 1 Mpps and a pause of 1 ms, repeated, which start another stream; and one
     /// continuous stream.

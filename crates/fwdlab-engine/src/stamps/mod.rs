@@ -91,7 +91,7 @@ pub fn static_name(name: &str) -> StaticName {
     new
 }
 
-fn read_static_name<'a, D: Deserializer<'a>>(from: D) -> Result<StaticName, D::Error> {
+pub(crate) fn read_static_name<'a, D: Deserializer<'a>>(from: D) -> Result<StaticName, D::Error> {
     Ok(static_name(&String::deserialize(from)?))
 }
 

@@ -189,6 +189,11 @@ impl UserPort {
         }
     }
 
+    /// Returns true if the process that has its driver is gone.
+    pub fn is_lost(&self) -> bool {
+        self.facts().is_err()
+    }
+
     /// Returns why it cannot carry frames, if so.
     pub fn problem(&self) -> Option<String> {
         let name = &self.spec.interface;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fwdlab_engine::traffic::compile::{Direction, Setting, compile};
-use fwdlab_engine::{Addresses, Choice, LoadPlan, Mode, PortSpec, Proof, Schedule, StallPolicy};
+use fwdlab_engine::{Addresses, Choice, LoadPlan, Mode, Proof, Schedule, StallPolicy};
 use fwdlab_model::campaign::{self, Engine};
 use fwdlab_model::profile::Profile;
 use fwdlab_model::test_bed::{Place, PortKind, System, TestBed};
@@ -25,7 +25,7 @@ use crate::error::LabError;
 use crate::host::Host;
 use crate::host::wire::{Network, Noise};
 use crate::networks::{Networks, mac};
-use crate::ports::{UserPort, noise};
+use crate::ports::noise;
 use crate::site::existing::ports::{self, PortCommands};
 use crate::site::{Site, Wanted, existing};
 use crate::tester::{Frames, Rig};
@@ -116,8 +116,6 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
         }
     };
     site.set_control(control);
-    // held until the end: some peers do not survive a second connection
-    let mut opened_ports = Vec::new();
     let mut places: Vec<Role<'_>> = Vec::new();
     for (number, port) in bed.tester_ports().into_iter().enumerate() {
         let key = ["port a", "port b", "port a"][number];
@@ -145,12 +143,7 @@ pub fn bed(bed: &TestBed, program: &Path, control: &Control) -> Vec<HostChecks> 
         };
         let checks = match existing::reach(place) {
             Ok(_) if host == "generator" && bed.generator.kind != PortKind::Interface => {
-                let opened = ports.iter().map(|(key, port)| (*key, open_port(port)));
-                opened_ports.extend(opened);
-                let kind = bed.generator.kind;
-                (opened_ports.iter())
-                    .map(|(key, port)| check_peer(kind, key, port))
-                    .collect()
+                check_user_ports(&site, bed.generator.kind)
             }
             Ok(there) => {
                 let cli = existing::cli(bed, &there);
@@ -344,30 +337,24 @@ fn check_host(
     checks
 }
 
-/// Opens a port of user space. All are open before any waits for its peer, which may connect them in
-/// turn.
-fn open_port(port: &str) -> Result<UserPort, LabError> {
-    let spec = PortSpec {
-        netns: None,
-        interface: port.to_owned(),
-    };
-    UserPort::take(&spec, &[])
-}
-
-/// Checks that a port of user space has a peer or a link.
-fn check_peer(kind: PortKind, key: &'static str, port: &Result<UserPort, LabError>) -> Check {
+/// Checks that the tester's ports have peers or links, if the kernel does not know these ports.
+fn check_user_ports(site: &Site, kind: PortKind) -> Vec<Check> {
     let fix = match kind {
         PortKind::Dpdk => "is the cable in, and is the other end up?",
         _ => "start the DUT with this socket, the other role and the same id",
     };
-    let port = match port {
-        Ok(port) => port,
-        Err(error) => return Check::fail(key, error.to_string(), fix),
+    let ports = match site.user_ports() {
+        Ok(ports) => ports,
+        Err(error) => return vec![Check::fail("ports", error.to_string(), fix)],
     };
-    match port.wait_for_peer(SETTLE) {
+    let ports = ports
+        .iter()
+        .flat_map(|ports| [("port a", &ports.a), ("port b", &ports.b)]);
+    let checks = ports.map(|(key, port)| match port.wait_for_peer(SETTLE) {
         Err(error) => Check::fail(key, error.to_string(), fix),
         Ok(words) => Check::ok(key, format!("{}: {words}", port.spec().interface)),
-    }
+    });
+    checks.collect()
 }
 
 /// Checks one port. `needed`: who needs the port, and what to do about it.

@@ -111,6 +111,7 @@ impl ExistingHosts {
             machine: None,
             program: program.to_owned(),
             reached: Mutex::new(None),
+            user_ports: Mutex::new(None),
             locks: Arc::default(),
             control: Mutex::default(),
             bed,
@@ -278,6 +279,9 @@ pub(super) struct ExistingHosts {
     machine: Option<Target>,
     program: PathBuf,
     reached: Mutex<Option<Arc<Hosts>>>,
+    /// The tester's ports if the kernel does not know them: opened once, because some peers do not
+    /// survive a second connection.
+    user_ports: Mutex<Option<Arc<Ends<UserPort>>>>,
     /// Keep others from measuring on this test bed and on its DUT.
     locks: Arc<Locks>,
     /// Ends long operations.
@@ -290,9 +294,6 @@ struct Hosts {
     /// Hosts of the tester, in the order of [`ExistingHosts::testers`].
     testers: Vec<Station>,
     dut: Option<Arc<dyn Host>>,
-    /// The tester's ports if the kernel does not know them: opened once, because some peers do not
-    /// survive a second connection.
-    user_ports: Option<Arc<Ends<UserPort>>>,
 }
 
 /// A host of the tester.
@@ -374,27 +375,7 @@ impl ExistingHosts {
             dut.run(&Command::new("true", &[]), within(READY, &is_stopped))?;
             self.wait_until_ready(dut.as_ref(), &is_stopped)?;
         }
-        let user_ports = match known {
-            Some(known) => known.user_ports.clone(),
-            None => self.user_ports()?.map(Arc::new),
-        };
-        Ok(Arc::new(Hosts {
-            testers,
-            dut,
-            user_ports,
-        }))
-    }
-
-    /// Opens the tester's ports, if the kernel does not know them.
-    fn user_ports(&self) -> Result<Option<Ends<UserPort>>, LabError> {
-        if self.bed.generator.kind == PortKind::Interface {
-            return Ok(None);
-        }
-        let Ends { a, b } = self.bed.tester();
-        Ok(Some(Ends {
-            a: UserPort::take(&self.port(A, a.port), &[])?,
-            b: UserPort::take(&self.port(B, b.port), &[])?,
-        }))
+        Ok(Arc::new(Hosts { testers, dut }))
     }
 
     fn control(&self) -> Control {
@@ -601,7 +582,7 @@ impl ExistingHosts {
             b: [0; 6],
         };
         let mut networks = self.networks(own, given.unwrap_or(unknown));
-        if hosts.user_ports.is_some() {
+        if self.bed.generator.kind != PortKind::Interface {
             return Ok(networks);
         }
         for (seat, link, side) in [
@@ -694,7 +675,8 @@ impl Builder for ExistingHosts {
             Ok::<Link, LabError>(link)
         };
         let theirs = self.bed.tester();
-        let of_tester = match &hosts.user_ports {
+        let user_ports = self.user_ports()?;
+        let of_tester = match &user_ports {
             Some(ports) => connected(ports)?,
             None => Ends {
                 a: tester(A, theirs.a.port)?,
@@ -757,7 +739,7 @@ impl Builder for ExistingHosts {
             }
         };
         let host = |seat: usize| hosts.testers[self.seats[seat]].host.clone();
-        let interfaces = match hosts.user_ports {
+        let interfaces = match user_ports {
             Some(_) => Vec::new(),
             None => self.bed.tester_ports(),
         };
@@ -793,7 +775,7 @@ impl Builder for ExistingHosts {
             registration,
             switch: self.switch()?,
             claims,
-            ports: match &hosts.user_ports {
+            ports: match &user_ports {
                 Some(ports) => TesterPorts::User(ports.clone()),
                 None => TesterPorts::Interfaces {
                     blind: blind(&of_tester),
@@ -891,6 +873,30 @@ impl Builder for ExistingHosts {
             }
             Ok(all)
         })
+    }
+
+    fn user_ports(&self) -> Result<Option<Arc<Ends<UserPort>>>, LabError> {
+        if self.bed.generator.kind == PortKind::Interface {
+            return Ok(None);
+        }
+        let mut opened = self
+            .user_ports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_lost = |ports: &Arc<Ends<UserPort>>| ports.a.is_lost() || ports.b.is_lost();
+        if opened.as_ref().is_some_and(is_lost) {
+            // their process has died: another one gets them
+            *opened = None;
+        }
+        if let Some(ports) = &*opened {
+            return Ok(Some(ports.clone()));
+        }
+        let Ends { a, b } = self.bed.tester();
+        let ports = Ends {
+            a: UserPort::take(&self.port(A, a.port), &[])?,
+            b: UserPort::take(&self.port(B, b.port), &[])?,
+        };
+        Ok(Some(opened.insert(Arc::new(ports)).clone()))
     }
 
     fn set_control(&self, control: &Control) {
@@ -1045,7 +1051,11 @@ impl ExistingHosts {
             let found = cards(dut.as_ref(), "DUT", &[&ports.a, &ports.b]);
             facts.cards.extend(found);
         }
-        if hosts.user_ports.is_some() {
+        if self.bed.generator.kind != PortKind::Interface {
+            let ports = self.user_ports().ok().flatten();
+            let ports = ports.iter().flat_map(|ports| [&ports.a, &ports.b]);
+            let card = |port| crate::facts::card_in_user_space("generator", port);
+            facts.cards.extend(ports.filter_map(card));
             return;
         }
         for (seat, port) in self.bed.tester_ports().iter().enumerate() {

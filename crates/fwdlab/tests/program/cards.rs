@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use fwdlab_lab::control::Control;
@@ -54,10 +55,12 @@ done | sort
 "#;
 
 /// A guest with its cards, and their ports in a namespace of this host.
-struct Guest {
-    lab: Lab,
-    host: Arc<dyn Host>,
-    namespace: String,
+pub struct Guest {
+    pub lab: Lab,
+    pub host: Arc<dyn Host>,
+    pub namespace: String,
+    /// Its cables there, in the order of its cards.
+    pub cables: Vec<String>,
     /// The target, as in a bed file.
     address: String,
     /// The guest's ports by driver.
@@ -66,7 +69,8 @@ struct Guest {
 }
 
 impl Guest {
-    fn start() -> Option<Guest> {
+    /// Boots a guest with these cards, of which the first have this number of queues.
+    pub fn start(cards: &[Card], queues: usize, memory_mib: u32) -> Option<Guest> {
         let lab = Lab::root()?;
         let refused = |reason: String| {
             skipped(&reason);
@@ -76,34 +80,28 @@ impl Guest {
             Ok(disk) => disk,
             Err(reason) => return refused(reason),
         };
-        let namespace = format!("cards-{}", std::process::id());
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let namespace = format!("cards-{}-{number}", std::process::id());
         tool(&["ip", "netns", "add", &namespace]);
-        let cables = |names: &[&str], queues| taps(&namespace, names, queues).unwrap();
-        let mut cables = [
-            cables(&["ta", "tb"], QUEUES),
-            cables(&["tc", "td", "te"], 1),
-        ]
-        .concat()
-        .into_iter();
-        let cards = [
-            Card::Virtio,
-            Card::Virtio,
-            Card::E1000e,
-            Card::Vmxnet3,
-            Card::E1000,
-        ];
-        let port = |card| Port {
-            card,
-            cable: cables.next().unwrap(),
+        let names: Vec<String> = (0..cards.len()).map(|n| format!("t{n}")).collect();
+        let cable = |(name, card): (&String, &Card)| {
+            let queues = if *card == Card::Virtio { queues } else { 1 };
+            let mut made = taps(&namespace, &[name.as_str()], queues).unwrap();
+            Port {
+                card: *card,
+                cable: made.remove(0),
+            }
         };
+        let ports = names.iter().zip(cards).map(cable).collect();
         let setup = Setup {
             name: "cards".into(),
             system: System::Disk(disk(&of_test.disk)),
             cpus: QUEUES as u32,
-            memory_mib: 512,
+            memory_mib,
             devices: Devices::Virtio,
             address: ADDRESS,
-            ports: cards.map(port).into(),
+            ports,
             folder: lab.path().join("guest"),
         };
         let computer = match Computer::start(setup, Accelerator::Emulated, &|| false) {
@@ -142,6 +140,7 @@ impl Guest {
             lab,
             host,
             namespace,
+            cables: names,
             address,
             ports,
             _computer: computer,
@@ -189,7 +188,7 @@ fn disk(path: &Path) -> Disk {
 }
 
 /// Returns the output of a script in the guest.
-fn said(host: &Arc<dyn Host>, text: &str) -> String {
+pub fn said(host: &Arc<dyn Host>, text: &str) -> String {
     let output = host.run(&Command::shell(text), Limit::OURS).unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
@@ -319,7 +318,16 @@ mod in_guests {
         if !runs_long("families on cards") {
             return;
         }
-        let Some(guest) = Guest::start() else { return };
+        let cards = [
+            Card::Virtio,
+            Card::Virtio,
+            Card::E1000e,
+            Card::Vmxnet3,
+            Card::E1000,
+        ];
+        let Some(guest) = Guest::start(&cards, QUEUES, 512) else {
+            return;
+        };
         for (driver, ports) in &guest.ports {
             is_applied_and_undone(&guest, driver, ports);
         }
@@ -424,11 +432,11 @@ mod in_guests {
             .collect();
         assert_eq!(predicted.len(), QUEUES);
         let mac = said(&guest.host, &format!("cat /sys/class/net/{port}/address"));
-        tool(&["ip", "-n", &guest.namespace, "link", "set", "ta", "up"]);
+        tool(&["ip", "-n", &guest.namespace, "link", "set", "t0", "up"]);
         let before = rx_queues(guest, port);
         let within = ["ip", "netns", "exec", &guest.namespace, PROGRAM];
         let send = format!(
-            "send --port ta --dst-mac {} --for 200frames --load 500pps --engine af-packet --flows 200 --json",
+            "send --port t0 --dst-mac {} --for 200frames --load 500pps --engine af-packet --flows 200 --json",
             mac.trim()
         );
         let sent = ended(lab.with(&within, &send)).code(0).document();
@@ -457,7 +465,7 @@ mod in_guests {
     fn a_hot_queue_is_found(guest: &Guest) {
         let [a, b] = [0, 1].map(|at| &guest.ports["virtio_net"][at]);
         let bed = format!(
-            "bed = 'cards-{}'\n[generator]\nhost = 'netns:{}'\nengine = 'af-packet'\nports = {{ a = 'ta', b = 'tb' }}\n\
+            "bed = 'cards-{}'\n[generator]\nhost = 'netns:{}'\nengine = 'af-packet'\nports = {{ a = 't0', b = 't1' }}\n\
              [dut]\nhost = '{}'\nports = {{ a = '{a}', b = '{b}' }}\n",
             std::process::id(),
             guest.namespace,

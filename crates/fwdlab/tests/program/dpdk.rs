@@ -3,13 +3,16 @@
 //! The program `fwdlab-dpdk` is built beside this one where DPDK is installed; these tests are
 //! skipped, and counted, without it. Start with [`slow::send_through_a_driver_of_dpdk`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use fwdlab_lab::vm::computer::Card;
 use serde_json::{Value, json};
 
+use crate::cards::{Guest, said};
 use crate::memif::alone::Testpmd;
 use crate::support::{
-    Lab, PATIENCE, PROGRAM, begun_runs, count, ended, json_lines, list, number, refused, skipped,
+    Lab, PATIENCE, PROGRAM, begun_runs, count, ended, json_lines, list, number, refused, runs_long,
+    skipped, tool,
 };
 
 /// What `send` needs where the destination is not known.
@@ -49,7 +52,7 @@ fn a_missing_or_another_program_is_named() {
         "other",
         "#!/bin/sh\necho 'it is not one of ours' >&2\nexit 2\n",
     );
-    crate::support::tool(&["chmod", "+x", &other]);
+    tool(&["chmod", "+x", &other]);
     for (program, words) in [
         ("/no/such/file", "cannot start /no/such/file: No such file"),
         (&*other, "it is not one of ours"),
@@ -194,5 +197,124 @@ mod alone {
             "{ended:?}: {records:?}"
         );
         lab.assert_clean("a process that was killed");
+    }
+}
+
+/// Cards of a guest, each pair with its drivers of DPDK: bound to a driver for user space, used, and
+/// given back.
+mod in_guests {
+    use super::*;
+
+    /// Prints driver and PCI address of each port but that for management.
+    const CARDS: &str = "modprobe e1000e; modprobe vmxnet3; sleep 1
+        for port in /sys/class/net/eth*; do
+            [ ${port##*/} = eth0 ] || echo $(basename $(readlink $port/device/driver)) $(basename $(readlink $port/device))
+        done";
+
+    /// Puts the programs and everything that they load into an archive, with the paths of this
+    /// machine.
+    fn archive(lab: &Lab) -> PathBuf {
+        let archive = lab.path().join("programs.tar");
+        let script = r#"
+            mkdir -p root/usr/bin
+            for name in fwdlab fwdlab-dpdk; do strip -o root/usr/bin/$name "$1/$name"; done
+            plugins=$(echo /usr/lib/*/dpdk/pmds-*)
+            all="$plugins/librte_bus_pci.so* $plugins/librte_bus_vdev.so* $plugins/librte_mempool_ring.so* $plugins/librte_net_vmxnet3.so* $plugins/librte_net_e1000.so*"
+            needed=$(ldd root/usr/bin/* $all | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^\t\(\/[^ ]*\) .*/\1/p' | sort -u)
+            # as they are linked: a driver that is found twice ends the program
+            for file in $all $needed; do
+                tar -rf "$2" --absolute-names --dereference "$(dirname "$(readlink -f "$(dirname "$file")")/x")/$(basename "$file")"
+            done
+            tar -rf "$2" -C root usr"#;
+        let folder = Path::new(PROGRAM).parent().unwrap();
+        let mut command = std::process::Command::new("sh");
+        command
+            .args(["-ec", script, "archive"])
+            .args([folder, &archive]);
+        let made = command.current_dir(lab.path()).output().unwrap();
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        archive
+    }
+
+    #[test]
+    fn cards_are_bound_used_and_given_back() {
+        if is_missing() || !runs_long("cards with drivers of DPDK") {
+            return;
+        }
+        let pairs = [Card::Vmxnet3, Card::Vmxnet3, Card::E1000e, Card::E1000e];
+        let Some(guest) = Guest::start(&pairs, 1, 1024) else {
+            return;
+        };
+        // a wire between the two cards of a pair
+        let namespace = &guest.namespace;
+        for (number, wire) in guest.cables.chunks(2).enumerate() {
+            let script = format!(
+                "ip link add w{number} type bridge mcast_snooping 0; ip link set w{number} up
+                for port in {}; do ip link set $port master w{number}; ip link set $port up; done",
+                wire.join(" ")
+            );
+            tool(&["ip", "netns", "exec", namespace, "sh", "-ec", &script]);
+        }
+        let inside = guest.host.put(&archive(&guest.lab)).unwrap();
+        let said = |text: &str| said(&guest.host, text);
+        said(&format!(
+            "tar -xf {inside} -C / && echo 128 > /proc/sys/vm/nr_hugepages"
+        ));
+        let before = said(CARDS);
+        for driver in ["vmxnet3", "e1000e"] {
+            let cards = before.lines().filter_map(|line| line.strip_prefix(driver));
+            let [a, b] = cards.map(str::trim).collect::<Vec<_>>()[..] else {
+                panic!("{before}");
+            };
+            // an interface that is up and has an address is somebody's
+            let interface = said(&format!("ls /sys/bus/pci/devices/{a}/net"));
+            let interface = interface.trim();
+            said(&format!(
+                "ip addr add 192.0.2.7/24 dev {interface}; ip link set {interface} up"
+            ));
+            let send = format!(
+                "fwdlab traffic send --port dpdk:{a} --rx-port dpdk:{b} --load 2kpps --dst-mac 02:00:00:00:00:02"
+            );
+            let refused = said(&format!("{send} --for 1frames 2>&1 || true"));
+            assert!(
+                refused.contains("192.0.2.7") && refused.contains("--allow-address"),
+                "{refused}"
+            );
+            assert_eq!(said(CARDS), before);
+            said(&format!("ip addr flush dev {interface}"));
+
+            let done = said(&format!("{send} --for 4000frames --json"));
+            let done: Value = serde_json::from_str(&done).unwrap();
+            let (sent, received) = (&done["send"][0], &done["receive"][0]);
+            assert_eq!(count(&sent["frames_sent"]), 4000, "{driver}: {done}");
+            assert_eq!(
+                count(&received["frames_received"]),
+                4000,
+                "{driver}: {done}"
+            );
+            assert_eq!(said(CARDS), before, "{driver} was not given back");
+
+            // killed: the next command gives the cards back
+            let driver_of = format!("basename $(readlink /sys/bus/pci/devices/{a}/driver)");
+            let bound = said(&format!(
+                "{send} --for 60s >/dev/null 2>&1 & sleep 8; {driver_of}; kill -9 $(pidof fwdlab); sleep 1; {driver_of}"
+            ));
+            assert_eq!(
+                bound.split_whitespace().collect::<Vec<_>>(),
+                ["uio_pci_generic"; 2],
+                "{driver}"
+            );
+            assert!(said("pidof fwdlab-dpdk || true").trim().is_empty());
+            said(&format!("{send} --for 1frames"));
+            assert_eq!(
+                said(CARDS),
+                before,
+                "{driver} was not given back after a kill"
+            );
+        }
     }
 }

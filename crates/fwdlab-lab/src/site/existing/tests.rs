@@ -888,6 +888,7 @@ mod slow {
             dut: Some(Address::Ssh(dut.target())),
             machine: None,
             program,
+            user_ports: Mutex::default(),
             reached: Mutex::new(None),
             control: Mutex::default(),
             bed,
@@ -962,7 +963,6 @@ mod slow {
             let hosts = Hosts {
                 testers: testers.collect(),
                 dut: Some(Arc::new(spread.rack.dut())),
-                user_ports: None,
             };
             standing.reserve(&mut |queue| Err(queue.refusal())).unwrap();
             *standing.reached.lock().unwrap() = Some(Arc::new(hosts));
