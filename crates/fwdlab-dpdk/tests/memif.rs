@@ -33,7 +33,9 @@ impl Socket {
         let socket = socket.display();
         let dpdk = port(
             "net_memif",
-            &format!(",role={its},id=0,socket={socket},socket-abstract=no,rsize={ring_log2}"),
+            &format!(
+                ",role={its},id=0,socket={socket},socket-abstract=no,rsize={ring_log2},queues=2"
+            ),
         );
         let ring = 1 << ring_log2;
         let ours = PortSpec {

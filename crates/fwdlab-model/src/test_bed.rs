@@ -1454,7 +1454,7 @@ net = '10.1.0.0/24'
             (
                 "'net_tap0,iface=t0'",
                 "'0000:03:00.0,x=1'",
-                "x:4:36: that is port a already; say another device",
+                "x:4:35: that is port a already; say another device",
             ),
             (
                 "'0000:03:00.0'",
