@@ -36,6 +36,10 @@ pub fn all(root: &Path, tier: Tier) -> anyhow::Result<bool> {
         true => "clippy, build of the tests",
         false => "build of the tests",
     });
+    if features().is_empty() && tier == Tier::First {
+        let reason = "DPDK 22.11 or newer is not installed; scripts/bootstrap --tests installs it";
+        tally.skipped.push(format!("fwdlab-dpdk: {reason}"));
+    }
     let built = build(root, lints)?;
     if lints && tier != Tier::Rest {
         tally.count("clippy", built.warnings == 0);
@@ -137,6 +141,7 @@ fn build(root: &Path, lints: bool) -> anyhow::Result<Built> {
         "--quiet",
         "--message-format=json",
     ]);
+    command.args(features());
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -202,8 +207,8 @@ fn tests(root: &Path, lints: bool, tier: Tier, tally: &mut Tally) -> anyhow::Res
     for (file, arguments) in [(&binaries, &list[..]), (&packages, &metadata)] {
         // cargo takes its configuration before the command, nextest after it
         let (before, after) = match arguments[0] {
-            "nextest" => (&[][..], compiler(lints)),
-            _ => (compiler(lints), &[][..]),
+            "nextest" => (&[][..], [features(), compiler(lints)].concat()),
+            _ => (compiler(lints), vec![]),
         };
         let mut command = cargo(root);
         let output = (command.args(before).args(arguments).args(after))
@@ -265,6 +270,7 @@ fn one_by_one(root: &Path, lints: bool, tally: &mut Tally) -> anyhow::Result<()>
         "--bins",
         "--tests",
     ]);
+    command.args(features());
     command
         .args(["--", "--test-threads=1"])
         .stdin(Stdio::null());
@@ -353,6 +359,16 @@ fn lint(root: &Path, tally: &mut Tally, component: &str, arguments: &[&str]) -> 
         tally.count(component, ended.context("run cargo")?.success());
     }
     Ok(())
+}
+
+/// Returns the arguments that also build the engine for DPDK, if DPDK is installed.
+fn features() -> &'static [&'static str] {
+    let mut probe = Command::new("pkg-config");
+    let found = probe.args(["--exists", "libdpdk >= 22.11"]).status();
+    match found.is_ok_and(|status| status.success()) {
+        true => &["--features", "fwdlab-dpdk/driver"],
+        false => &[],
+    }
 }
 
 /// Returns true if a component of the toolchain is installed. If not, its checks are skipped.
