@@ -9,7 +9,6 @@ mod memif;
 mod packet;
 mod refused;
 mod ring;
-mod slow;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};

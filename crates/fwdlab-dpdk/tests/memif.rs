@@ -52,6 +52,12 @@ impl Drop for Socket {
     }
 }
 
+/// Keeps the port of a sender open until the process ends. DPDK 22.11's driver crashes at times if
+/// a port is closed while it is connected, in its interrupt thread.
+fn keep_open(sender: Box<dyn Sender>) {
+    std::mem::forget(sender);
+}
+
 fn path(port: &PortSpec) -> PathSpec {
     PathSpec {
         tx: port.clone(),
@@ -95,6 +101,7 @@ fn all_frames_arrive_in_both_directions() {
             (stream.delivered(), stream.corrupt, stream.early),
             (30_000, 0, 0)
         );
+        keep_open(its_sender);
     }
 }
 
@@ -127,4 +134,5 @@ fn frames_that_the_driver_does_not_take_are_not_sent() {
         flat_out(500),
     );
     assert_eq!((again.total(), again.not_sent), (500, 0));
+    keep_open(sender);
 }

@@ -2,6 +2,8 @@
 //!
 //! Start with [`errors_have_a_remedy`].
 
+mod slow;
+
 use fwdlab_dpdk::{receiver, sender};
 
 use super::*;

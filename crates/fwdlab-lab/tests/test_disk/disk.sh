@@ -104,7 +104,7 @@ cp "$folder/key.pub" "$work/root/root/.ssh/authorized_keys"
 # modules that the initial file system leaves out; a kernel may have them built in, or not at all
 for module in fs/fat/fat fs/fat/vfat fs/nls/nls_cp437 fs/nls/nls_ascii drivers/misc/pvpanic/pvpanic drivers/misc/pvpanic/pvpanic-mmio \
     drivers/acpi/button drivers/input/evdev drivers/watchdog/watchdog drivers/watchdog/i6300esb drivers/ata/libata drivers/ata/ata_piix \
-    drivers/scsi/scsi_common drivers/scsi/scsi_mod drivers/scsi/sd_mod block/t10-pi; do
+    drivers/scsi/scsi_common drivers/scsi/scsi_mod drivers/scsi/sd_mod block/t10-pi drivers/uio/uio drivers/uio/uio_pci_generic; do
     for file in "$modules/kernel/$module".ko*; do
         [ -e "$file" ] || continue
         there=$work/root/usr/lib/modules/${modules##*/}/kernel/$module

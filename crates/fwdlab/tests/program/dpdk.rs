@@ -274,14 +274,14 @@ mod in_guests {
             let interface = said(&format!("ls /sys/bus/pci/devices/{a}/net"));
             let interface = interface.trim();
             said(&format!(
-                "ip addr add 192.0.2.7/24 dev {interface}; ip link set {interface} up"
+                "ip addr add 10.9.8.7/24 dev {interface}; ip link set {interface} up"
             ));
             let send = format!(
                 "fwdlab traffic send --port dpdk:{a} --rx-port dpdk:{b} --load 2kpps --dst-mac 02:00:00:00:00:02"
             );
             let refused = said(&format!("{send} --for 1frames 2>&1 || true"));
             assert!(
-                refused.contains("192.0.2.7") && refused.contains("--allow-address"),
+                refused.contains("10.9.8.7") && refused.contains("--allow-address"),
                 "{refused}"
             );
             assert_eq!(said(CARDS), before);
