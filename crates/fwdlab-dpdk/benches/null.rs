@@ -122,6 +122,8 @@ impl Drop for Contender {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let litter = format!("/var/run/dpdk/bench-{}-{}", std::process::id(), self.name);
+        let _ = fs::remove_dir_all(litter);
     }
 }
 

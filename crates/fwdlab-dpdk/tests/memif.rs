@@ -114,15 +114,13 @@ fn frames_that_the_driver_does_not_take_are_not_sent() {
     let mut our_receiver = open_receiver(Counting::Memif, &ours).unwrap();
     let mut sender = sender(std::slice::from_ref(&dpdk), &[], 1).unwrap();
     let frames = test_frames(64);
-    let schedule = Schedule {
-        at_most: Duration::from_millis(200),
-        ..flat_out(1000)
-    };
-    let counts = send(&mut *sender, &frames, schedule);
-    assert!(
-        (1..1000).contains(&counts.total()) && counts.ring_full > 0,
-        "{counts:?}"
-    );
+    sender.arm(&frames).unwrap();
+    sender.start(flat_out(1000)).unwrap();
+    until("the ring is not full", || {
+        sender.counts().unwrap().ring_full > 0
+    });
+    let counts = sender.stop().unwrap();
+    assert!((1..1000).contains(&counts.total()), "{counts:?}");
     assert!((1..=64).contains(&counts.not_sent), "{counts:?}");
     expect(&mut *our_receiver, &frames, 1);
     assert_eq!(arrived(&mut *our_receiver, counts.total()).foreign, 0);
