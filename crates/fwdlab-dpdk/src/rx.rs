@@ -55,12 +55,15 @@ impl Poll for Queues {
             };
             any = true;
             let mut burst = sink.burst();
+            let mut taken = 0;
             for frame in received.frames() {
+                taken += 1;
                 match frame {
                     Some(frame) => burst.frame(frame),
                     None => burst.malformed(1),
                 }
             }
+            self.port.took(taken);
         }
         any
     }

@@ -176,7 +176,8 @@ int fwd_configure(uint16_t port, const char *pool_name, uint16_t rx_queues, uint
 	if ((result = rte_eth_dev_configure(port, rx_queues, tx_queues, &conf)) < 0 ||
 	    (result = rte_eth_dev_adjust_nb_rx_tx_desc(port, rx_descriptors, tx_descriptors)) < 0)
 		return result;
-	*pool = rte_pktmbuf_pool_create(pool_name, rx_queues * *rx_descriptors + 8 * CACHE - 1, CACHE, 0,
+	/* some drivers fill two rings of a queue, such as vmxnet3 */
+	*pool = rte_pktmbuf_pool_create(pool_name, 2 * rx_queues * *rx_descriptors + 8 * CACHE - 1, CACHE, 0,
 					RTE_PKTMBUF_HEADROOM + ROOM, node);
 	if (*pool == NULL)
 		return -rte_errno;

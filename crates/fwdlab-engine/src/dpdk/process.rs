@@ -30,8 +30,9 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 const END_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The last lines of its output that are kept.
-const LINES: usize = 12;
+/// The last lines of its output that are kept, and that are shown.
+const LINES: usize = 64;
+const SHOWN: usize = 6;
 
 /// A running process.
 #[derive(Debug)]
@@ -112,10 +113,13 @@ impl Process {
         "it was killed".into()
     }
 
+    /// Returns the end of its output, without the addresses of a stack.
     fn last_words(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines: Vec<&str> = said.iter().map(|line| line.trim()).collect();
-        lines.join("; ")
+        let is_address = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
+        let lines = said.iter().map(|line| line.trim());
+        let lines: Vec<&str> = lines.filter(|line| !is_address(line)).collect();
+        lines[lines.len().saturating_sub(SHOWN)..].join("; ")
     }
 }
 
@@ -166,7 +170,13 @@ impl Process {
                     ),
                     false => format!("{PROGRAM} has ended ({end})"),
                 };
-                Err(refused(action, [reason, self.last_words()].join(": ")))
+                let said = self.last_words();
+                let said = if said.is_empty() {
+                    said
+                } else {
+                    format!(": {said}")
+                };
+                Err(refused(action, reason + &said))
             }
         }
     }

@@ -8,6 +8,7 @@
 
 use fwdlab_engine::PortSpec;
 use fwdlab_engine::memif::Status;
+use fwdlab_engine::part::PortFacts;
 
 use super::counters::{self, Counters};
 use super::lock::Role;
@@ -94,6 +95,14 @@ impl TrafficPort {
         match self {
             TrafficPort::Interface(_) => None,
             TrafficPort::User(port) => port.memif(),
+        }
+    }
+
+    /// Returns what is known of a port with a driver of DPDK, with the driver's counters.
+    pub fn facts(&self) -> Option<PortFacts> {
+        match self {
+            TrafficPort::Interface(_) => None,
+            TrafficPort::User(port) => port.facts().ok().flatten(),
         }
     }
 

@@ -167,12 +167,13 @@ impl Receive {
             }
             None => Default::default(),
         };
-        let peer = session.receiving[0].port.memif();
+        let port = &session.receiving[0].port;
+        let (peer, about) = (port.memif(), words::port_json(port));
         drop(session);
         self.print_results(
             global,
             (name, &rejected),
-            peer,
+            (peer, about),
             &whole,
             &ends,
             kinds.as_ref(),
@@ -256,7 +257,7 @@ impl Receive {
         &self,
         global: &Global,
         (receiver, rejected): (&str, &[String]),
-        peer: Option<Status>,
+        (peer, about): (Option<Status>, Option<(&'static str, Value)>),
         whole: &Period,
         ends: &[StreamEnd],
         kinds: Option<&Kinds>,
@@ -273,8 +274,8 @@ impl Receive {
             if let Some(kinds) = kinds {
                 value["foreign_kinds"] = kinds.json();
             }
-            if let Some(peer) = &peer {
-                value["memif"] = words::peer_json(peer);
+            if let Some((name, about)) = about {
+                value[name] = about;
             }
         }
         if global.json {

@@ -221,9 +221,14 @@ mod in_guests {
             plugins=$(echo /usr/lib/*/dpdk/pmds-*)
             all="$plugins/librte_bus_pci.so* $plugins/librte_bus_vdev.so* $plugins/librte_mempool_ring.so* $plugins/librte_net_vmxnet3.so* $plugins/librte_net_e1000.so*"
             needed=$(ldd root/usr/bin/* $all | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^\t\(\/[^ ]*\) .*/\1/p' | sort -u)
-            # as they are linked: a driver that is found twice ends the program
+            # links stay links: a driver that is found twice ends the program
             for file in $all $needed; do
-                tar -rf "$2" --absolute-names --dereference "$(dirname "$(readlink -f "$(dirname "$file")")/x")/$(basename "$file")"
+                file=$(readlink -f "$(dirname "$file")")/$(basename "$file")
+                while tar -rPf "$2" "$file"; [ -L "$file" ]; do
+                    cd "$(dirname "$file")"
+                    file=$(readlink -f "$(dirname "$(readlink "$file")")")/$(basename "$(readlink "$file")")
+                    cd - >/dev/null
+                done
             done
             tar -rf "$2" -C root usr"#;
         let folder = Path::new(PROGRAM).parent().unwrap();

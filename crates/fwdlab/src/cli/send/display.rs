@@ -152,17 +152,21 @@ impl Send {
             value["engines_not_taken"] = engine.not_taken.into();
             let words: Vec<&str> = loads.iter().map(|load| load.words.as_str()).collect();
             value["loads"] = words.into();
-            if let Some(peer) = sending.port.memif() {
-                value["memif"] = words::peer_json(&peer);
+            if let Some((name, about)) = words::port_json(&sending.port) {
+                value[name] = about;
             }
         }
         let balances: Vec<Balance> = (ends.iter().zip(&whole.received))
             .map(|(end, received)| self.balance(end, received, &whole.sent))
             .collect();
-        for ((end, balance), value) in (ends.iter().zip(&balances))
-            .zip(document["receive"].as_array_mut().into_iter().flatten())
+        let values = document["receive"].as_array_mut().into_iter().flatten();
+        for (((end, balance), value), receiving) in
+            (ends.iter().zip(&balances).zip(values)).zip(&session.receiving)
         {
             balance.add_to(value);
+            if let Some((name, about)) = words::port_json(&receiving.port) {
+                value[name] = about;
+            }
             if self.analyse {
                 value["streams"] = end.streams.iter().map(StreamEnd::json).collect();
                 value["streams_not_checked"] = end.unsigned.clone().into();

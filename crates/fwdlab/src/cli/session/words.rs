@@ -4,6 +4,7 @@
 
 use fwdlab_engine::memif::Status;
 use fwdlab_engine::{Histogram, SendCounts};
+use fwdlab_lab::ports::TrafficPort;
 use fwdlab_lab::session::{Period, Received, Sent};
 use fwdlab_report::number;
 use serde_json::{Value, json};
@@ -58,6 +59,14 @@ pub fn received_line(port: &str, at_s: f64, received: &Received) -> String {
     line
 }
 
+/// Returns what is known of a port of user space, and the name of its member in results.
+pub fn port_json(port: &TrafficPort) -> Option<(&'static str, Value)> {
+    match port.memif() {
+        Some(peer) => Some(("memif", peer_json(&peer))),
+        None => Some(("dpdk", json!(port.facts()?))),
+    }
+}
+
 /// Returns the peer of a memif port, and why it has none or changed.
 pub fn peer(port: &str, status: &Status) -> String {
     let mut text = match (&status.peer, status.connections) {
@@ -82,7 +91,7 @@ pub fn peer(port: &str, status: &Status) -> String {
 }
 
 /// Returns the same as JSON.
-pub fn peer_json(status: &Status) -> Value {
+fn peer_json(status: &Status) -> Value {
     json!({
         "peer": status.peer,
         "connections": status.connections,
