@@ -1,6 +1,6 @@
 //! The program with the engine for ports of DPDK. fwdlab starts it with its own version and asks it
-//! over a socket, its standard input; it ends with that. Without arguments it prints its version and
-//! that of DPDK.
+//! over a socket, its standard input; it ends with that. Without arguments it prints its version
+//! and that of DPDK.
 
 use std::collections::BTreeMap;
 use std::io::{Write, stderr, stdin, stdout};

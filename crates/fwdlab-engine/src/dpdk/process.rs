@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::error::EngineError;
@@ -41,6 +41,8 @@ pub(super) struct Process {
     stream: Mutex<Option<UnixStream>>,
     child: Mutex<Child>,
     said: Arc<Mutex<VecDeque<String>>>,
+    /// Reads its output to the end.
+    reader: Mutex<Option<JoinHandle<()>>>,
     is_lost: AtomicBool,
 }
 
@@ -64,7 +66,7 @@ impl Process {
             .spawn()
             .map_err(|e| EngineError::system(action(), e))?;
         let said = Arc::<Mutex<VecDeque<String>>>::default();
-        if let Some(output) = child.stderr.take() {
+        let reader = child.stderr.take().map(|output| {
             let said = said.clone();
             thread::spawn(move || {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -74,12 +76,13 @@ impl Process {
                         said.pop_front();
                     }
                 }
-            });
-        }
+            })
+        });
         let process = Process {
             stream: Mutex::new(Some(ours)),
             child: Mutex::new(child),
             said,
+            reader: Mutex::new(reader),
             is_lost: AtomicBool::new(false),
         };
         let action = action();
@@ -113,8 +116,12 @@ impl Process {
         "it was killed".into()
     }
 
-    /// Returns the end of its output, without the addresses of a stack.
+    /// Returns the end of its output, without the addresses of a stack. Call this after its end.
     fn last_words(&self) -> String {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reader) = reader.take() {
+            let _ = reader.join();
+        }
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let is_address = |line: &&str| line.starts_with(|c: char| c.is_ascii_digit());
         let lines = said.iter().map(|line| line.trim());

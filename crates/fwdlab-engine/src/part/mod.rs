@@ -3,8 +3,8 @@
 //!
 //! The other process may be an agent on another machine, or one of this machine with a driver of
 //! its own. [`RemoteSender`] and [`RemoteReceiver`] ask, over any [`Link`]; [`Parts`] answers with
-//! senders and receivers of its process. The parts do not know each other: questions carry the trial
-//! and the expected frames. Start with [`Question`].
+//! senders and receivers of its process. The parts do not know each other: questions carry the
+//! trial and the expected frames. Start with [`Question`].
 
 mod answering;
 mod asking;
@@ -162,8 +162,8 @@ pub struct PortFacts {
     pub sent: u64,
     /// Frames that arrived and were given to the receiver.
     pub received: u64,
-    /// Frames that arrived since its receiver expects frames and were lost, because the receiver was
-    /// too slow or they were damaged: lost by the tester, not by the DUT.
+    /// Frames that arrived since its receiver expects frames and were lost, because the receiver
+    /// was too slow or they were damaged: lost by the tester, not by the DUT.
     pub missed: u64,
     /// All counters of the driver, by its names.
     pub counters: Vec<(String, u64)>,

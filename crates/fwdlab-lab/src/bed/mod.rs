@@ -380,7 +380,7 @@ impl Bed {
     }
 
     /// Returns how often the links of its ports went up or down so far, if their host counts that:
-    /// `rx0 in fwdlab-x-gen`, 2. A memif port counts its connections; a DPDK port counts nothing of this kind.
+    /// `rx0 in fwdlab-x-gen`, 2. A memif port counts its connections, and a DPDK port nothing.
     ///
     /// # Errors
     /// A host does not answer.

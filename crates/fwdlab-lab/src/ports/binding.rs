@@ -278,8 +278,8 @@ mod tests {
         assert_eq!(drivers.for_user_space("0000:03:00.0").unwrap(), "vfio-pci");
     }
 
-    /// The order of writes that the kernel needs, each into its file; a kernel that does not bind the
-    /// driver is reported, and asked to restore the former one.
+    /// The order of writes that the kernel needs, each into its file; a kernel that does not bind
+    /// the driver is reported, and asked to restore the former one.
     #[test]
     fn a_driver_that_does_not_take_the_card_is_reported() {
         let folder = tempfile::tempdir().unwrap();

@@ -3,8 +3,8 @@
 //!
 //! The record is in `/run/fwdlab` with those of labs, under a lock that lives as long as this
 //! process. A record whose lock is free belongs to a dead process; the next one that takes a port
-//! restores that setting ([`sweep`]). The settings themselves are in `card`, `changes` and `binding`. Start
-//! with [`HeldSetting::take`].
+//! restores that setting ([`sweep`]). The settings themselves are in `card`, `changes` and
+//! `binding`. Start with [`HeldSetting::take`].
 
 use std::fmt::Debug;
 use std::fs::{self, File};

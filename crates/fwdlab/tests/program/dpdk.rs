@@ -156,8 +156,8 @@ mod alone {
         lab.write("d.toml", &text)
     }
 
-    /// Two measurements of one run; in the first one, the process that contains DPDK is killed. It is
-    /// lost, the run is not, and the second one counts.
+    /// The process that contains DPDK is killed in a trial, which is lost for that reason; the run
+    /// is not.
     #[test]
     fn a_process_of_dpdk_that_dies_costs_one_trial() {
         if is_missing() {
@@ -196,12 +196,16 @@ mod alone {
             records.iter().any(is_told) || ended.err.contains("fwdlab-dpdk has ended"),
             "{ended:?}: {records:?}"
         );
+        println!(
+            "{ended:?} {}",
+            records.iter().map(reasons).collect::<Vec<_>>().join("\n")
+        );
         lab.assert_clean("a process that was killed");
     }
 }
 
-/// Cards of a guest, each pair with its drivers of DPDK: bound to a driver for user space, used, and
-/// given back.
+/// Cards of a guest, each pair with its drivers of DPDK: bound to a driver for user space, used,
+/// and given back.
 mod in_guests {
     use super::*;
 
