@@ -66,6 +66,7 @@ bench:
 	@if [ -n "$${SUDO_USER:-}" ]; then $(CARGO) bench --workspace --no-run; fi
 	@$(CARGO) bench --workspace --exclude fwdlab-engine
 	@scripts/cargo --root bench --package fwdlab-engine --bench veth -- $(ARGS)
+	@if pkg-config --exists libdpdk; then scripts/cargo --root bench --package fwdlab-dpdk --features driver --bench null; fi
 
 dist: bootstrap
 	@scripts/dist $(ARGS)

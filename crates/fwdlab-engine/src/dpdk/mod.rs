@@ -1,10 +1,10 @@
 //! dpdk: ports with a driver of DPDK, in a process of its own.
 //!
 //! DPDK takes over a whole process, needs the libraries of its distribution, and ends the process
-//! if a driver fails. So the program `fwdlab-dpdk` has it, with the engine's own senders and analysis,
-//! and this process asks ([`crate::part`]). One process has all ports that are open here; it ends
-//! with the last of them, or with this process. If it dies, the trial is lost, and the next port
-//! that is opened starts another one. Start with [`open`].
+//! if a driver fails. So the program `fwdlab-dpdk` has it, with the engine's own senders and
+//! analysis, and this process asks ([`crate::part`]). One process has all ports that are open here;
+//! it ends with the last of them, or with this process. If it dies, the trial is lost, and the next
+//! port that is opened starts another one. Start with [`open`].
 
 mod process;
 

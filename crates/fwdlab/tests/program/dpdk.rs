@@ -175,7 +175,7 @@ mod alone {
         let Some(_dut) = Testpmd::start(&lab, "io") else {
             return;
         };
-        let line = format!("trial --load 2kpps --for 3s --bed {file}");
+        let line = format!("trial --load 2kpps --for 1s --bed {file}");
         let mut running = lab.start(&line);
         running.wait_until("frames", |_| {
             let runs = begun_runs(&lab.runs()).into_iter();
@@ -196,10 +196,9 @@ mod alone {
             records.iter().any(is_told) || ended.err.contains("fwdlab-dpdk has ended"),
             "{ended:?}: {records:?}"
         );
-        println!(
-            "{ended:?} {}",
-            records.iter().map(reasons).collect::<Vec<_>>().join("\n")
-        );
+        // testpmd 22.11 may not survive that its peer vanishes
+        let goes_on = records.iter().any(|record| !is_told(record));
+        assert!(goes_on || ended.err.contains("no link"), "{ended:?}");
         lab.assert_clean("a process that was killed");
     }
 }
