@@ -1,10 +1,10 @@
-//! The engine for ports of DPDK: one more sender and receiver of [`fwdlab_engine`], for a program
+//! The engine for ports of DPDK: one more sender and receiver of `fwdlab_engine`, for a program
 //! of its own, because DPDK cannot be in a static program.
 //!
 //! Which frames leave when, and what is counted and analysed, is code of the engine; this crate
 //! adds how they get into DPDK's buffers and out of them. Empty without the feature `driver`, which
 //! needs DPDK. Frames of a driver that counts none of those it sends are sent once it accepted
-//! them. Start with [`sender`] and [`receiver`].
+//! them. Start with `sender` and `receiver`.
 #![cfg(feature = "driver")]
 
 mod environment;
