@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use fwdlab_dpdk::OpenPort;
 use fwdlab_engine::part::{OpenPart, Parts, PortFacts};
+use fwdlab_engine::sys::become_preferred;
 use fwdlab_engine::{Counting, EngineError, Mode, PortSpec, Receiver, Sender};
 
 /// The ports of this process.
@@ -81,6 +82,8 @@ fn main() -> ExitCode {
 
 /// Answers questions until the stream ends.
 fn serve() -> std::io::Result<()> {
+    // its own senders and receivers must not keep this thread from its CPU
+    become_preferred();
     let mut stream = UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
     Parts::new(Ports::default()).serve(&mut stream)
 }

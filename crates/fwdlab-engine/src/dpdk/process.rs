@@ -26,6 +26,9 @@ const VARIABLE: &str = "FWDLAB_DPDK";
 /// DPDK needs some seconds with much memory.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
+/// An answer may take this long on a busy machine: its end is noticed at once.
+const LEAST_PATIENCE: Duration = Duration::from_secs(15);
+
 /// How long it may take to give its ports back.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
@@ -138,6 +141,7 @@ impl Link for Arc<Process> {
         bytes: &[u8],
         patience: Duration,
     ) -> Result<Answer, EngineError> {
+        let patience = patience.max(LEAST_PATIENCE);
         Process::query(self, action, &question, bytes, patience)
     }
 

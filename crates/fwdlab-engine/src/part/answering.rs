@@ -228,3 +228,114 @@ fn here(interface: String) -> PortSpec {
 fn no_part(of: String) -> EngineError {
     EngineError::Elsewhere(format!("there is no {of}").into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::generator::Schedule;
+    use crate::part::packed;
+    use crate::testing::test_frames;
+    use crate::traffic::Frames;
+    use crate::{LoadPlan, StallPolicy, memory};
+
+    /// Opens senders into memory, and nothing else.
+    struct Memory;
+
+    impl OpenPart for Memory {
+        fn sender(
+            &mut self,
+            _: Mode,
+            ports: &[PortSpec],
+            cpus: &[usize],
+            senders: u32,
+        ) -> Result<Box<dyn Sender>, EngineError> {
+            Ok(Box::new(memory::senders(ports.len(), cpus, senders)?))
+        }
+
+        fn receiver(
+            &mut self,
+            _: Counting,
+            port: &PortSpec,
+            _: &[usize],
+        ) -> Result<Box<dyn Receiver>, EngineError> {
+            Err(no_part(format!("port {}", port.interface)))
+        }
+
+        fn facts(&mut self, port: &PortSpec) -> Result<PortFacts, EngineError> {
+            Err(no_part(format!("port {}", port.interface)))
+        }
+
+        fn close(&mut self, _: &PortSpec) {}
+    }
+
+    fn refused(parts: &mut Parts<Memory>, question: Question) -> String {
+        parts.answer(question, &[]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn questions_to_parts_that_are_not_open_are_refused() {
+        let mut parts = Parts::new(Memory);
+        let stop = Question::Sender(3, OfSender::Stop);
+        assert_eq!(refused(&mut parts, stop), "there is no open sender 3");
+        let received = Question::Receiver(0, OfReceiver::Received);
+        assert_eq!(refused(&mut parts, received), "there is no open receiver 0");
+        let open = |counting: &str| Question::OpenReceiver {
+            port: "x".into(),
+            counting: counting.into(),
+            cpus: vec![],
+        };
+        assert_eq!(refused(&mut parts, open("y")), "there is no receiver y");
+        assert_eq!(refused(&mut parts, open("xdp")), "there is no port x");
+    }
+
+    /// Two senders with numbers of their own: while one sends, frames may flow from here.
+    #[test]
+    fn senders_are_asked_by_their_numbers() {
+        let mut parts = Parts::new(Memory);
+        let mut ask = |question, bytes: &[u8]| parts.answer(question, bytes).unwrap();
+        let open = || Question::OpenSender {
+            // of which no MTU is known
+            ports: vec!["dpdk:a".into()],
+            mode: Mode::Memory,
+            cpus: vec![],
+            senders: 1,
+        };
+        for number in 0..2 {
+            let opened = ask(open(), &[]);
+            assert!(
+                matches!(opened, Answer::Sender(n, _) if n == number),
+                "{opened:?}"
+            );
+        }
+        ask(Question::Sender(0, OfSender::Close), &[]);
+        let frames = packed(&Frames::Test(test_frames(7))).unwrap();
+        ask(Question::Sender(1, OfSender::Arm), &frames);
+        let schedule = Schedule {
+            load: LoadPlan::FlatOut,
+            frames: Some(1000),
+            at_most: Duration::from_secs(60),
+            stall_policy: StallPolicy::CatchUp { most_pps: None },
+            path: 0,
+        };
+        ask(Question::Sender(1, OfSender::Start(schedule)), &[]);
+        while !matches!(
+            ask(Question::Sender(1, OfSender::IsDone), &[]),
+            Answer::IsDone(true)
+        ) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(parts.sends());
+        let stopped = parts.answer(Question::Sender(1, OfSender::Stop), &[]);
+        let Ok(Answer::Sent(counts, _)) = stopped else {
+            panic!("{stopped:?}");
+        };
+        assert_eq!(counts.total(), 1000);
+        assert!(!parts.sends());
+        let close = Question::Sender(1, OfSender::Close);
+        parts.answer(close.clone(), &[]).unwrap();
+        let stop = Question::Sender(1, OfSender::Stop);
+        assert_eq!(refused(&mut parts, stop), "there is no open sender 1");
+    }
+}

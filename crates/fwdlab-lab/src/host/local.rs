@@ -119,7 +119,7 @@ pub(super) fn run_as(
     if status.success() {
         return Ok(output);
     }
-    if !timed_out && status.signal().is_some() {
+    if !timed_out && is_ended_by_signal(status) {
         std::thread::sleep(ENDED_TOGETHER);
         if (limit.is_stopped)() {
             return Err(error(Failure::Stopped));
@@ -366,6 +366,14 @@ impl Drop for LocalProcess {
     }
 }
 
+/// Returns true if a signal ended a command, or one that its shell waited for: a shell then ends
+/// with 128 and the number of the signal.
+fn is_ended_by_signal(status: ExitStatus) -> bool {
+    const OF_SHELLS: std::ops::RangeInclusive<i32> = 129..=159;
+    let reported = status.code().is_some_and(|code| OF_SHELLS.contains(&code));
+    status.signal().is_some() || reported
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -408,12 +416,12 @@ mod tests {
     /// A scheduler ends the command first, and this program a moment later.
     #[test]
     fn a_command_that_ended_together_with_this_program_has_not_failed() {
-        for signal in ["TERM", "KILL"] {
-            let ended = Command::shell(&format!("kill -{signal} $$"));
+        for script in ["kill -TERM $$", "kill -KILL $$", "sh -c 'kill $$'; exit $?"] {
+            let ended = Command::shell(script);
             let begun = Instant::now();
             let both = || begun.elapsed() > ENDED_TOGETHER / 2;
             let error = Local.run(&ended, limit(20_000, &both)).unwrap_err();
-            assert_eq!(error.failure, Failure::Stopped, "{signal}");
+            assert_eq!(error.failure, Failure::Stopped, "{script}");
             let alone = Local.run(&ended, limit(20_000, &|| false)).unwrap_err();
             assert!(matches!(alone.failure, Failure::Exit { .. }), "{alone}");
         }

@@ -28,10 +28,15 @@ const ALSO_FOR_USER_SPACE: [&str; 2] = ["igb_uio", "uio_hv_generic"];
 /// Drivers of the kernel beside which DPDK uses the card.
 const SHARED: [&str; 3] = ["mlx4_core", "mlx5_core", "mana"];
 
+/// What the class of network cards begins with (PCI Code and ID Assignment Specification).
+const NETWORK_CONTROLLER: &str = "0x02";
+
 /// The PCI devices of this machine.
 #[derive(Debug)]
 pub(super) struct Drivers {
     bus: PathBuf,
+    /// The network interfaces of this namespace.
+    interfaces: PathBuf,
 }
 
 /// The driver of a device; empty: none.
@@ -44,6 +49,7 @@ impl Default for Drivers {
     fn default() -> Drivers {
         Drivers {
             bus: "/sys/bus/pci".into(),
+            interfaces: "/sys/class/net".into(),
         }
     }
 }
@@ -51,6 +57,24 @@ impl Default for Drivers {
 impl Drivers {
     fn device(&self, address: &str) -> PathBuf {
         self.bus.join("devices").join(address)
+    }
+
+    /// Returns the interfaces of a device in this network namespace.
+    fn interfaces(&self, address: &str) -> Vec<String> {
+        let Ok(device) = self.device(address).canonicalize() else {
+            return Vec::new();
+        };
+        // the interface of a virtio card belongs to a device below the card
+        let is_on = |name: &String| {
+            let own = self.interfaces.join(name).join("device").canonicalize();
+            own.is_ok_and(|own| own.starts_with(&device))
+        };
+        let all = fs::read_dir(&self.interfaces)
+            .into_iter()
+            .flatten()
+            .flatten();
+        let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(is_on).collect()
     }
 
     fn write(&self, file: &Path, text: &str) -> Result<(), LabError> {
@@ -154,6 +178,13 @@ fn bound(drivers: Drivers, device: &str, accepted: &[Danger]) -> Result<Option<B
             "there is no PCI device {address}; lspci -D lists them"
         )));
     }
+    let class = fs::read_to_string(folder.join("class")).unwrap_or_default();
+    if !class.starts_with(NETWORK_CONTROLLER) {
+        return Err(LabError::Preflight(format!(
+            "{address} is no network card: its class is {}, and not {NETWORK_CONTROLLER}; lspci -D lists them",
+            class.trim()
+        )));
+    }
     let port = PortSpec {
         netns: None,
         interface: address.clone(),
@@ -163,11 +194,18 @@ fn bound(drivers: Drivers, device: &str, accepted: &[Danger]) -> Result<Option<B
     if known.into_iter().any(|known| driver == *known) {
         return Ok(None);
     }
-    let interfaces = fs::read_dir(folder.join("net")).into_iter().flatten();
-    for interface in interfaces.flatten() {
+    let interfaces = drivers.interfaces(&address);
+    if interfaces.is_empty() && !driver.is_empty() && !accepted.contains(&Danger::InUse) {
+        return Err(LabError::Preflight(format!(
+            "refusing to take {address} from the driver {driver}: it has no interface in this network namespace, and may have one in \
+             another. Run this command there, or, if nothing uses the card, add {}",
+            Danger::InUse.flag()
+        )));
+    }
+    for interface in interfaces {
         let spec = PortSpec {
             netns: None,
-            interface: interface.file_name().to_string_lossy().into_owned(),
+            interface,
         };
         let facts = interface_facts::read_facts(&spec)?;
         let mut found = dangers_of(&spec, &facts, &OF_TESTERS)?;
@@ -211,6 +249,7 @@ mod tests {
     fn drivers(folder: &Path, driver: Option<&str>, loaded: &[&str]) -> Drivers {
         let device = folder.join("devices/0000:03:00.0");
         fs::create_dir_all(&device).unwrap();
+        fs::write(device.join("class"), "0x020000\n").unwrap();
         for driver in loaded {
             fs::create_dir_all(folder.join("drivers").join(driver)).unwrap();
         }
@@ -218,7 +257,12 @@ mod tests {
             fs::create_dir_all(folder.join("drivers").join(driver)).unwrap();
             symlink(folder.join("drivers").join(driver), device.join("driver")).unwrap();
         }
-        Drivers { bus: folder.into() }
+        let interfaces = folder.join("net");
+        fs::create_dir_all(&interfaces).unwrap();
+        Drivers {
+            bus: folder.into(),
+            interfaces,
+        }
     }
 
     #[test]
@@ -241,13 +285,38 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let drivers = drivers(folder.path(), Some(driver), &[]);
             assert!(
-                bound(drivers, "03:00.0", &[]).unwrap().is_none(),
+                bound(drivers, "03:00.0", &[Danger::InUse])
+                    .unwrap()
+                    .is_none(),
                 "{driver}"
             );
         }
         let folder = tempfile::tempdir().unwrap();
         let other = bound(drivers(folder.path(), None, &[]), "auxiliary0", &[]);
         assert!(other.unwrap().is_none());
+    }
+
+    /// The card's own, and one of a device below it; not that of another card.
+    #[test]
+    fn interfaces_of_a_card_are_found_where_its_driver_puts_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let drivers = drivers(folder.path(), Some("virtio-pci"), &[]);
+        let card = drivers.device("0000:03:00.0");
+        let other = drivers.device("0000:03:00.01");
+        for (name, device) in [
+            ("eth1", card.clone()),
+            ("eth2", card.join("virtio3")),
+            ("eth3", other),
+        ] {
+            fs::create_dir_all(&device).unwrap();
+            let interface = drivers.interfaces.join(name);
+            fs::create_dir(&interface).unwrap();
+            symlink(device, interface.join("device")).unwrap();
+        }
+        fs::create_dir(drivers.interfaces.join("lo")).unwrap();
+        let mut found = drivers.interfaces("0000:03:00.0");
+        found.sort();
+        assert_eq!(found, ["eth1", "eth2"]);
     }
 
     #[test]
@@ -257,6 +326,23 @@ mod tests {
         let error = bound(of(None), "04:00.0", &[]).unwrap_err().to_string();
         assert!(error.contains("no PCI device 0000:04:00.0"), "{error}");
         let error = bound(of(Some("igc")), "03:00.0", &[]).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("may have one in another. Run this command there"),
+            "{error}"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let of = |driver| drivers(folder.path(), driver, &[]);
+        let disk = of(None).device("0000:05:00.0");
+        fs::create_dir_all(&disk).unwrap();
+        fs::write(disk.join("class"), "0x010802\n").unwrap();
+        let error = bound(of(None), "05:00.0", &[Danger::InUse]).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("no network card: its class is 0x010802"),
+            "{error}"
+        );
+        let error = bound(of(Some("igc")), "03:00.0", &[Danger::InUse]).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("no module vfio-pci, which also needs an IOMMU"),

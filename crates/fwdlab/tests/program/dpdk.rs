@@ -211,7 +211,10 @@ mod in_guests {
     /// Prints driver and PCI address of each port but that for management.
     const CARDS: &str = "modprobe e1000e; modprobe vmxnet3; sleep 1
         for port in /sys/class/net/eth*; do
-            [ ${port##*/} = eth0 ] || echo $(basename $(readlink $port/device/driver)) $(basename $(readlink $port/device))
+            device=$(readlink -f $port/device)
+            # the device of a virtio interface is below the card
+            [ -e $device/config ] || device=${device%/*}
+            [ ${port##*/} = eth0 ] || echo $(basename $(readlink $device/driver)) ${device##*/}
         done";
 
     /// Puts the programs and everything that they load into an archive, with the paths of this
@@ -222,7 +225,7 @@ mod in_guests {
             mkdir -p root/usr/bin
             for name in fwdlab fwdlab-dpdk; do strip -o root/usr/bin/$name "$1/$name"; done
             plugins=$(echo /usr/lib/*/dpdk/pmds-*)
-            all="$plugins/librte_bus_pci.so* $plugins/librte_bus_vdev.so* $plugins/librte_mempool_ring.so* $plugins/librte_net_vmxnet3.so* $plugins/librte_net_e1000.so*"
+            all="$plugins/librte_bus_pci.so* $plugins/librte_bus_vdev.so* $plugins/librte_mempool_ring.so* $plugins/librte_net_vmxnet3.so* $plugins/librte_net_e1000.so* $plugins/librte_net_virtio.so*"
             needed=$(ldd root/usr/bin/* $all | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^\t\(\/[^ ]*\) .*/\1/p' | sort -u)
             # links stay links: a driver that is found twice ends the program
             for file in $all $needed; do
@@ -253,7 +256,14 @@ mod in_guests {
         if is_missing() || !runs_long("cards with drivers of DPDK") {
             return;
         }
-        let pairs = [Card::Vmxnet3, Card::Vmxnet3, Card::E1000e, Card::E1000e];
+        let pairs = [
+            Card::Vmxnet3,
+            Card::Vmxnet3,
+            Card::E1000e,
+            Card::E1000e,
+            Card::Virtio,
+            Card::Virtio,
+        ];
         let Some(guest) = Guest::start(&pairs, 1, 1024) else {
             return;
         };
@@ -273,13 +283,15 @@ mod in_guests {
             "tar -xf {inside} -C / && echo 128 > /proc/sys/vm/nr_hugepages"
         ));
         let before = said(CARDS);
-        for driver in ["vmxnet3", "e1000e"] {
+        for driver in ["vmxnet3", "e1000e", "virtio-pci"] {
             let cards = before.lines().filter_map(|line| line.strip_prefix(driver));
             let [a, b] = cards.map(str::trim).collect::<Vec<_>>()[..] else {
                 panic!("{before}");
             };
             // an interface that is up and has an address is somebody's
-            let interface = said(&format!("ls /sys/bus/pci/devices/{a}/net"));
+            let interface = said(&format!(
+                "basename $(ls -d /sys/bus/pci/devices/{a}/net/* /sys/bus/pci/devices/{a}/virtio*/net/* 2>/dev/null)"
+            ));
             let interface = interface.trim();
             said(&format!(
                 "ip addr add 10.9.8.7/24 dev {interface}; ip link set {interface} up"
