@@ -62,7 +62,7 @@ fn main() -> ExitCode {
             fwdlab_dpdk::version()
         ),
         Some(asked) if asked != version => {
-            // if nobody reads it, the exit code remains
+            // if standard error is closed, the exit code still tells
             let _ = writeln!(
                 stderr(),
                 "fwdlab-dpdk has version {version}, and fwdlab {asked}: install both of one version"

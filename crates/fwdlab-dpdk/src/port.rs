@@ -176,7 +176,7 @@ fn set_up(spec: &PortSpec, name: &str) -> Result<Port, String> {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // nobody may open the device while it is given back
+        // the device must not be opened while it is given back
         let mut all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         self.empty();
         self.device.close();
@@ -217,7 +217,7 @@ impl Port {
     /// Takes a queue to send into.
     ///
     /// # Errors
-    /// If somebody uses it, or there is no memory for its buffers.
+    /// If it is in use, or there is no memory for its buffers.
     pub(crate) fn take_queue(self: &Arc<Port>, number: u16) -> Result<SendQueue, EngineError> {
         let state = &self.send_queues[usize::from(number)];
         let mut pool = state.pool.lock().unwrap_or_else(PoisonError::into_inner);
@@ -369,9 +369,9 @@ fn wait_until_none(mut left: impl FnMut() -> u64, quiet: Duration) -> u64 {
 }
 
 /// Returns the frames that were lost between two readings of a device's counters, of which this
-/// number was taken: no descriptor or buffer was free, or they were damaged. Not every driver
-/// counts those for which it found no buffer; it has received them, and nobody took them. While
-/// frames arrive, so are those on their way.
+/// number was taken: no descriptor or buffer was free, or they were damaged. Some drivers only
+/// count frames without a free buffer as received. While frames arrive, the result includes those
+/// that are still in the ring.
 fn lost(before: Stats, now: Stats, taken: u64) -> u64 {
     let received = now.received.saturating_sub(before.received);
     now.missed.saturating_sub(before.missed) + received.saturating_sub(taken)
@@ -452,7 +452,7 @@ mod tests {
 
     /// vmxnet3 counts a frame as received for which it found no buffer, and nowhere else.
     #[test]
-    fn frames_that_nobody_took_are_lost_by_the_tester() {
+    fn received_frames_that_were_not_taken_are_lost_by_the_tester() {
         let at = |received, missed| Stats {
             received,
             missed,

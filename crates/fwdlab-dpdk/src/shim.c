@@ -280,7 +280,7 @@ static void prepare_each(struct rte_mempool *pool, void *unused, void *buffer, u
 	prepare(buffer, index);
 }
 
-/* Creates a pool for one queue to send from: buffers keep their frames, so nobody else may use it. */
+/* Creates a pool for one queue to send from: buffers keep their frames, so it has no other user. */
 int fwd_pool(const char *name, uint16_t buffers, int node, struct rte_mempool **to)
 {
 	*to = rte_pktmbuf_pool_create(name, buffers, CACHE, 0, RTE_PKTMBUF_HEADROOM + ROOM, node);

@@ -2,7 +2,7 @@
 //! buffers that a thread holds.
 //!
 //! A [`Device`] and its [`Pool`]s live as long as the [`Port`](crate::port::Port) that owns both,
-//! and every [`Batch`] and [`Burst`] belongs to somebody who keeps that port. Start with [`start`],
+//! and every [`Batch`] and [`Burst`] belongs to a value that keeps that port. Start with [`start`],
 //! then [`Device`].
 #![allow(unsafe_code, reason = "calls of a library in C")]
 

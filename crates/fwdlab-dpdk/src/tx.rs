@@ -6,9 +6,7 @@
 //! for the next call, in their order. At the end of a trial the sender waits until the device has
 //! counted the frames that the driver took; the others are not sent. Start with [`sender`].
 
-use fwdlab_engine::sender::{
-    Cached, Counters, Outline, Room, Slot, SocketSender, Source, Transmit,
-};
+use fwdlab_engine::sender::{Cached, Counters, Outline, Room, SocketSender, Source, Transmit};
 use fwdlab_engine::{
     Capabilities, Copies, EngineError, Mode, PortSpec, Schedule, Sender, Timestamps,
 };
@@ -119,16 +117,7 @@ impl Transmit for DpdkTransmit {
             queue.forget();
         }
         self.counts_streams = outline.streams > 0;
-        self.cycle = outline.cycle.as_ref().map(|cycle| {
-            let number = |(number, cached): (u32, &Cached)| Cached {
-                slot: Slot {
-                    kind: Some(number),
-                    ..cached.slot
-                },
-                bytes: cached.bytes.clone(),
-            };
-            (0..).zip(cycle).map(number).collect()
-        });
+        self.cycle = outline.numbered();
         Ok(())
     }
 

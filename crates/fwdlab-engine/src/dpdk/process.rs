@@ -1,7 +1,7 @@
 //! The process that contains DPDK: how it is found, started, asked and ended.
 //!
-//! It is asked over a socket, its standard input, whose end is its end; what it prints is kept for
-//! errors. Start with [`Process::start`].
+//! It is asked over a socket, its standard input, and ends when that is closed; what it prints is
+//! kept for errors. Start with [`Process::start`].
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -64,7 +64,7 @@ impl Process {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            // an interrupt by the user ends this process in good order, and that one by it
+            // an interrupt from the terminal reaches this process only, which then ends that one
             .process_group(0)
             .spawn()
             .map_err(|e| EngineError::system(action(), e))?;

@@ -286,16 +286,7 @@ impl Transmit for MemifTransmit {
             port.half.rings.iter_mut().for_each(Outgoing::forget);
         }
         self.scratch = (vec![0; outline.buffer_len], Slot::EMPTY);
-        self.cycle = outline.cycle.as_ref().map(|cycle| {
-            let number = |(number, cached): (u32, &Cached)| Cached {
-                slot: Slot {
-                    kind: Some(number),
-                    ..cached.slot
-                },
-                bytes: cached.bytes.clone(),
-            };
-            (0..).zip(cycle).map(number).collect()
-        });
+        self.cycle = outline.numbered();
         Ok(())
     }
 

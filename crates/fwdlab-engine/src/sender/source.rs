@@ -138,6 +138,20 @@ impl Signed {
 }
 
 impl Outline {
+    /// Returns the frames that repeat, each with its own number as its kind, for engines whose
+    /// buffers keep their frames.
+    pub fn numbered(&self) -> Option<Vec<Cached>> {
+        let number = |(number, cached): (u32, &Cached)| Cached {
+            slot: Slot {
+                kind: Some(number),
+                ..cached.slot
+            },
+            bytes: cached.bytes.clone(),
+        };
+        let cycle = self.cycle.as_ref()?;
+        Some((0..).zip(cycle).map(number).collect())
+    }
+
     /// Examines the frames, and renders them if they can be cached.
     pub(crate) fn from_frames(frames: &Frames, share: Share) -> Result<Outline, EngineError> {
         match frames {

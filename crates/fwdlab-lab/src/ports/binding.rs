@@ -160,19 +160,19 @@ impl Settings for Drivers {
 /// [`LabError::Preflight`]: there is no such device, its host needs it, or the kernel has no such
 /// driver. Nothing was changed.
 pub(super) fn to_user_space(
-    device: &str,
+    address: &str,
     accepted: &[Danger],
 ) -> Result<Option<Binding>, LabError> {
     held_settings::sweep();
-    bound(Drivers::default(), device, accepted)
+    bound(Drivers::default(), address, accepted)
 }
 
-fn bound(drivers: Drivers, device: &str, accepted: &[Danger]) -> Result<Option<Binding>, LabError> {
-    let Some(address) = full_address(device) else {
-        // on another bus: DPDK says what it needs
-        return Ok(None);
-    };
-    let folder = drivers.device(&address);
+fn bound(
+    drivers: Drivers,
+    address: &str,
+    accepted: &[Danger],
+) -> Result<Option<Binding>, LabError> {
+    let folder = drivers.device(address);
     if !folder.exists() {
         return Err(LabError::Preflight(format!(
             "there is no PCI device {address}; lspci -D lists them"
@@ -187,14 +187,14 @@ fn bound(drivers: Drivers, device: &str, accepted: &[Danger]) -> Result<Option<B
     }
     let port = PortSpec {
         netns: None,
-        interface: address.clone(),
+        interface: address.to_owned(),
     };
     let Driver { driver } = drivers.read(&port)?;
     let known = FOR_USER_SPACE.iter().chain(&ALSO_FOR_USER_SPACE);
     if known.into_iter().any(|known| driver == *known) {
         return Ok(None);
     }
-    let interfaces = drivers.interfaces(&address);
+    let interfaces = drivers.interfaces(address);
     if interfaces.is_empty() && !driver.is_empty() && !accepted.contains(&Danger::InUse) {
         return Err(LabError::Preflight(format!(
             "refusing to take {address} from the driver {driver}: it has no interface in this network namespace, and may have one in \
@@ -218,13 +218,13 @@ fn bound(drivers: Drivers, device: &str, accepted: &[Danger]) -> Result<Option<B
         return Ok(None);
     }
     let wanted = Driver {
-        driver: drivers.for_user_space(&address)?.into(),
+        driver: drivers.for_user_space(address)?.into(),
     };
     HeldSetting::take(drivers, &port, wanted).map(Some)
 }
 
 /// Returns a PCI address with its domain: `0000:03:00.0`; `None` for a device of another bus.
-fn full_address(device: &str) -> Option<String> {
+pub(super) fn full_address(device: &str) -> Option<String> {
     let hex = |text: &str, digits: usize| {
         text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit())
     };
@@ -285,15 +285,12 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let drivers = drivers(folder.path(), Some(driver), &[]);
             assert!(
-                bound(drivers, "03:00.0", &[Danger::InUse])
+                bound(drivers, "0000:03:00.0", &[Danger::InUse])
                     .unwrap()
                     .is_none(),
                 "{driver}"
             );
         }
-        let folder = tempfile::tempdir().unwrap();
-        let other = bound(drivers(folder.path(), None, &[]), "auxiliary0", &[]);
-        assert!(other.unwrap().is_none());
     }
 
     /// The card's own, and one of a device below it; not that of another card.
@@ -323,9 +320,11 @@ mod tests {
     fn cards_that_cannot_be_given_to_a_process_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let of = |driver| drivers(folder.path(), driver, &[]);
-        let error = bound(of(None), "04:00.0", &[]).unwrap_err().to_string();
+        let error = bound(of(None), "0000:04:00.0", &[])
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("no PCI device 0000:04:00.0"), "{error}");
-        let error = bound(of(Some("igc")), "03:00.0", &[]).unwrap_err();
+        let error = bound(of(Some("igc")), "0000:03:00.0", &[]).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("may have one in another. Run this command there"),
@@ -336,13 +335,13 @@ mod tests {
         let disk = of(None).device("0000:05:00.0");
         fs::create_dir_all(&disk).unwrap();
         fs::write(disk.join("class"), "0x010802\n").unwrap();
-        let error = bound(of(None), "05:00.0", &[Danger::InUse]).unwrap_err();
+        let error = bound(of(None), "0000:05:00.0", &[Danger::InUse]).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("no network card: its class is 0x010802"),
             "{error}"
         );
-        let error = bound(of(Some("igc")), "03:00.0", &[Danger::InUse]).unwrap_err();
+        let error = bound(of(Some("igc")), "0000:03:00.0", &[Danger::InUse]).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("no module vfio-pci, which also needs an IOMMU"),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fwdlab_engine::memif::{self, Status};
 use fwdlab_engine::part::PortFacts;
 use fwdlab_engine::{PortSpec, dpdk};
-use fwdlab_model::dpdk::{device, is_virtual};
+use fwdlab_model::dpdk::device;
 
 use super::binding::{self, Binding};
 use super::lock::Lock;
@@ -62,7 +62,7 @@ impl UserPort {
             )));
         }
         let mut hasher = DefaultHasher::new();
-        let (kind, binding) = match spec.is_memif() {
+        let (kind, card) = match spec.is_memif() {
             true => {
                 let options =
                     memif::Options::named(&spec.interface).map_err(LabError::Preflight)?;
@@ -72,16 +72,17 @@ impl UserPort {
             false => {
                 let device = device(&spec.interface).map_err(LabError::Preflight)?;
                 let device = device.split(',').next().unwrap_or_default();
-                device.hash(&mut hasher);
-                let binding =
-                    (!is_virtual(device)).then(|| binding::to_user_space(device, accepted));
-                ("dpdk", binding.transpose()?)
+                let card = binding::full_address(device);
+                card.as_deref().unwrap_or(device).hash(&mut hasher);
+                ("dpdk", card)
             }
         };
         let key = format!("{kind}-{:016x}", hasher.finish());
         let locks = OF_TESTERS.map(|role| Lock::take(spec, &key, role));
         let locks = locks.into_iter().collect::<Result<_, _>>()?;
-        UserPort::open(spec, locks, binding.flatten())
+        // only its owner may change its driver
+        let binding = card.map(|card| binding::to_user_space(&card, accepted));
+        UserPort::open(spec, locks, binding.transpose()?.flatten())
     }
 
     /// As [`UserPort::take`], for a port that we made ourselves, or that another value of ours

@@ -196,7 +196,7 @@ mod alone {
             records.iter().any(is_told) || ended.err.contains("fwdlab-dpdk has ended"),
             "{ended:?}: {records:?}"
         );
-        // testpmd 22.11 may not survive that its peer vanishes
+        // testpmd 22.11 may crash when its peer disappears
         let goes_on = records.iter().any(|record| !is_told(record));
         assert!(goes_on || ended.err.contains("no link"), "{ended:?}");
         lab.assert_clean("a process that was killed");
@@ -288,7 +288,7 @@ mod in_guests {
             let [a, b] = cards.map(str::trim).collect::<Vec<_>>()[..] else {
                 panic!("{before}");
             };
-            // an interface that is up and has an address is somebody's
+            // an interface with an address is in use
             let interface = said(&format!(
                 "basename $(ls -d /sys/bus/pci/devices/{a}/net/* /sys/bus/pci/devices/{a}/virtio*/net/* 2>/dev/null)"
             ));
